@@ -20,6 +20,7 @@ from rich.table import Table
 
 from sparrowmq import ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer, SendResult
 from sparrowmq.client.errors import NoRoute, SendFailed
+from sparrowmq.client.sending.producer_member import core_of_producer
 from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.testing import Cluster, cluster
 from tools.demo_spark import City, cities, show, stream_to_parquet, write_chart
@@ -196,7 +197,7 @@ async def open_shop(producer: Producer, orders: Orders, brokers: int) -> None:
     await send(producer, orders, queues)
 
     async def is_everywhere() -> bool:
-        await producer.client.route_table.refresh(TOPIC)
+        await core_of_producer(producer).route_table.refresh(TOPIC)
         return len(await producer.queues(TOPIC)) == queues
 
     await until("the topic on every broker", is_everywhere)

@@ -99,9 +99,9 @@ def between(lowest: float, highest: float, why: str = "") -> Allowed:
     )
 
 
-def at_least(lowest: float) -> Allowed:
+def at_least(lowest: float, why: str = "") -> Allowed:
     """A number of `lowest` or more."""
-    return Allowed("must be {} or more", (lowest,), accepts=lambda value: value >= lowest)
+    return Allowed("must be {} or more", (lowest,), why, lambda value: value >= lowest)
 
 
 def more_than(bound: float) -> Allowed:

@@ -305,7 +305,8 @@ def test_a_broker_that_is_held_up_between_two_looks_sees_no_step(world: Delivery
     clock, monotonic = (lambda: EPOCH_MS + next(passed)), (lambda: next(passed))
     said: list[object] = []
     store = world.broker.store
-    steps = ClockSteps.open(world.disk, store, clock, monotonic, "", said.append)
+    saving = world.broker.saving
+    steps = ClockSteps.open(world.disk, store, saving, clock, monotonic, "", said.append)
     assert steps.now_ms() == EPOCH_MS + 9_000
     assert steps.since(0) == 0
     assert said == []

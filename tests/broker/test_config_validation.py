@@ -41,6 +41,11 @@ from sparrowmq.testing import cluster
         ("default_queues", 4_097, "must not fall, are 4097, 4096"),
         ("cluster_name", " ", "cluster_name is ' ', must not be empty"),
         ("busy_lag_s", 0, "busy_lag_s is 0, must be more than 0"),
+        (
+            "lock_timeout_s",
+            59,
+            "lock_timeout_s is 59, must be 60.0 or more: members rely on a lock",
+        ),
         ("max_message_bytes", 0, "max_message_bytes is 0, must be more than 0"),
         ("long_poll_s", -0.1, "long_poll_s is -0.1, must be 0 or more"),
         (

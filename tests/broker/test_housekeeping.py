@@ -1,9 +1,14 @@
 """What a running broker does by itself: it cleans up, and saves how far it has come."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from sparrowmq.broker.delivery.half_messages import TRANSACTION_GROUP
+from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.names import TRANS_HALF_TOPIC
+from sparrowmq.testing.recording_disk import RecordedFile
 from tests.broker.world import World
 
 
@@ -40,6 +45,38 @@ def test_where_pending_transactions_begin_is_kept(world: World) -> None:
     world.sim.advance(5)
     kill_and_start(world)
     assert world.broker.offsets.get(TRANSACTION_GROUP, TRANS_HALF_TOPIC, 0) == 0
+
+
+def test_slots_of_the_index_are_read_ahead_beside_the_loop_while_they_are_written(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int, bool]] = []
+    inline = InlineWorkers.run
+    is_beside = False
+
+    async def run(workers: InlineWorkers, work: Callable[..., Any], *args: Any) -> Any:
+        nonlocal is_beside
+        is_beside = True
+        result = await inline(workers, work, *args)
+        is_beside = False
+        return result
+
+    def note(file: RecordedFile, offset: int, length: int) -> None:
+        if file.path.startswith("index/"):
+            asked.append((file.path, length, is_beside))
+
+    world.topic("orders", 1)
+    monkeypatch.setattr(RecordedFile, "read_ahead", note)
+    monkeypatch.setattr(InlineWorkers, "run", run)
+    world.send("orders", b"one", KEYS="o-1")
+    world.sim.advance(1.1)
+    (path,) = (path for path in world.sim.brokers["broker-a"].disk.files() if "index/2" in path)
+    layout = world.broker.store.config
+    assert asked == [(path, 40 + 4 * layout.index_slots, True)]
+    world.sim.advance(60)
+    asked.clear()
+    world.sim.advance(60)
+    assert asked == [], "everything is written"
 
 
 def test_progress_of_a_group_is_kept_within_a_second(world: World) -> None:

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import pytest
 
@@ -30,7 +30,7 @@ from sparrowmq.protocol.headers.groups import (
     GetAllGroupConfig,
     SetMessageRequestMode,
 )
-from sparrowmq.protocol.headers.send import SendBack
+from sparrowmq.protocol.headers.send import MessageSent, SendBack
 from sparrowmq.protocol.headers.statistics import CloneGroupOffset, GetAllConsumerOffsets
 from sparrowmq.protocol.headers.topics import (
     CreateTopic,
@@ -38,9 +38,11 @@ from sparrowmq.protocol.headers.topics import (
     DeleteTopic,
     GetAllTopicConfig,
 )
+from sparrowmq.protocol.headers.transactions import EndTransaction
 from sparrowmq.protocol.heartbeat import HeartbeatData
+from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.message_ext import decode_messages
-from sparrowmq.protocol.sys_flag import PULL_SUBSCRIPTION
+from sparrowmq.protocol.sys_flag import PULL_SUBSCRIPTION, TRANSACTION_COMMIT
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigList
 from sparrowmq.testing.sim_cluster import SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
@@ -282,6 +284,64 @@ def test_topics_of_failed_messages_come_back_although_they_were_not_saved(
     assert config is not None and config.read_queue_nums == queues
     answer = world.pull(topic, sys_flag=PULL_SUBSCRIPTION, subscription="*", queue_id=queue_id)
     assert [message.body for message in decode_messages(answer.body)] == [b"hello"]
+
+
+WAITING: dict[str, Callable[[World, MessageSent], asyncio.Task[Any]]] = {
+    "level": lambda world, half: world.sim.client.send("orders", b"later", DELAY="1"),
+    "delay": lambda world, half: world.sim.client.send("orders", b"later", TIMER_DELAY_SEC="5"),
+    "half": lambda world, half: world.sim.client.send("orders", b"x", TRAN_MSG="true", PGROUP="b"),
+    "retry": lambda world, half: world.sim.client.call(
+        SendBack(offset=0, group="billing", delay_level=1)
+    ),
+    "commit": lambda world, half: world.sim.client.call(
+        EndTransaction(
+            producer_group="bank",
+            tran_state_table_offset=half.queue_offset,
+            commit_log_offset=OffsetId.parse(half.msg_id).log_offset,
+            commit_or_rollback=TRANSACTION_COMMIT,
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WAITING)
+def test_what_waits_is_stored_when_a_step_of_the_clock_is_saved(world: World, what: str) -> None:
+    """Else it would count, after a crash, as stored before the step, and come early or late."""
+    world.topic("orders", 1)
+    world.group("billing")
+    world.send("orders", b"hello")
+    sending = world.sim.client.send("orders", b"half", TRAN_MSG="true", PGROUP="bank", DELAY="1")
+    half = world.sim.wait(sending)
+    thread = held_saves(world)
+    world.sim.set_clock(3_600_000)
+    set_at = world.broker.store.max_log_offset
+    answer = WAITING[what](world, half)
+    world.sim.until(lambda: bool(thread.begun))
+    world.send("orders", b"others do not wait")
+    end = world.broker.store.max_log_offset
+    world.sim.advance(1)
+    assert not answer.done()
+    assert world.broker.store.max_log_offset == end
+    thread.let_go()
+    world.sim.wait(answer)
+    assert world.broker.store.max_log_offset > end
+    node(world).kill()
+    node(world).start()
+    assert world.broker.delivery.clock.since(set_at - 1) == 3_600_000
+    assert world.broker.delivery.clock.since(set_at) == 0
+
+
+def test_what_waits_is_refused_while_a_step_of_the_clock_finds_no_space(world: World) -> None:
+    disk = node(world).disk
+    disk.fail("create", errno.ENOSPC, path_prefix="config/clockSteps.json")
+    world.sim.set_clock(-3_600_000)
+    world.send("orders", b"others do not wait")
+    answer = world.ask(SendBack(offset=0, group="billing", delay_level=1))
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "clockSteps.json cannot be saved" in answer.remark
+    disk.heal()
+    world.sim.advance(2)
+    world.send("orders", b"later", DELAY="1")
 
 
 def test_a_save_that_finds_no_space_is_answered_and_made_up_for(world: World) -> None:

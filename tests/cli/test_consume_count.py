@@ -12,8 +12,11 @@ from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import GROUP, TOPIC, create_topic, send, stored_offset
 
 
-def consumed(sim: RunningCluster, name: str, count: int) -> list[str]:
-    """What a run shows, as the body of each message."""
+def consumed(sim: RunningCluster, name: str, count: int, *, is_stopped: bool = False) -> list[str]:
+    """What a run shows, as the body of each message; one that is stopped is so at once."""
+    stopping = asyncio.Event()
+    if is_stopped:
+        stopping.set()
     shown: list[str] = []
     client = sim.client_on(name, routes)
     consumer = showing_consumer(
@@ -27,7 +30,7 @@ def consumed(sim: RunningCluster, name: str, count: int) -> list[str]:
     async def run() -> None:
         await client.start()
         async with consumer:
-            await show(consumer, Showing(count, shown.append), asyncio.Event())
+            await show(consumer, Showing(count, shown.append), stopping)
         await client.stop()
 
     sim.run(run(), on=sim.host(name))
@@ -46,11 +49,15 @@ def test_the_next_run_begins_exactly_with_the_message_after_the_last_one(count: 
         assert stored_offset(sim) == 2 * count
 
 
-def test_a_run_that_stops_in_order_needs_no_word(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_run_that_stops_in_order_needs_no_word(
+    caplog: pytest.LogCaptureFixture, is_stopped: bool
+) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         send(sim, b"wanted", b"too much")
-        assert consumed(sim, "member", 1) == ["wanted"]
+        shown = consumed(sim, "member", 1, is_stopped=is_stopped)
+        assert shown == ([] if is_stopped else ["wanted"])
         assert [each for each in caplog.records if each.name.startswith("sparrowmq.client")] == []
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from sparrowmq.client.consuming.handler_calls import Handler
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.client.subscriptions import Filter
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.headers.offsets import (
@@ -83,7 +84,7 @@ class Member:
             self.task.result()
 
     async def _live(self, started: asyncio.Event) -> None:
-        client = self.consumer.client
+        client = core_of_consumer(self.consumer)
         await client.start()
         try:
             async with self.consumer:

@@ -15,6 +15,7 @@ from sparrowmq.client.consuming import pull_loop
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.failures import keep_running
 from sparrowmq.client.group import rebalance
+from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.client.group.lock_requests import LockRequests
 from sparrowmq.client.group.offsets import RemoteOffsets
 from sparrowmq.client.group.process_queue import ProcessQueue
@@ -199,14 +200,14 @@ def test_a_client_that_died_is_reported_at_once_with_its_groups_and_the_cause(
             consumer.assignment()
         sim.run(consumer.stop(), on=sim.host("member"))
         with pytest.raises(BaseExceptionGroup) as group:
-            sim.run(consumer.client.stop(), on=sim.host("member"))
+            sim.run(core_of_consumer(consumer).stop(), on=sim.host("member"))
         assert group.value.exceptions == (cause,)
 
 
 def test_a_producer_of_a_client_that_died_says_so(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
-        async with Producer("p", client=client_around(consumer.client)) as producer:
-            consumer.client.tasks.create_task(fail())
+        async with Producer("p", client=client_around(core_of_consumer(consumer))) as producer:
+            core_of_consumer(consumer).tasks.create_task(fail())
             await asyncio.sleep(0.1)
             with pytest.raises(NotStarted, match="no more"):
                 await producer.send(Message(TOPIC, b"x"))
@@ -229,7 +230,7 @@ def test_a_run_raises_what_ended_its_consumer() -> None:
             async def fail() -> None:
                 raise MemoryError("no more")
 
-            member.consumer.client.tasks.create_task(fail())
+            core_of_consumer(member.consumer).tasks.create_task(fail())
 
         waiting = member.host.start(member.consumer.stopped())
         sim.run(kill(), on=member.host)
@@ -254,7 +255,7 @@ def test_cancelled_tasks_are_reported_too_and_the_stop_is_clean(
         sim.advance(0.1)
         assert isinstance(consumer.failure, asyncio.CancelledError)
         sim.run(consumer.stop(), on=sim.host("member"))
-        sim.run(consumer.client.stop(), on=sim.host("member"))
+        sim.run(core_of_consumer(consumer).stop(), on=sim.host("member"))
     assert f"has ended without stop(), and with it groups {GROUP}" in caplog.text
 
 

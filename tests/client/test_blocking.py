@@ -21,6 +21,8 @@ from sparrowmq.blocking import (
 from sparrowmq.blocking.facade import Facade, running_inside
 from sparrowmq.client.background_loop import loop_of_process
 from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.lifecycle import Block
+from sparrowmq.client.sending.producer_member import core_of_producer
 from sparrowmq.client.sending.transactional_producer import HalfMessage, TransactionState
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
@@ -144,7 +146,7 @@ def test_a_stop_while_something_starts_comes_after_the_start() -> None:
     order: list[str] = []
     begun, may_go_on = threading.Event(), threading.Event()
 
-    class Slow:
+    class Slow(Block):
         async def stop(self) -> None:
             order.append("stopped")
 
@@ -181,7 +183,7 @@ def test_a_producer_that_is_not_started_says_how_to_start_it() -> None:
 def test_a_producer_is_stopped_at_the_end_of_its_block() -> None:
     with HeldPort() as port, Producer("p", name_servers=f"127.0.0.1:{port.port}") as producer:
         inner = running_inside(producer)[1]
-    assert not inner.client.is_running
+    assert not core_of_producer(inner).is_running
     with pytest.raises(NotStarted, match="the Producer is not running"):
         producer.send(Message("t", b"x"))
 
@@ -262,7 +264,7 @@ def test_threads_of_a_forked_child_that_send_together_start_one_producer(
 
 def client_id(producer: Producer) -> str:
     producer.send(Message("orders", b"child"))
-    return running_inside(producer)[1].client.client_id
+    return core_of_producer(running_inside(producer)[1]).client_id
 
 
 def test_a_call_goes_to_what_ran_when_it_looked_although_another_thread_stops_it() -> None:

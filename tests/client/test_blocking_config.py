@@ -11,6 +11,10 @@ import sparrowmq
 from sparrowmq import Client, ClientConfig, MessageExt, TransactionState, blocking
 from sparrowmq.blocking import Message
 from sparrowmq.blocking.facade import running_inside
+from sparrowmq.client.client_core import ClientCore
+from sparrowmq.client.consuming.scheduled_pull import ScheduledPull, consumer_of
+from sparrowmq.client.group.group_consumer import GroupConsumer, core_of_consumer
+from sparrowmq.client.sending.producer_member import GroupProducer, core_of_producer
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
 from tests.client.members import GROUP, TOPIC
@@ -78,6 +82,16 @@ def test_a_time_in_which_nothing_can_happen_is_refused(name: str) -> None:
         ClientConfig(**settings)
 
 
+def core_of_any(member: GroupProducer | GroupConsumer | ScheduledPull) -> ClientCore:
+    match member:
+        case GroupProducer():
+            return core_of_producer(member)
+        case GroupConsumer():
+            return core_of_consumer(member)
+        case ScheduledPull():
+            return core_of_consumer(consumer_of(member))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_client_of_a_program_without_asyncio_is_set_up_by_its_config(kind: str) -> None:
     with HeldPort() as port:
@@ -89,7 +103,7 @@ def test_the_client_of_a_program_without_asyncio_is_set_up_by_its_config(kind: s
         member.start(*start)
         try:
             inner = running_inside(member)[1]
-            client = getattr(inner, "consumer", inner).client
+            client = core_of_any(inner)
             assert (client.client_id, client.config) == ("10.0.0.7@till-3", config)
         finally:
             member.stop()
@@ -131,11 +145,11 @@ def test_a_forked_child_does_not_keep_the_client_id_that_its_parent_chose(
             # Nothing of pytest may run in here, whatever happens
             try:
                 producer.send(Message("orders", b"child"))
-                client = running_inside(producer)[1].client
+                client = core_of_producer(running_inside(producer)[1])
                 is_right = client.client_id != "127.0.0.1@till-3"
                 os._exit(0 if is_right and client.config.client_ip == "127.0.0.1" else 1)
             except BaseException:
                 os._exit(2)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
-        assert running_inside(producer)[1].client.client_id == "127.0.0.1@till-3"
+        assert core_of_producer(running_inside(producer)[1]).client_id == "127.0.0.1@till-3"

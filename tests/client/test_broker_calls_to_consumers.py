@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from sparrowmq.client.group.group_consumer import core_of_consumer, membership_of
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
 from sparrowmq.protocol.header import RequestHeader
@@ -48,7 +49,7 @@ def test_a_member_stores_the_offset_of_a_reset_itself() -> None:
         member = Member(sim)
         send(sim, b"0", b"1", b"2")
         sim.advance(7)
-        sim.run(member.consumer.member.move({QUEUE: 2}), on=member.host)
+        sim.run(membership_of(member.consumer).move({QUEUE: 2}), on=member.host)
         assert stored_offset(sim) == 2
         sim.advance(3)
         assert member.got == [b"0", b"1", b"2", b"2"]
@@ -76,7 +77,7 @@ def test_members_report_their_offsets() -> None:
         sim.advance(3)
         body = ask(sim, InvokeConsumerStatus(topic=TOPIC, group=GROUP))
         table = ConsumerStatus.from_json(body).consumer_table
-        assert table == {member.consumer.client.client_id: {QUEUE: 2}}
+        assert table == {core_of_consumer(member.consumer).client_id: {QUEUE: 2}}
 
 
 def test_a_member_reports_what_it_is_doing() -> None:
@@ -91,7 +92,9 @@ def test_a_member_reports_what_it_is_doing() -> None:
         send(sim, b"0", b"1")
         sim.advance(3)
         header = GetConsumerRunningInfo(
-            consumer_group=GROUP, client_id=member.consumer.client.client_id, jstack_enable=True
+            consumer_group=GROUP,
+            client_id=core_of_consumer(member.consumer).client_id,
+            jstack_enable=True,
         )
         info = ConsumerRunningInfo.from_json(ask(sim, header))
         queue = info.mq_table[QUEUE]
@@ -113,7 +116,7 @@ def test_a_member_reports_what_it_is_doing() -> None:
 def directly(sim: RunningCluster, member: Member, message: MessageExt) -> ConsumeDirectlyResult:
     header = ConsumeMessageDirectly(
         consumer_group=GROUP,
-        client_id=member.consumer.client.client_id,
+        client_id=core_of_consumer(member.consumer).client_id,
         msg_id=message.offset_msg_id,
         topic=TOPIC,
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute
 from sparrowmq.protocol.headers.topics import CreateTopic
@@ -94,7 +95,7 @@ def test_name_servers_are_asked_once_for_each_route_that_names_a_lost_broker(
 
         async def lose() -> None:
             for name in names:
-                member.consumer.client.peers.drop(sim.brokers[name].address)
+                core_of_consumer(member.consumer).peers.drop(sim.brokers[name].address)
 
         sim.run(lose(), on=member.host)
         sim.advance(5)
@@ -118,7 +119,7 @@ def test_a_lost_name_server_is_no_reason_to_ask(asked: Counter[str]) -> None:
 
         async def lose() -> None:
             for address in sim.name_server_addresses:
-                member.consumer.client.peers.drop(address)
+                core_of_consumer(member.consumer).peers.drop(address)
 
         sim.run(lose(), on=member.host)
         sim.advance(5)

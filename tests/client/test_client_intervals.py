@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.strategies import AVG, Strategy
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
@@ -48,7 +49,7 @@ def test_how_often_locks_are_renewed(client: dict[str, float], gap_s: float) -> 
         create_topic(sim)
         member = Member(sim, orderly=True, client=client)
         sim.until(lambda: owned(member) == 1)
-        held = member.consumer.member.held[QUEUE]
+        held = membership_of(member.consumer).held[QUEUE]
         times_s = [held.locked_s]
         for _ in range(3):
             sim.until(lambda: held.locked_s != times_s[-1])
@@ -64,9 +65,9 @@ def test_when_a_queue_that_is_not_pulled_is_taken_anew(
         create_topic(sim)
         member = Member(sim, client=client | {"rebalance_s": 1})
         sim.until(lambda: owned(member) == 1)
-        held = member.consumer.member.held[QUEUE]
+        held = membership_of(member.consumer).held[QUEUE]
         began_s = sim.now_s
         assert held.task is not None
         held.task.cancel()
-        sim.until(lambda: member.consumer.member.held.get(QUEUE, held) is not held)
+        sim.until(lambda: membership_of(member.consumer).held.get(QUEUE, held) is not held)
         assert silence_s - 1 <= sim.now_s - began_s <= silence_s + 3

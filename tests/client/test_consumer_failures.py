@@ -11,6 +11,7 @@ import pytest
 from sparrowmq.client.consuming.concurrent_consumption import CHECK_S, GivingBack
 from sparrowmq.client.consuming.handler_calls import RetryLater
 from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.group.group_consumer import core_of_consumer, membership_of
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
@@ -87,7 +88,7 @@ def test_a_message_that_cannot_be_given_back_is_handed_out_again_after_5_s() -> 
         sim.advance(4)  # the call to give it back times out after 3 s
         sim.paths.heal()
         queue = next(queue for queue in member.consumer.assignment() if queue.topic == TOPIC)
-        assert member.consumer.member.held[queue].process_queue.progress == 0
+        assert membership_of(member.consumer).held[queue].process_queue.progress == 0
         sim.advance(6)
         assert [times for times, _ in seen] == [0, 1]
         assert seen[1][1] - seen[0][1] == pytest.approx(8, abs=0.2)
@@ -180,7 +181,7 @@ def test_a_broadcasting_member_drops_what_fails(tmp_path: Path) -> None:
         send(sim, b"x")
         sim.advance(20)
         assert member.got == [b"x"]
-        assert retry_topic(GROUP) not in member.consumer.member.subscriptions
+        assert retry_topic(GROUP) not in membership_of(member.consumer).subscriptions
         assert {queue.topic for queue in member.consumer.assignment()} == {TOPIC}
 
 
@@ -263,7 +264,7 @@ def test_a_handler_that_overruns_the_stop_is_ended_before_its_queue_is_free() ->
         began_s = sim.now_s
         first.leave()
         assert 2 <= sim.now_s - began_s < 3
-        assert owners == [first.consumer.client.client_id]
+        assert owners == [core_of_consumer(first.consumer).client_id]
         second = Member(sim, name="b", orderly=True)
         sim.until(lambda: second.got == [b"a"])
 

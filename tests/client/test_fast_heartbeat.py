@@ -10,6 +10,7 @@ import pytest
 from sparrowmq.broker.live_clients import MemberSessions
 from sparrowmq.client.client import core_of
 from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import Message
@@ -35,7 +36,7 @@ def test_a_member_that_was_out_of_touch_for_2_s_goes_on_as_if_nothing_was(orderl
 
 
 def session_names(*members: Member) -> set[str]:
-    clients = [member.consumer.client for member in members]
+    clients = [core_of_consumer(member.consumer) for member in members]
     return {session.name for client in clients for session in client.sessions.live()}
 
 

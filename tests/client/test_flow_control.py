@@ -8,6 +8,7 @@ import pytest
 from sparrowmq.client.consuming import pull_loop
 from sparrowmq.client.consuming.pull_loop import FlowLimits
 from sparrowmq.client.errors import NoRoute
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.message import MessageQueue
@@ -29,7 +30,7 @@ def test_a_slow_handler_stops_the_pulls_and_the_reason_can_be_read() -> None:
         send(sim, *(b"%d" % number for number in range(40)))
         member = Member(sim, wait, limits=FlowLimits(messages=10), pull_batch=4)
         sim.advance(3)
-        queue = member.consumer.member.held[QUEUE].process_queue
+        queue = membership_of(member.consumer).held[QUEUE].process_queue
         assert len(queue) == 12
         assert member.consumer.waits() == {
             QUEUE: "12 messages wait for the handler, at most 10 may"

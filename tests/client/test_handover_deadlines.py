@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.group.rebalance_plan import Reason
 from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
 from sparrowmq.protocol.locks import LockBatchRequest
@@ -91,10 +92,10 @@ def test_the_15_s_begin_anew_each_time_a_queue_is_waited_for() -> None:
         stranger(sim, UnlockBatch())
         sim.advance(15)
         assert owned(member) == 1
-        handover = member.consumer.member.handover
+        handover = membership_of(member.consumer).handover
         sim.run(handover.give_up({QUEUE: Reason.ASSIGNED_ELSEWHERE}), on=member.host)
         stranger(sim, LockBatch())
-        member.consumer.member.wake()
+        membership_of(member.consumer).wake()
         sim.advance(14)
         assert owned(member) == 0
 

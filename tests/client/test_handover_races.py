@@ -9,6 +9,7 @@ from sparrowmq.client import broker_calls
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.group import lock_requests
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_handover import NEVER
 from sparrowmq.client.group.rebalance_plan import Reason
@@ -75,7 +76,7 @@ def test_progress_of_a_queue_that_came_into_doubt_while_another_s_was_stored_is_
 ) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, 2)
-        member = Member(sim).consumer.member
+        member = membership_of(Member(sim).consumer)
         sim.advance(3)
         stored: list[MessageQueue] = []
         monkeypatch.setattr(member.ownership, "is_sure", lambda held: not stored)
@@ -116,14 +117,14 @@ def test_a_queue_that_was_given_up_while_locks_were_renewed_is_not_locked_again(
     with SimCluster(seed=1, brokers=2).run() as sim:
         create_topic(sim)
         consumer = Member(sim, orderly=True).consumer
-        sim.until(lambda: len(consumer.member.held) == 4)
-        monkeypatch.setattr(consumer.member.rebalance, "round", no_round)
+        sim.until(lambda: len(membership_of(consumer).held) == 4)
+        monkeypatch.setattr(membership_of(consumer).rebalance, "round", no_round)
         first, second = sorted(sim.brokers)
         asked = slow_locks_at(monkeypatch, sim.brokers[first].address)
         sim.until(lambda: bool(asked))
         queue = MessageQueue(TOPIC, second, 0)
         sim.run(
-            consumer.member.handover.give_up({queue: Reason.ASSIGNED_ELSEWHERE}),
+            membership_of(consumer).handover.give_up({queue: Reason.ASSIGNED_ELSEWHERE}),
             on=sim.host("member"),
         )
         sim.advance(10)
@@ -135,7 +136,7 @@ def test_a_queue_that_was_taken_anew_meanwhile_is_not_lost_with_the_one_before(
 ) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
-        member = Member(sim).consumer.member
+        member = membership_of(Member(sim).consumer)
         queue = MessageQueue(TOPIC, "broker-a", 0)
         sim.until(lambda: queue in member.held)
         monkeypatch.setattr(member.rebalance, "round", no_round)
@@ -178,5 +179,5 @@ def test_a_handler_that_fails_while_its_message_is_given_back_does_not_give_it_b
         send(sim, b"x")
         sim.advance(60)
         assert given == [b"x"]
-        held = member.consumer.member.held[MessageQueue(TOPIC, "broker-a", 0)]
+        held = membership_of(member.consumer).held[MessageQueue(TOPIC, "broker-a", 0)]
         assert len(held.process_queue) == 0

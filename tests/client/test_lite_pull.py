@@ -8,6 +8,7 @@ import pytest
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.pull_loop import FlowLimits
 from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.subscriptions import Only
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.lite_readers import QUEUE, bodies, numbers, run, using, with_25_messages
@@ -123,7 +124,7 @@ def test_two_polls_at_once_lose_no_progress() -> None:
 def test_no_more_is_pulled_ahead_than_may_wait_to_be_polled(options: dict[str, Any]) -> None:
     async def wait(consumer: LitePullConsumer) -> int:
         await asyncio.sleep(5)
-        return len(consumer.member.held[QUEUE].process_queue)
+        return len(membership_of(consumer).held[QUEUE].process_queue)
 
     with SimCluster(seed=1).run() as sim:
         with_25_messages(sim)

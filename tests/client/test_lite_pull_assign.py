@@ -7,6 +7,7 @@ import pytest
 
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.errors import NoRoute
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.net.errors import CallTimedOut
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.testing.sim_cluster import SimCluster
@@ -75,7 +76,7 @@ def test_an_assign_of_a_topic_that_is_not_there_changes_nothing() -> None:
 
 def test_an_assigned_queue_whose_progress_cannot_be_read_now_is_read_later() -> None:
     async def read(consumer: LitePullConsumer) -> list[bytes]:
-        offsets = consumer.member.offsets
+        offsets = membership_of(consumer).offsets
         load, offsets.load = offsets.load, unknown  # type: ignore[method-assign]  # for a moment
         await consumer.assign([QUEUE])
         assert consumer.assignment() == []
@@ -95,7 +96,7 @@ def test_assigned_queues_are_read_anew_where_an_operator_resets_them() -> None:
         await consumer.assign([QUEUE])
         await consumer.poll()
         await consumer.poll()
-        await consumer.member.move({QUEUE: 3})
+        await membership_of(consumer).move({QUEUE: 3})
         return bodies(await consumer.poll())
 
     with SimCluster(seed=1).run() as sim:

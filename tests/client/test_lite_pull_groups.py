@@ -10,6 +10,7 @@ from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.errors import QueueLost
 from sparrowmq.client.group import offsets
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.strategies import by_configuration
 from sparrowmq.client.subscriptions import Sql
 from sparrowmq.net.errors import NetError
@@ -107,10 +108,10 @@ def test_a_commit_raises_for_a_queue_that_is_lost_while_another_s_progress_is_st
 
     async def read(consumer: LitePullConsumer) -> None:
         await consumer.poll()
-        other = consumer.member.held[OTHER]
+        other = membership_of(consumer).held[OTHER]
         committing = asyncio.gather(consumer.commit({QUEUE: 5, OTHER: 1}), return_exceptions=True)
         await asyncio.sleep(0.5)
-        consumer.member.ownership.lose(other)
+        membership_of(consumer).ownership.lose(other)
         assert "queueId=1] went to another member" in str(await committing)
         assert [await consumer.committed(queue) for queue in (QUEUE, OTHER)] == [5, None]
 

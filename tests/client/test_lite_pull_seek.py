@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.lite_readers import OTHER, QUEUE, bodies, numbers, run, with_25_messages
 from tests.client.members import send, stored_offset
@@ -78,10 +79,10 @@ def test_a_paused_queue_is_not_polled_until_it_is_resumed() -> None:
 def test_a_seek_in_a_queue_that_is_lost_meanwhile_says_so() -> None:
     async def read(consumer: LitePullConsumer) -> None:
         await consumer.poll()
-        held = consumer.member.held[QUEUE]
+        held = membership_of(consumer).held[QUEUE]
         seeking = asyncio.gather(consumer.seek(QUEUE, 3), return_exceptions=True)
         await asyncio.sleep(0)
-        consumer.member.ownership.lose(held)
+        membership_of(consumer).ownership.lose(held)
         assert "not read by this consumer now" in str(await seeking)
 
     with SimCluster(seed=1).run() as sim:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sparrowmq.client.group.group_consumer import core_of_consumer, membership_of
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
@@ -14,7 +15,7 @@ def with_a_lock(sim: RunningCluster) -> tuple[Member, HeldQueue]:
     create_topic(sim)
     member = Member(sim, orderly=True)
     sim.until(lambda: owned(member) == 1)
-    return member, member.consumer.member.held[QUEUE]
+    return member, membership_of(member.consumer).held[QUEUE]
 
 
 def test_a_lock_is_renewed_every_20_s() -> None:
@@ -31,8 +32,8 @@ def is_sure(sim: RunningCluster, member: Member, held: HeldQueue, age_s: float) 
     """Whether a queue is certainly the member's when its lock is so old."""
 
     async def ask() -> bool:
-        held.locked_s = member.consumer.client.sessions.now_s() - age_s
-        return member.consumer.member.ownership.is_sure(held)
+        held.locked_s = core_of_consumer(member.consumer).sessions.now_s() - age_s
+        return membership_of(member.consumer).ownership.is_sure(held)
 
     return sim.run(ask(), on=member.host)
 
@@ -51,4 +52,4 @@ def test_a_lock_that_was_not_renewed_for_60_s_is_lost(age_s: float, is_kept: boo
         member, held = with_a_lock(sim)
         assert not is_sure(sim, member, held, age_s)
         sim.advance(5)
-        assert (member.consumer.member.held[QUEUE] is held) == is_kept
+        assert (membership_of(member.consumer).held[QUEUE] is held) == is_kept

@@ -8,6 +8,7 @@ import pytest
 
 from sparrowmq import MessageExt, PushConsumer
 from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import GROUP, TOPIC, create_topic, send, stored_offset
@@ -235,7 +236,7 @@ def test_a_loop_whose_consumer_ended_by_itself_raises_the_cause() -> None:
     async def work(consumer: PushConsumer) -> None:
         with pytest.raises(MemoryError) as raised:
             async for _ in consumer:
-                consumer.client.tasks.create_task(fail())
+                core_of_consumer(consumer).tasks.create_task(fail())
         assert raised.value is cause
 
     with SimCluster(seed=1).run() as sim:

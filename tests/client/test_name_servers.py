@@ -13,6 +13,7 @@ import pytest
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.client_core import find_own_address
 from sparrowmq.client.errors import BrokerRefused, NoRoute
+from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -250,7 +251,7 @@ def test_a_client_finds_name_servers_that_came_back_sooner_than_its_next_poll() 
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim)
-        route_table = member.consumer.client.route_table
+        route_table = core_of_consumer(member.consumer).route_table
         refresh = route_table.refresh
         answered_s: list[float] = []
 

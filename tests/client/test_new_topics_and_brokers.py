@@ -2,6 +2,7 @@
 
 import pytest
 
+from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.protocol.headers.topics import CreateTopic
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
@@ -109,8 +110,8 @@ def test_a_broker_that_has_just_joined_is_not_asked_for_members(
         members = two_members_and_a_broker_that_joins(sim, after_s)
         _, second = sorted(sim.brokers)
         sim.advance(1)
-        hears = max(members, key=lambda member: member.consumer.client.client_id)
-        table = hears.consumer.client.route_table
+        hears = max(members, key=lambda member: core_of_consumer(member.consumer).client_id)
+        table = core_of_consumer(hears.consumer).route_table
         sim.wait(hears.host.start(table.refresh(TOPIC)))
         sim.advance(3)
         held = [queue for queue in hears.consumer.assignment() if queue.topic == TOPIC]

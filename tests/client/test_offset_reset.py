@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.message import MessageQueue
@@ -26,7 +27,7 @@ async def handle_slowly(message: MessageExt) -> None:
 
 
 def held(member: Member) -> HeldQueue:
-    return member.consumer.member.held[QUEUE]
+    return membership_of(member.consumer).held[QUEUE]
 
 
 def test_what_waits_for_a_running_handler_is_not_begun_before_a_reset() -> None:
@@ -69,15 +70,15 @@ def test_a_queue_that_is_lost_and_taken_anew_during_a_reset_is_left_as_it_is() -
         sim.until(lambda: member.got == [b"one", b"slow"])
         reset_to_0(sim)
         sim.advance(1)
-        member.consumer.member.ownership.lose(held(member))
-        member.consumer.member.wake()
+        membership_of(member.consumer).ownership.lose(held(member))
+        membership_of(member.consumer).wake()
         sim.advance(2)
         anew = held(member)
-        offset = member.consumer.member.offsets.get(QUEUE)
+        offset = membership_of(member.consumer).offsets.get(QUEUE)
         sim.advance(3)  # the handler of the lost one ends, and with it the reset
         assert held(member) is anew
         assert not anew.is_dropped
-        assert member.consumer.member.offsets.get(QUEUE) >= offset
+        assert membership_of(member.consumer).offsets.get(QUEUE) >= offset
 
 
 def test_a_queue_goes_on_although_the_connection_ends_in_the_middle_of_a_reset() -> None:

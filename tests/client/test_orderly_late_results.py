@@ -7,6 +7,7 @@ import pytest
 
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.consuming.handler_calls import RetryLater
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
@@ -56,7 +57,7 @@ def test_what_fails_in_a_queue_that_was_lost_meanwhile_does_not_go_to_the_dead_l
         member = Member(sim, fail, orderly=True, max_reconsume_times=0)
         send(sim, b"x")
         sim.until(lambda: member.got == [b"x"])
-        group = member.consumer.member
+        group = membership_of(member.consumer)
         group.ownership.lose(group.held[MessageQueue(TOPIC, "broker-a", 0)])
         sim.advance(3.5)
         assert given == []

@@ -9,6 +9,7 @@ import pytest
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.errors import QueueLost
 from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.session_keepalive import send_keepalive
 from sparrowmq.client.sessions import Session
@@ -191,7 +192,7 @@ class Reader:
         self.do(self._start())
 
     async def _start(self) -> None:
-        await self.consumer.client.start()
+        await core_of_consumer(self.consumer).start()
         await self.consumer.start()
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:

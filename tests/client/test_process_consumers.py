@@ -11,6 +11,7 @@ from sparrowmq.client.client import core_of
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.client.members import CONSUMERS_OF_PROCESS, ProcessConsumers
 from sparrowmq.client.subscriptions import Filter, Sql, Subscriptions, differences
 from sparrowmq.net.workers import InlineWorkers
@@ -48,7 +49,7 @@ class OneProcess:
     async def end(self, *consumers: PushConsumer) -> None:
         for consumer in consumers:
             await consumer.stop()
-            await consumer.client.stop()
+            await core_of_consumer(consumer).stop()
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         self.sim.run(work, on=self.sim.host("here"))
@@ -176,4 +177,4 @@ def test_differences_name_topic_kind_and_expression() -> None:
 
 def test_consumers_of_a_real_process_know_of_each_other() -> None:
     consumer = LitePullConsumer(GROUP, {TOPIC: "*"})
-    assert consumer.client.process_consumers is CONSUMERS_OF_PROCESS
+    assert core_of_consumer(consumer).process_consumers is CONSUMERS_OF_PROCESS

@@ -6,6 +6,7 @@ import pytest
 
 from sparrowmq.client.client import client_around
 from sparrowmq.client.sending.producer import Producer
+from sparrowmq.client.sending.producer_member import core_of_producer
 from sparrowmq.protocol.headers.messages import format_handle
 from sparrowmq.protocol.message import Message, MessageQueue
 from tests.client.scripted import world
@@ -162,11 +163,11 @@ def test_a_selector_that_answers_with_a_queue_of_another_topic_is_refused() -> N
 def test_two_producers_of_one_group_cannot_share_a_client() -> None:
     async def start_twin(producer: Producer) -> None:
         with pytest.raises(ValueError, match="has a producer of group orders-svc already"):
-            await Producer("orders-svc", client=client_around(producer.client)).start()
+            await Producer("orders-svc", client=client_around(core_of_producer(producer))).start()
         with pytest.raises(ValueError, match="has a producer of group orders-svc already"):
-            async with Producer("orders-svc", client=client_around(producer.client)):
+            async with Producer("orders-svc", client=client_around(core_of_producer(producer))):
                 raise AssertionError("a block that did not start is not entered")
-        async with Producer("other", client=client_around(producer.client)) as other:
+        async with Producer("other", client=client_around(core_of_producer(producer))) as other:
             assert (await other.send(Message("orders", b"x"))).is_ok
 
     with world() as w:

@@ -9,6 +9,7 @@ import pytest
 from sparrowmq.client.errors import NoRoute
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer
+from sparrowmq.client.sending.producer_member import core_of_producer
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 
@@ -58,10 +59,12 @@ def test_a_new_topics_own_route_is_used_when_every_broker_has_had_time_to_create
         for _ in range(24):
             await producer.send(Message("new", b"x"))
             await asyncio.sleep(5)
-        route = producer.client.route_table.get("new")
+        route = core_of_producer(producer).route_table.get("new")
         assert route is not None
         assert [data.write_queue_nums for data in route.queue_datas] == [4, 4]
-        assert not producer.client.route_table.is_lent("new", asyncio.get_running_loop().time())
+        assert not core_of_producer(producer).route_table.is_lent(
+            "new", asyncio.get_running_loop().time()
+        )
 
     with SimCluster(seed=1, brokers=2).run() as sim:
         produce(sim, send_for_two_minutes)

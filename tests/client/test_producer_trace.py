@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from sparrowmq.client.sending.producer import Producer
+from sparrowmq.client.sending.producer_member import calls_of
 from sparrowmq.client.sending.transactional_producer import TransactionalProducer, TransactionState
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
@@ -207,7 +208,7 @@ def test_the_answer_to_a_broker_that_asks_is_traced_as_one() -> None:
         settings: Any = {"client": client, "threads": InlineWorkers(), "trace": True}
         listener = Bookings(checked=TransactionState.ROLLBACK)
         async with TransactionalProducer("orders-svc", listener, **settings) as producer:
-            await producer.member.check_transaction(half, question)
+            await calls_of(producer).check_transaction(half, question)
         await client.stop()
 
     with SimCluster(seed=1).run() as sim:

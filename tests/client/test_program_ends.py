@@ -34,3 +34,14 @@ def test_a_program_that_ends_without_stop_is_warned(work: str, said: str) -> Non
     lines = [line for line in ended.stderr.splitlines() if "the program ends" in line]
     assert len(lines) == bool(said)
     assert all(said in line and "call run()" in line for line in lines)
+
+
+def test_a_program_whose_block_does_not_wait_for_messages_is_warned() -> None:
+    """The last lines of many a first script: the end of the block stops what they started."""
+    patient = "from sparrowmq.client.consuming import push_consumer\npush_consumer.AT_ONCE_S = 3600"
+    work = f"{patient}\nwith {PUSH} as consumer:\n    consumer.start(print)"
+    command = [sys.executable, "-c", SCRIPT.format(work=work)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert "the block of the consumer of group billing ended " in ended.stderr
+    assert "call run() instead" in ended.stderr

@@ -6,6 +6,7 @@ import pytest
 
 from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.errors import NoRoute
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.group.rebalance_plan import Reason
 from sparrowmq.net.errors import CallTimedOut
 from sparrowmq.protocol.errors import BodyError
@@ -32,19 +33,21 @@ def test_whatever_keeps_an_offset_from_being_read_its_queue_alone_waits_and_is_t
         create_topic(sim, 2)
         consumer = Member(sim, listener=listen).consumer
         sim.advance(5)
-        load = consumer.member.offsets.load
+        load = membership_of(consumer).offsets.load
 
         async def load_one(queue: MessageQueue) -> Position | None:
             if queue.queue_id == 0:
                 raise error
             return await load(queue)
 
-        monkeypatch.setattr(consumer.member.offsets, "load", load_one)
+        monkeypatch.setattr(membership_of(consumer).offsets, "load", load_one)
         sim.run(
-            consumer.member.handover.give_up(dict.fromkeys(queues, Reason.ASSIGNED_ELSEWHERE)),
+            membership_of(consumer).handover.give_up(
+                dict.fromkeys(queues, Reason.ASSIGNED_ELSEWHERE)
+            ),
             on=sim.host("member"),
         )
-        consumer.member.wake()
+        membership_of(consumer).wake()
         sim.advance(5)
         assert told == [[0, 1], [1]]
         monkeypatch.undo()
@@ -60,7 +63,7 @@ def test_a_member_forgets_its_progress_in_a_queue_that_goes() -> None:
             send(sim, b"x", queue_id=queue_id)
         sim.advance(6)
         kept, gone = (MessageQueue(TOPIC, "broker-a", number) for number in range(2))
-        member = first.consumer.member
+        member = membership_of(first.consumer)
         assert [member.offsets.get(queue) for queue in (kept, gone)] == [1, 1]
         Member(sim, name="b")
         sim.advance(3)
@@ -73,7 +76,7 @@ def test_progress_noted_for_a_queue_before_it_was_ours_does_not_count() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         queue = MessageQueue(TOPIC, "broker-a", 0)
-        member = Member(sim).consumer.member
+        member = membership_of(Member(sim).consumer)
         send(sim, b"x")
         sim.advance(6)
         sim.run(member.handover.give_up({queue: Reason.ASSIGNED_ELSEWHERE}), on=sim.host("member"))
@@ -115,7 +118,7 @@ def test_a_change_of_queues_gives_subscriptions_a_new_version() -> None:
     def version(member: Member) -> int:
         (subscription,) = (
             one
-            for one in member.consumer.member.consumer_data().subscription_data_set
+            for one in membership_of(member.consumer).consumer_data().subscription_data_set
             if one.topic == TOPIC
         )
         return subscription.sub_version

@@ -9,6 +9,7 @@ import pytest
 from sparrowmq.client.consuming.pull_consumer import PullConsumer, PullStatus
 from sparrowmq.client.errors import BrokerRefused, NoRoute
 from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.subscriptions import Sql
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
@@ -109,9 +110,9 @@ def test_progress_is_kept_where_the_application_says() -> None:
 def test_topics_are_balanced_over_the_group_and_silence_is_ignored() -> None:
     async def read(consumer: PullConsumer) -> list[MessageQueue]:
         await asyncio.sleep(5)
-        before = dict(consumer.member.held)
+        before = dict(membership_of(consumer).held)
         await asyncio.sleep(150)
-        assert consumer.member.held == before  # none of them was taken anew
+        assert membership_of(consumer).held == before  # none of them was taken anew
         return consumer.assignment()
 
     with SimCluster(seed=1).run() as sim:

@@ -8,6 +8,7 @@ import pytest
 
 from sparrowmq.broker import housekeeping
 from sparrowmq.client.consuming.pull_loop import FlowLimits
+from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.headers.pull import PullMessage
 from sparrowmq.protocol.message_ext import MessageExt
@@ -48,7 +49,7 @@ def test_a_pull_carries_progress_where_it_reaches_a_master(
         )
         queues = QueueData(broker_name="broker-a", read_queue_nums=1, write_queue_nums=1, perm=6)
         route = TopicRoute(queue_datas=(queues,), broker_datas=(brokers,))
-        member.consumer.client.route_table.put(TOPIC, route)
+        core_of_consumer(member.consumer).route_table.put(TOPIC, route)
         pulls.clear()
         send(sim, b"y")  # answers the pull that waits
         sim.until(lambda: bool(pulls))

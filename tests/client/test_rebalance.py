@@ -12,6 +12,7 @@ from hypothesis import given
 
 from sparrowmq.client.client import core_of
 from sparrowmq.client.consuming.pull_loop import FlowLimits, shared_out
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.offsets import StartOffsets
 from sparrowmq.client.group.rebalance_plan import Action, Reason, plan_rebalance
@@ -65,7 +66,7 @@ def test_a_plan_says_why_for_each_queue() -> None:
 
 def explained(member: Member) -> list[str]:
     """What a member says about the queues of the topic, without the details."""
-    plan = member.consumer.member.ownership.log.plan(TOPIC)
+    plan = membership_of(member.consumer).ownership.log.plan(TOPIC)
     return [f"{one.queue.queue_id} {one.action}: {one.reason}" for one in plan.decisions]
 
 
@@ -83,7 +84,9 @@ def test_a_member_explains_what_it_holds_and_what_it_waits_for() -> None:
             "1 wait: given up when its handlers have finished",
         ]
         assert explained(second) == ["1 wait: locked by another member"]
-        waiting = [member.consumer.member.ownership.log.plan(TOPIC) for member in (first, second)]
+        waiting = [
+            membership_of(member.consumer).ownership.log.plan(TOPIC) for member in (first, second)
+        ]
         limits = [plan.decisions[-1].until_ms for plan in waiting]
         now_ms = sim.clock()
         assert all(until_ms is not None and until_ms > now_ms for until_ms in limits)
@@ -331,7 +334,7 @@ def test_a_strategy_that_gives_queues_which_are_not_there_changes_nothing() -> N
         member = Member(sim, strategy=Strategy("WILD", wild))
         sim.advance(5)
         assert member.consumer.assignment() == []
-        plan = member.consumer.member.ownership.log.plan(TOPIC)
+        plan = membership_of(member.consumer).ownership.log.plan(TOPIC)
         assert "it gave a queue that the topic does not have" in plan.failure
 
 

@@ -9,6 +9,7 @@ import pytest
 from sparrowmq.client.client import client_around
 from sparrowmq.client.errors import BrokerRefused, NotStarted, SendFailed
 from sparrowmq.client.sending.producer import Producer
+from sparrowmq.client.sending.producer_member import core_of_producer
 from sparrowmq.client.sending.request_reply import RequestTimedOut
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message import Message
@@ -85,7 +86,9 @@ def test_a_reply_reaches_the_one_that_asked_among_the_producers_of_a_client(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def ask_beside_another(producer: Producer) -> bytes:
-        async with Producer("second-svc", client=client_around(producer.client)) as second:
+        async with Producer(
+            "second-svc", client=client_around(core_of_producer(producer))
+        ) as second:
             return (await second.request(Message("questions", b"?"))).body
 
     with SimCluster(seed=1).run() as sim:

@@ -4,6 +4,7 @@ mypy reads this file too, and reports an `ignore` without an error: a mistyped s
 accepted would fail `./dev check`.
 """
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any, get_args, get_type_hints
@@ -25,6 +26,7 @@ from sparrowmq import (
 )
 from sparrowmq.client.setting_names import settings_of
 from sparrowmq.testing import async_cluster, cluster
+from sparrowmq.testing.held_port import HeldPort
 
 CLASSES = [
     "Producer",
@@ -151,6 +153,23 @@ def test_a_mistyped_setting_is_refused_with_the_one_that_is_near(
     text, _, near = str(caught.value).partition("; did you mean ")
     assert text == f"{kind} has no setting named {mistyped}"
     assert near.rstrip("?").split(" or ")[0] == meant
+
+
+def test_a_mistyped_argument_of_a_call_is_refused_by_mypy_and_at_the_call() -> None:
+    """Calls have plain signatures, so Python's own error names call and argument."""
+    says = r"Producer\.send\(\) got an unexpected keyword argument 'timeout'"
+
+    async def use(servers: str) -> None:
+        async with sparrowmq.Producer("g", name_servers=servers) as producer:
+            with pytest.raises(TypeError, match=says):
+                await producer.send(Message("orders", b"x"), timeout=3)  # type: ignore[call-arg]
+
+    with HeldPort() as port:
+        servers = f"127.0.0.1:{port.port}"
+        asyncio.run(use(servers))
+        own = blocking.Producer("g", name_servers=servers)
+        with own, pytest.raises(TypeError, match=says):
+            own.send(Message("orders", b"x"), timeout=3)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("make", [Message, Message.json, Message.text])

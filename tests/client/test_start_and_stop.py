@@ -12,7 +12,7 @@ from sparrowmq.client.background_loop import loop_of_process
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
-from sparrowmq.client.consuming.scheduled_pull import ScheduledPull
+from sparrowmq.client.consuming.scheduled_pull import ScheduledPull, consumer_of
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import Message
@@ -222,5 +222,6 @@ def test_what_was_started_on_another_loop_says_so(kind: str) -> None:
 
     with HeldPort() as port:
         member = asyncio.run(work(f"127.0.0.1:{port.port}"))
+        asked = consumer_of(member) if isinstance(member, ScheduledPull) else member
         with pytest.raises(NotStarted, match="another event loop"):
-            asyncio.run(getattr(member, "consumer", member).queues(TOPIC))
+            asyncio.run(asked.queues(TOPIC))

@@ -13,6 +13,7 @@ from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.sending.producer import Producer
+from sparrowmq.client.sending.producer_member import core_of_producer
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.testing.held_port import HeldPort
 from sparrowmq.testing.sim_cluster import SimCluster
@@ -82,7 +83,7 @@ def test_a_producer_s_own_client_is_stopped_too_when_it_has_hardly_begun(turns: 
             for _ in range(turns):
                 await asyncio.sleep(0)
             await producer.stop()
-        assert not producer.client.is_running
+        assert not core_of_producer(producer).is_running
 
     with HeldPort() as port:
         asyncio.run(work(f"127.0.0.1:{port.port}"))

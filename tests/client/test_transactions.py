@@ -7,6 +7,7 @@ import pytest
 
 from sparrowmq.client.errors import SendFailed
 from sparrowmq.client.sending.producer import Producer
+from sparrowmq.client.sending.producer_member import calls_of
 from sparrowmq.client.sending.transactional_producer import (
     HalfMessage,
     TransactionalProducer,
@@ -152,7 +153,7 @@ def test_the_answer_to_a_question_repeats_what_the_broker_asked_about() -> None:
 
     async def ask() -> Any:
         producer = TransactionalProducer("orders-svc", listener, threads=InlineWorkers())
-        return await producer.member.check_transaction(half, question)
+        return await calls_of(producer).check_transaction(half, question)
 
     with SimCluster(seed=1).run() as sim:
         half = sim.wait(stored(sim))
@@ -252,7 +253,7 @@ def test_a_listener_that_would_be_asked_after_the_stop_is_not_and_the_end_stays_
     listener = Bookings()
     producer = TransactionalProducer("orders-svc", listener)
     question = CheckTransactionState(tran_state_table_offset=0, commit_log_offset=0)
-    answer = asyncio.run(producer.member.check_transaction(stored_message(), question))
+    answer = asyncio.run(calls_of(producer).check_transaction(stored_message(), question))
     assert answer is not None
     assert answer.commit_or_rollback == UNKNOWN.value
     assert listener.halves == []

@@ -4,6 +4,7 @@ import asyncio
 from itertools import pairwise
 from pathlib import Path
 
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import Message
@@ -108,6 +109,6 @@ def test_a_broadcasting_member_has_no_retry_topic_and_a_clustering_one_has(tmp_p
         with SimCluster(seed=1).run() as sim:
             create_topic(sim)
             member = Member(sim, model=model, offsets_dir=tmp_path)
-            topics[model] = member.consumer.member.subscriptions.topics
+            topics[model] = membership_of(member.consumer).subscriptions.topics
     assert topics[MessageModel.CLUSTERING] == {TOPIC, retry_topic(GROUP)}
     assert topics[MessageModel.BROADCASTING] == {TOPIC}

@@ -56,6 +56,7 @@ def test_a_message_with_a_field_of_another_type(arguments: dict[str, Any], fault
     ("settings", "fault"),
     [
         ({"group": None}, "group name is None, must be a text"),
+        ({"group": "DEFAULT_PRODUCER"}, "group DEFAULT_PRODUCER is what RocketMQ's clients have"),
         ({"name_servers": None}, "name_servers is None, must be host:port"),
         ({"timeout_s": NAN}, "timeout_s is nan, must be more than 0"),
         ({"timeout_s": "3"}, "timeout_s is '3', must be a number of seconds, more than 0"),
@@ -139,6 +140,7 @@ def test_a_transactional_producer_whose_listener_is_none(listener: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
+        ({"group": "DEFAULT_CONSUMER"}, "group DEFAULT_CONSUMER is what RocketMQ's clients have"),
         ({"subscriptions": {TOPIC: None}}, f"filter of topic {TOPIC} is None, must be tags"),
         ({"model": "BROADCAST"}, "is 'BROADCAST', must be one of BROADCASTING, CLUSTERING"),
         ({"from_where": "FIRST"}, "must be one of LAST_OFFSET, FIRST_OFFSET, TIMESTAMP"),

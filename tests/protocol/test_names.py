@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from sparrowmq.protocol.names import (
     SYSTEM_TOPICS,
     UNSENDABLE_TOPICS,
+    check_consumer_group,
     check_group,
+    check_producer_group,
     check_topic,
     dlq_topic,
     group_fault,
@@ -95,6 +97,11 @@ def test_system_groups_are_the_listed_ones_and_those_with_the_prefix() -> None:
     assert is_system_group("TOOLS_CONSUMER")
     assert is_system_group("CID_RMQ_SYS_TRANS")
     assert not is_system_group("billing")
+
+
+@pytest.mark.parametrize("group", ["%RETRY%billing", "%DLQ%billing", "TBW102", "SELF_TEST_TOPIC"])
+def test_a_group_may_be_named_like_a_topic_as_in_apache_s_validators(group: str) -> None:
+    assert check_consumer_group(group) == check_producer_group(group) == group
 
 
 def test_a_group_has_a_retry_and_a_dead_letter_topic() -> None:

@@ -10,8 +10,8 @@ from sparrowmq.protocol.batch import encode_batch
 from sparrowmq.protocol.compression import MAX_PLAIN_BYTES, CompressionType, compress
 from sparrowmq.protocol.errors import BodyError, TooLarge
 from sparrowmq.protocol.hosts import encode_host
-from sparrowmq.protocol.message import Message, MessageQueue
-from sparrowmq.protocol.message_ext import MessageExt, decode_messages
+from sparrowmq.protocol.message import Message, MessageQueue, wire_properties
+from sparrowmq.protocol.message_ext import MessageExt, decode_messages, failed_again
 from sparrowmq.protocol.properties import encode_properties
 from sparrowmq.protocol.record import encode_record, topic_part
 from sparrowmq.protocol.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP
@@ -68,9 +68,9 @@ def test_java_records_become_messages(case: dict[str, Any]) -> None:
 
 def test_a_sent_message_comes_back_whole() -> None:
     sent = Message("orders", b"x", tags="paid", keys="a b", properties={"region": "eu"})
-    message = decode(record(sent.body, properties=sent.wire_properties()))
+    message = decode(record(sent.body, properties=wire_properties(sent)))
     assert (message.topic, message.body, message.tags) == ("orders", b"x", "paid")
-    assert message.keys == sent.key_list
+    assert message.keys == sent.keys
     assert message.user_properties == {"region": "eu"}
     assert message.queue == MessageQueue("orders", "broker-a", 3)
 
@@ -114,7 +114,7 @@ def test_a_retried_message_knows_its_first_topic() -> None:
 
 def test_another_failure_makes_another_message() -> None:
     message = decode(record())
-    failed = message.failed_again()
+    failed = failed_again(message)
     assert (message.reconsume_times, failed.reconsume_times) == (0, 1)
     assert failed != message
     assert failed.broker_name == "broker-a"

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.message import Message, MessageSettings
+from sparrowmq.protocol.message import Message, MessageSettings, wire_properties
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.record import Record
 
@@ -67,7 +67,7 @@ def arrived(body: bytes) -> MessageExt:
 def test_a_body_of_json_is_any_value_that_json_can_hold(value: object) -> None:
     message = Message.json("orders", value, tags="created", keys="o-1")
     assert message.body == b'{"id":"o-1","amount":3}'
-    assert (message.tags, message.key_list) == ("created", ("o-1",))
+    assert (message.tags, message.keys) == ("created", ("o-1",))
 
 
 @pytest.mark.parametrize("kind", [Order, Payment, Model])
@@ -122,7 +122,7 @@ AT = datetime(2026, 11, 16, 13, 30, 0, 500_000, timezone(timedelta(hours=1)))
 def test_durations_and_dates_become_milliseconds(
     settings: MessageSettings, name: str, value: str
 ) -> None:
-    assert Message("orders", b"x", **settings).wire_properties()[name] == value
+    assert wire_properties(Message("orders", b"x", **settings))[name] == value
 
 
 @pytest.mark.parametrize(

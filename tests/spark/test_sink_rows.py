@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
 from sparrowmq.protocol.batch import decode_batch  # noqa: E402 - after the skip
-from sparrowmq.protocol.message import Message  # noqa: E402
+from sparrowmq.protocol.message import Message, wire_properties  # noqa: E402
 from sparrowmq.protocol.properties import decode_properties  # noqa: E402
 from sparrowmq.spark.encode.row_encoder import (  # noqa: E402
     EncodedRows,
@@ -86,7 +86,7 @@ def test_a_row_is_sent_with_what_a_producer_would_send(rows: list[Row], skipped:
             properties=row.get("properties") or {},
             sharding_key=row.get("shardingKey"),
         )
-        wanted = message.wire_properties() | {"UNIQ_KEY": properties["UNIQ_KEY"]}
+        wanted = wire_properties(message) | {"UNIQ_KEY": properties["UNIQ_KEY"]}
         wanted.pop("WAIT")  # true is what its absence means
         assert body == row["body"]
         assert properties == wanted

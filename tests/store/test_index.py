@@ -56,6 +56,19 @@ def files_of(messages: list[IndexRequest], layout: IndexLayout = LAYOUT) -> dict
     return index_files(disk)
 
 
+def test_files_whose_slots_are_still_to_be_written_are_known() -> None:
+    index = opened(RecordingDisk())
+    assert index.unplaced_files == []
+    add_all(index, requests(60))
+    index.build()
+    assert [file.room > 0 for file in index.unplaced_files] == [False, True]
+    index.begin_sync()
+    index.end_sync()
+    assert len(index.unplaced_files) == 2, "their entries are durable now"
+    index.build()
+    assert index.unplaced_files == []
+
+
 def test_the_slots_of_a_new_file_are_known_without_reading_them() -> None:
     disk = RecordingDisk()
     index = opened(disk)

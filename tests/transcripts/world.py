@@ -23,6 +23,7 @@ from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.members import ProcessConsumers
 from sparrowmq.client.session_keepalive import KeepaliveInLoop
 from sparrowmq.client.strategies import AVG, Strategy
@@ -174,7 +175,7 @@ class World:
             self._sent += 1
 
     def _silence(self, name: str, queue_id: str) -> None:
-        for held in self._actors[name].consumer.member.held.values():
+        for held in membership_of(self._actors[name].consumer).held.values():
             if held.queue.topic == TOPIC and held.queue.queue_id == int(queue_id):
                 assert held.task is not None
                 held.task.cancel()

@@ -12,8 +12,6 @@ Changes raise PartlyDone when they were made on some brokers only.
 
 from collections.abc import Sequence
 from datetime import datetime
-from types import TracebackType
-from typing import Self
 
 from sparrowmq.admin import brokers, groups, lag, members, messages, offsets, slaves, topics
 from sparrowmq.admin.brokers import BrokerInfo
@@ -31,6 +29,7 @@ from sparrowmq.client.argument_checks import check_time
 from sparrowmq.client.client import Client, core_of
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.lifecycle import Block
 from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.cluster_address import find_name_servers
 from sparrowmq.protocol.message import MessageQueue
@@ -42,7 +41,7 @@ _TIMEOUT_S = 5.0
 
 
 @checks_setting_names
-class Admin:
+class Admin(Block):
     """Operations through the name servers and brokers of one cluster.
 
     Every method may raise NameServersAway and NameServerRefusal; questions to brokers
@@ -82,17 +81,8 @@ class Admin:
         if self._owns_client:
             await self._cluster.client.stop()
 
-    async def __aenter__(self) -> Self:
+    async def _open(self) -> None:
         await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
     # ---- clusters, brokers and producers
 

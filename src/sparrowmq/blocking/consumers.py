@@ -1,10 +1,9 @@
 """Consumers for programs without asyncio; see `blocking`."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from types import TracebackType
-from typing import Self, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from sparrowmq.blocking.facade import Facade, GroupFacade, awaited, called
 from sparrowmq.blocking.settings import LitePullSettings, PushSettings, ScheduledPullSettings
@@ -96,10 +95,13 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
     def stop(self) -> None:
         """Finish what is in work (within a deadline), commit, unregister. Raises RuntimeError
         inside of a handler, for which it would have to wait."""
+        super().stop()
+
+    def _end(self, end: Callable[[AsyncPushConsumer], Coroutine[Any, Any, None]]) -> None:
         if self._inner is not None and is_in_handler(self._inner):
             raise RuntimeError(WAITS_FOR_ITSELF)
         loop_of_process.rests(self)
-        super().stop()
+        super()._end(end)
 
     pause = called(AsyncPushConsumer.pause)
     resume = called(AsyncPushConsumer.resume)
@@ -119,14 +121,6 @@ class LitePullConsumer(_Reading[AsyncLitePullConsumer]):
         **settings: Unpack[LitePullSettings],
     ) -> None:
         super().__init__(group, partial(AsyncLitePullConsumer, group, subscriptions, **settings))
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop(is_consumed=error is None)
 
     def stop(self, *, is_consumed: bool = True) -> None:
         """Commit what was polled (with auto commit), leave the group. What the last poll returned
@@ -251,10 +245,13 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
 
     def stop(self) -> None:
         """Let turns that run finish (within a deadline), persist, leave the group."""
+        super().stop()
+
+    def _end(self, end: Callable[[AsyncScheduledPull], Coroutine[Any, Any, None]]) -> None:
         is_running = self._inner is not None
         loop_of_process.rests(self)
         try:
-            super().stop()
+            super()._end(end)
         finally:
             if is_running:
                 self._threads.abandon()  # what overran the deadline is not waited for

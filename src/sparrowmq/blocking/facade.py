@@ -10,25 +10,18 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from sparrowmq.client.background_loop import BackgroundLoop, loop_of_process
 from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.lifecycle import Block
 
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A")
 
 
-class Stoppable(Protocol):
-    """What a facade passes calls on to."""
-
-    async def stop(self) -> None:
-        """End it."""
-        ...
-
-
-T = TypeVar("T", bound=Stoppable)
+T = TypeVar("T", bound=Block)
 
 
 class Facade(Generic[T]):
@@ -59,7 +52,7 @@ class Facade(Generic[T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        self._end(lambda inner: inner.__aexit__(kind, error, trace))
 
     async def _begin(self, inner: T) -> None:
         """What starting means."""
@@ -80,6 +73,7 @@ class Facade(Generic[T]):
         self._end(lambda inner: inner.stop())
 
     def _end(self, end: Callable[[T], Coroutine[Any, Any, None]]) -> None:
+        """What `stop` and the end of a block have in common."""
         with loop_of_process.lock:  # a start that is under way has to be over, or it stays
             inner = self._inner
         try:

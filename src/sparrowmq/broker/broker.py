@@ -84,7 +84,7 @@ class Broker:
     locks: QueueLocks
     request_modes: RequestModes
     saving: TableSaving
-    """Of topics, groups and request modes."""
+    """Of topics, groups, request modes and steps of the clock."""
     tables: BrokerTables
     """Their files, and those of consumer offsets and subscriptions."""
     offset_saving: OffsetSaving

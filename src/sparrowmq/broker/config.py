@@ -20,6 +20,7 @@ from sparrowmq.net.endpoint import Limits
 from sparrowmq.net.peers import split_address
 from sparrowmq.protocol.delay import MAX_TIMER_DELAY_MS
 from sparrowmq.protocol.hosts import encode_host
+from sparrowmq.protocol.locks import LOCK_LIFE_S
 from sparrowmq.store.config import StoreConfig
 
 MASTER_ID = 0
@@ -232,9 +233,10 @@ class BrokerConfig:
         " timer.",
     )
     lock_timeout_s: float = setting(
-        60.0,
-        "An ordered queue's lock that is not renewed for this long is released.",
-        more_than(0),
+        LOCK_LIFE_S,
+        "A queue's lock that is not renewed for this long is free for other members. Members rely"
+        " on 60 s: with less, two of them could work on one queue.",
+        at_least(LOCK_LIFE_S, "members rely on a lock for that long after they renewed it"),
     )
     offsets_journal_s: float = setting(
         1.0, "The most progress of consumer groups that a crash can undo.", more_than(0)

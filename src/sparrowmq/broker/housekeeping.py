@@ -13,6 +13,8 @@ from sparrowmq.store.errors import AppendsHeld
 
 _TICK_S = 0.05
 """Index entries lag at most twice this after the log."""
+_SLOTS_S = 1.0
+"""Less than a checkpoint takes, which comes between an entry of the index and its slot."""
 _CLEAN_S = 10.0
 _TRASH_S = 1.0
 _CLIENTS_S = 10.0
@@ -32,6 +34,15 @@ async def tick_store(broker: Broker) -> None:
         except DiskFull as error:
             broker.log.warning("%s; trying again", error)
             await asyncio.sleep(1.0)
+
+
+async def read_slots_ahead(broker: Broker) -> None:
+    """Keep the slots of the index in memory while they are written: a cold one stops the loop."""
+    while True:
+        await asyncio.sleep(_SLOTS_S)
+        read_ahead = broker.store.slots_ahead()
+        if read_ahead is not None:
+            await broker.workers.run(read_ahead)
 
 
 class RefusalLog:

@@ -9,12 +9,10 @@ The system flag comes from the client. What would make a message unreadable is r
     else                          kept, as by Apache's broker: readers ignore what they do not know
 """
 
-from collections.abc import Callable
-
 from sparrowmq.broker.broker import Broker
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.routes import Handled, Reply, Request
+from sparrowmq.net.routes import Reply, Request
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.errors import BodyError
@@ -64,23 +62,10 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
 
 def saved_topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig | None:
     """The same; None while the topic is new and not saved yet, so that a crash could lose it with
-    an acknowledged message in it: then send with `send_when_saved`."""
+    an acknowledged message in it: then handle the request when the topics are saved."""
     topic = topic_for_send(broker, request)
     is_safe = request.is_oneway or broker.topics.is_saved(request.header.topic)
     return topic if is_safe else None
-
-
-async def send_when_saved(
-    broker: Broker, request: Request[AnySend], send: Callable[[Broker, Request[AnySend]], Handled]
-) -> Reply | None:
-    """Send when the topic, which is new, would survive a crash."""
-    try:
-        await broker.saving.saved(broker.topics)
-    except (DiskFull, OSError) as error:
-        text = f"not stored, its topic cannot be saved: {error}"
-        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
-    handled = send(broker, request)
-    return handled if handled is None or isinstance(handled, Reply) else await handled
 
 
 def _create(broker: Broker, header: AnySend) -> TopicConfig:

@@ -7,19 +7,20 @@ changed ──▶ dirty ──▶ snapshot taken ──▶ encoded, written and 
 ```
 
 One save at a time, each from the table as it is when the save begins: an older state never replaces
-a newer one. A handler that promises something waits for `saved` before it answers; a heartbeat that
+a newer one. A handler that promises something waits for `saved` before it answers, or before it
+stores something (`handle_when_saved`); a heartbeat that
 names a thousand new groups waits for nothing and costs one save of each table.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.routes import Reply
+from sparrowmq.net.routes import Handled, Reply
 from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import Body
@@ -93,6 +94,19 @@ class TableSaving:
             text = f"changed, but not saved: {error}"
             raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
         return reply
+
+    async def handle_when_saved(
+        self, table: SavedTable, handle: Callable[[], Handled]
+    ) -> Reply | None:
+        """Handle a request that may store nothing before the table is saved, as it is now. Raises
+        RequestRefused."""
+        try:
+            await self.saved(table)
+        except (DiskFull, OSError) as error:
+            text = f"not stored, {table.file.path} cannot be saved: {error}"
+            raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
+        handled = handle()
+        return handled if handled is None or isinstance(handled, Reply) else await handled
 
     async def run(self) -> None:
         """Save what changes. Ends with an error only: OSError when the disk has failed."""

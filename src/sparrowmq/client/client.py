@@ -1,16 +1,14 @@
 """`Client`: what producers and consumers of one process share, as users see it."""
 
-from types import TracebackType
-from typing import Self
-
 from sparrowmq.client.argument_checks import check_kind
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.lifecycle import Block
 from sparrowmq.client.setting_names import checks_setting_names
 
 
 @checks_setting_names
-class Client:
+class Client(Block):
     """Connections, routes and heartbeats under one client id, for any number of producers and
     consumers.
 
@@ -58,17 +56,8 @@ class Client:
         """End connections and tasks; `async with` does it. Does nothing when not started."""
         await self._core.stop()
 
-    async def __aenter__(self) -> Self:
+    async def _open(self) -> None:
         await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
 
 def core_of(client: Client) -> ClientCore:

@@ -1,4 +1,4 @@
-"""The lifecycle of producers and consumers: started, stopped once, opened by `async with`.
+"""The lifecycle of clients, producers and consumers: opened by `async with`, started, stopped once.
 
 Starts and stops come from any task, also at the same time: a signal handler stops what a block is
 about to stop, or what is still starting.
@@ -17,28 +17,23 @@ from typing import Self
 from sparrowmq.net.tasks import InProgress
 
 
-class Lifecycle:
-    """Base of what can be started and stopped. What did not open to its end is stopped as well."""
-
-    def __init__(self) -> None:
-        self._starting = InProgress()
-        self._stopped: asyncio.Event | None = None
-        """While it is being stopped: set at the end of that."""
+class Block:
+    """Base of what `async with` opens and closes."""
 
     async def _open(self) -> None:
         """What the beginning of a block does."""
         raise NotImplementedError
+
+    async def _close(self, error: BaseException | None) -> None:
+        """What the end of a block does, which `error` left, if anything was raised."""
+        await self.stop()
 
     async def stop(self) -> None:
         """Stop what was opened; does nothing when nothing was."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
-        try:
-            await self._open()
-        except BaseException:
-            await self.stop()
-            raise
+        await self._open()
         return self
 
     async def __aexit__(
@@ -47,7 +42,23 @@ class Lifecycle:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.stop()
+        await self._close(error)
+
+
+class Lifecycle(Block):
+    """Base of what can be started and stopped. What did not open to its end is stopped as well."""
+
+    def __init__(self) -> None:
+        self._starting = InProgress()
+        self._stopped: asyncio.Event | None = None
+        """While it is being stopped: set at the end of that."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await super().__aenter__()
+        except BaseException:
+            await self.stop()
+            raise
 
     async def _stop_once(self, stop: Callable[[], Awaitable[None]]) -> None:
         """Stop it. A caller that comes while another stops it waits for the end of that, and cuts

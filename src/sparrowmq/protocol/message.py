@@ -12,7 +12,6 @@ from msgspec import UNSET, UnsetType, field
 from msgspec.structs import force_setattr
 
 from sparrowmq.protocol import properties as names
-from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.delay import MAX_DELAY_LEVEL
 from sparrowmq.protocol.names import send_fault
 from sparrowmq.protocol.properties import KEY_SEPARATOR, SYSTEM_PROPERTIES, format_properties
@@ -27,7 +26,7 @@ _SURELY_SMALL = 4_000
 _topic_fault = lru_cache(maxsize=1024)(send_fault)
 
 
-class MessageQueue(Body, frozen=True, order=True):
+class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
     """Queue `queue_id` of `topic` on the brokers named `broker_name`.
 
     Sorted by topic, broker name and id: every member of a group sorts alike, so that each can work
@@ -117,7 +116,7 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, repr_omit_defaults=True)
         if self.properties:
             force_setattr(self, "properties", dict(self.properties))
             if sum(map(len, chain.from_iterable(self.properties.items()))) > _SURELY_SMALL:
-                format_properties(self.wire_properties())
+                format_properties(wire_properties(self))
 
     @classmethod
     def json(cls, topic: str, value: object, **settings: Unpack[MessageSettings]) -> Self:
@@ -153,29 +152,6 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, repr_omit_defaults=True)
         force_setattr(self, "delay", None)
         force_setattr(self, "deliver_at", None)
 
-    @property
-    def key_list(self) -> tuple[str, ...]:
-        """All keys."""
-        return tuple(self.keys)
-
-    def wire_properties(self) -> dict[str, str]:
-        """Own and system properties together, as they are sent; a new dict at each call."""
-        properties = dict(self.properties)
-        if self.keys:
-            properties[names.KEYS] = KEY_SEPARATOR.join(self.keys)
-        if self.tags:
-            properties[names.TAGS] = self.tags
-        properties[names.WAIT_STORE_OK] = "true" if self.wait_store_ok else "false"
-        if self.delay_level:
-            properties[names.DELAY_LEVEL] = str(self.delay_level)
-        if self.delay_ms is not None:
-            properties[names.TIMER_DELAY_MS] = str(self.delay_ms)
-        if self.deliver_time_ms is not None:
-            properties[names.TIMER_DELIVER_MS] = str(self.deliver_time_ms)
-        if self.sharding_key is not None:
-            properties[names.SHARDING_KEY] = self.sharding_key
-        return properties
-
     def _fault(self) -> str | None:
         return (
             _topic_fault(self.topic)
@@ -187,6 +163,25 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, repr_omit_defaults=True)
             or _sharding_key_fault(self.sharding_key)
             or _flag_fault(self.flag)
         )
+
+
+def wire_properties(message: Message) -> dict[str, str]:
+    """Own and system properties together, as they are sent; a new dict at each call."""
+    properties = dict(message.properties)
+    if message.keys:
+        properties[names.KEYS] = KEY_SEPARATOR.join(message.keys)
+    if message.tags:
+        properties[names.TAGS] = message.tags
+    properties[names.WAIT_STORE_OK] = "true" if message.wait_store_ok else "false"
+    if message.delay_level:
+        properties[names.DELAY_LEVEL] = str(message.delay_level)
+    if message.delay_ms is not None:
+        properties[names.TIMER_DELAY_MS] = str(message.delay_ms)
+    if message.deliver_time_ms is not None:
+        properties[names.TIMER_DELIVER_MS] = str(message.deliver_time_ms)
+    if message.sharding_key is not None:
+        properties[names.SHARDING_KEY] = message.sharding_key
+    return properties
 
 
 M = TypeVar("M", bound=Message)

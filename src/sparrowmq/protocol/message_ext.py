@@ -195,11 +195,6 @@ class MessageExt:
         """Where the half message lies that this one commits."""
         return self.record.prepared_transaction_offset
 
-    def failed_again(self) -> "MessageExt":
-        """The same message with one more failure counted."""
-        times = self.record.reconsume_times + 1
-        return MessageExt(replace(self.record, reconsume_times=times), self.broker_name)
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MessageExt):
             return NotImplemented
@@ -213,6 +208,14 @@ class MessageExt:
             f"MessageExt({self.topic!r}, queue {self.queue_id}, offset {self.queue_offset}, "
             f"id {self.msg_id}, {len(self.record.body)} bytes stored)"
         )
+
+
+def failed_again(message: MessageExt) -> MessageExt:
+    """The same message with one more failure counted."""
+    record = message.record
+    return MessageExt(
+        replace(record, reconsume_times=record.reconsume_times + 1), message.broker_name
+    )
 
 
 def decode_messages(

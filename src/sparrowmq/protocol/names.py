@@ -52,10 +52,12 @@ UNSENDABLE_TOPICS = frozenset(
 """Topics that only the broker itself writes to."""
 
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+DEFAULT_CONSUMER_GROUP = "DEFAULT_CONSUMER"
+DEFAULT_PRODUCER_GROUP = "DEFAULT_PRODUCER"
 SYSTEM_GROUPS = frozenset(
     {
-        "DEFAULT_CONSUMER",
-        "DEFAULT_PRODUCER",
+        DEFAULT_CONSUMER_GROUP,
+        DEFAULT_PRODUCER_GROUP,
         "CLIENT_INNER_PRODUCER",
         "SELF_TEST_P_GROUP",
         "TOOLS_CONSUMER",
@@ -104,6 +106,17 @@ def check_group(group: str) -> str:
     return _checked(group, group_fault(group))
 
 
+def check_consumer_group(group: str) -> str:
+    """The same for the group of a consumer. Java's consumers refuse the one that they would have
+    without a group, and so do we: programs that forgot theirs would share each other's messages."""
+    return _checked(group, group_fault(group) or _default_fault(group, DEFAULT_CONSUMER_GROUP))
+
+
+def check_producer_group(group: str) -> str:
+    """The same for the group of a producer."""
+    return _checked(group, group_fault(group) or _default_fault(group, DEFAULT_PRODUCER_GROUP))
+
+
 def is_system_topic(topic: str) -> bool:
     """Whether the topic belongs to the broker rather than to users."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
@@ -146,6 +159,12 @@ def _fault(kind: str, name: str, max_length: int) -> str | None:
     if len(name) > max_length:
         return f"{kind} {shown} has {len(name)} characters, at most {max_length} are allowed"
     return None
+
+
+def _default_fault(group: str, default: str) -> str | None:
+    if group != default:
+        return None
+    return f"group {group} is what RocketMQ's clients have without a group of their own; choose one"
 
 
 def _checked(name: str, fault: str | None) -> str:

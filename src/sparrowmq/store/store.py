@@ -15,7 +15,7 @@ it likes. A full disk is an answer (`DiskFull`) that ends when there is space ag
 that fails otherwise is the end (`StoreStopped`), because it is unknown what reached the disk.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from sparrowmq.clock import Zone, utc
 from sparrowmq.disk.disk import Disk, DiskLock
@@ -274,6 +274,19 @@ class Store:
             self.admission.set_no_space(error)
         except OSError as error:
             self.admission.write_failed(error)
+
+    def slots_ahead(self) -> Callable[[], None] | None:
+        """What brings the part of the index into memory that is written soon, for a worker; None
+        while nothing is going to be written. Entries become durable first, so there is time."""
+        files = self._dispatch.index.unplaced_files
+        if not files:
+            return None
+
+        def read_ahead() -> None:
+            for file in files:
+                file.read_slots_ahead()
+
+        return read_ahead
 
     def finish_flush(self, plan: FlushPlan) -> list[tuple[str, int]]:
         """Everything in the plan has been synced; the queues that readers see more of now."""

@@ -5,6 +5,7 @@ import asyncio
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.sending.producer import Producer
+from sparrowmq.client.sending.producer_member import core_of_producer
 from sparrowmq.client.sending.transactional_producer import (
     HalfMessage,
     TransactionalProducer,
@@ -41,7 +42,7 @@ class Load:
         self.acknowledged: list[str] = []
         self.attempted = 0
         self.failed = 0
-        self.task = producer.client.tasks.create_task(self._run())
+        self.task = core_of_producer(producer).tasks.create_task(self._run())
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -99,7 +100,7 @@ class Producers:
         """Goodbye."""
         producer = self.by_name.pop(command["name"])
         await producer.stop()
-        await producer.client.stop()
+        await core_of_producer(producer).stop()
 
     async def send(self, command: Command) -> list[Plain]:
         """One after the other; a sharding key chooses the queue."""

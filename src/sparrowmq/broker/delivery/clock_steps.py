@@ -13,7 +13,8 @@ by which the clock was set forward since it was stored has come. The monotonic c
 step from time that passed: the difference of both clocks changes only when one of them is set.
 
 A step is saved (`config/clockSteps.json`) before anything that waits is stored by the new time, so
-that it counts after a restart as well. Steps whose messages have all left the log are forgotten. A
+that it counts after a restart as well: requests that would store it wait until `is_saved`, and
+loops for `saved_now_ms`. Steps whose messages have all left the log are forgotten. A
 step between two runs of the broker is noticed at the start, because the monotonic clock goes on
 until the machine is switched off. After a reboot only a clock that was set back can be noticed, by
 messages that were stored in the future.
@@ -26,6 +27,7 @@ from itertools import accumulate
 from msgspec.structs import replace
 
 from sparrowmq.broker.delivery.alarm import Alarm
+from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.clock import Clock
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskFull
@@ -73,6 +75,7 @@ class ClockSteps:
         self,
         store: Store,
         file: TableFile[_Table],
+        saving: TableSaving,
         steps: tuple[ClockStep, ...],
         clock: Clock,
         monotonic: Clock,
@@ -81,7 +84,11 @@ class ClockSteps:
     ) -> None:
         self._store = store
         self._boot = boot
-        self._file = file
+        self._saving = saving
+        self.file = file
+        self.is_saved = True
+        """Whether a step would still be known after a crash. While it would not, nothing that waits
+        may be stored."""
         self._clock = clock
         self._monotonic = monotonic
         self._report = report
@@ -94,6 +101,7 @@ class ClockSteps:
     def open(
         disk: Disk,
         store: Store,
+        saving: TableSaving,
         clock: Clock,
         monotonic: Clock,
         boot: str,
@@ -112,15 +120,17 @@ class ClockSteps:
         # A power cut may have taken the end of the log: what comes next is stored after the step.
         end = store.max_log_offset
         kept = tuple(replace(step, log_offset=min(step.log_offset, end)) for step in table.steps)
-        steps = ClockSteps(store, file, kept, clock, monotonic, boot, report)
+        steps = ClockSteps(store, file, saving, kept, clock, monotonic, boot, report)
         if boot and boot == table.boot:
             by_ms = steps._ahead_ms - table.ahead_ms
         else:
             by_ms = steps._set_back_while_off()
         if abs(by_ms) >= _NOTICED_MS:
             steps._add(by_ms)
-        else:
-            steps._save()
+        try:
+            file.save(steps.table().to_json())
+        except (DiskFull, OSError) as error:
+            report(f"steps of the clock are not saved and count until a restart: {error}")
         return steps
 
     def _set_back_while_off(self) -> int:
@@ -149,6 +159,14 @@ class ClockSteps:
             now_ms = self._measure_step(now_ms)
         return now_ms
 
+    async def saved_now_ms(self) -> int:
+        """The same when a step that it shows is saved. Raises DiskFull, OSError."""
+        now_ms = self.now_ms()
+        while not self.is_saved:
+            await self._saving.saved(self)
+            now_ms = self.now_ms()
+        return now_ms
+
     def _measure_step(self, now_ms: int) -> int:
         """Read both again: a process that is held up between two readings sees a false step."""
         for _ in range(_LOOKS):
@@ -159,6 +177,8 @@ class ClockSteps:
                 if abs(by_ms) >= _NOTICED_MS:
                     self._ahead_ms += by_ms
                     self._add(by_ms)
+                    self.is_saved = False
+                    self._saving.changed(self)
                 break
         return now_ms
 
@@ -183,7 +203,6 @@ class ClockSteps:
         step = ClockStep(log_offset=self._store.max_log_offset, by_ms=by_ms)
         self._set((*known[-_MOST_STEPS + 1 :], step))
         self._report(f"the clock was set {'forward' if by_ms > 0 else 'back'} by {abs(by_ms)} ms")
-        self._save()
         for alarm in self.alarms:
             alarm.due_at(0)
 
@@ -193,10 +212,12 @@ class ClockSteps:
         later = list(accumulate((step.by_ms for step in reversed(steps)), initial=0))
         self._sums = later[::-1]
 
-    def _save(self) -> None:
-        """On the event loop, because nothing may be stored before it is saved; steps are rare."""
-        try:
-            table = _Table(steps=self._steps, boot=self._boot, ahead_ms=self._ahead_ms)
-            self._file.save(table.to_json())
-        except (DiskFull, OSError) as error:
-            self._report(f"steps of the clock are not saved and count until a restart: {error}")
+    # ---- as a saved table
+
+    def table(self) -> _Table:
+        """The steps so far, and what a later start needs to notice one."""
+        return _Table(steps=self._steps, boot=self._boot, ahead_ms=self._ahead_ms)
+
+    def was_saved(self, table: _Table) -> None:
+        """What `table` returned before is durable."""
+        self.is_saved = table.steps is self._steps

@@ -19,6 +19,7 @@ from sparrowmq.broker.delivery.half_messages import PendingHalves, recover_half_
 from sparrowmq.broker.delivery.timer_index import TimerIndex
 from sparrowmq.broker.delivery.timer_persistence import recover_timers
 from sparrowmq.broker.environment import Environment
+from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.net.tasks import Loop
 from sparrowmq.store.store import Store
 
@@ -41,10 +42,16 @@ class Delivery:
 
     @staticmethod
     def open(
-        config: BrokerConfig, env: Environment, store: Store, offsets: ConsumerOffsets
+        config: BrokerConfig,
+        env: Environment,
+        store: Store,
+        offsets: ConsumerOffsets,
+        saving: TableSaving,
     ) -> "Delivery":
         """What waits in the store, and how far delivery had come. Raises TableMissing."""
-        steps = ClockSteps.open(env.disk, store, env.clock, env.monotonic, env.boot, env.report)
+        steps = ClockSteps.open(
+            env.disk, store, saving, env.clock, env.monotonic, env.boot, env.report
+        )
         return Delivery(
             clock=steps,
             log_at_start=store.max_log_offset,

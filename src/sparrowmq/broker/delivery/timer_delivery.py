@@ -93,7 +93,7 @@ async def deliver_round(broker: Broker) -> int | None:
 
 
 async def _deliver_batch(broker: Broker, batch: list[int]) -> None:
-    timers = broker.delivery.timers
+    timers, clock = broker.delivery.timers, broker.delivery.clock
     left = deque(batch)
     try:
         found = await _read_all(broker, sorted(map(offset_of, batch)))
@@ -103,7 +103,7 @@ async def _deliver_batch(broker: Broker, batch: list[int]) -> None:
             if record is None:
                 broker.log.error("the message of timer %d is gone or damaged", offset_of(entry))
             else:
-                _fire(broker, entry, record)
+                _fire(broker, entry, record, await clock.saved_now_ms())
             left.popleft()
     finally:
         for entry in left:  # no space, or the broker stops
@@ -129,8 +129,8 @@ async def _read_all(broker: Broker, offsets: list[int]) -> dict[int, Record]:
     return found
 
 
-def _fire(broker: Broker, entry: int, record: Record) -> None:
-    timers, now_ms = broker.delivery.timers, broker.delivery.clock.now_ms()
+def _fire(broker: Broker, entry: int, record: Record, now_ms: int) -> None:
+    timers = broker.delivery.timers
     fields = fields_of(record)
     true_entry = entry_of_fields(fields, record)
     if true_entry is None:

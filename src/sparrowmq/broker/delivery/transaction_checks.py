@@ -47,6 +47,7 @@ async def check_transactions(broker: Broker) -> None:
 async def check_round(broker: Broker) -> int | None:
     """Ask about everything that is due; when the next is. Raises DiskFull, StoreStopped."""
     halves = broker.delivery.halves
+    await broker.delivery.clock.saved_now_ms()  # what is asked about is stored again
     write_operations(broker)
     turn = 0
     while (half := halves.take_due(broker.monotonic())) is not None:

@@ -1,12 +1,14 @@
 """Stored messages: found by offset id, key or unique id; recalled before their delivery time."""
 
+from functools import partial
+
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.placement import append, encode_fields, place
 from sparrowmq.broker.delivery.timer_delivery import recall_key
 from sparrowmq.broker.send_checks import check_size, store_refusal
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.net.routes import Handled, Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.messages import (
     MessageRecalled,
@@ -84,16 +86,20 @@ _TAG = "_RECALL_TAG_"
 
 
 @routes.on(RecallMessage)
-def recall_message(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
+def recall_message(broker: Broker, request: Request[RecallMessage]) -> Handled:
     """Store a recall marker for a message; it is safe when this is answered."""
+    clock = broker.delivery.clock
+    now_ms = clock.now_ms()
+    if not clock.is_saved:
+        return broker.saving.handle_when_saved(clock, partial(recall_message, broker, request))
     try:
-        return _recall(broker, request)
+        return _recall(broker, request, now_ms)
     except RequestRefused as refused:
         return Reply(RecallAnswer(), code=refused.code, remark=refused.text)
 
 
-def _recall(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
-    header, now_ms = request.header, broker.delivery.clock.now_ms()
+def _recall(broker: Broker, request: Request[RecallMessage], now_ms: int) -> Reply | None:
+    header = request.header
     handle = _checked(broker, header, now_ms)
     fields = {
         TAGS: _TAG,

@@ -9,6 +9,7 @@ first: parsing all properties of every message would cost more than storing it.
 """
 
 import struct
+from functools import partial
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.placement import SPECIAL, Placement, append, place, place_quickly
@@ -19,7 +20,6 @@ from sparrowmq.broker.send_checks import (
     check_size,
     checked_sys_flag,
     saved_topic_for_send,
-    send_when_saved,
     store_refusal,
 )
 from sparrowmq.disk.errors import DiskFull
@@ -59,7 +59,9 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Handled:
         broker, request
     )
     if topic is None:
-        return send_when_saved(broker, request, send_message)
+        return broker.saving.handle_when_saved(
+            broker.topics, partial(send_message, broker, request)
+        )
     queue_id = header.queue_id
     if not 0 <= queue_id < topic.write_queue_nums:
         queue_id = _queue(broker, queue_id, topic)
@@ -120,14 +122,15 @@ def _store_and_answer(broker: Broker, request: Request[AnySend], put: PutMessage
 # ---- messages that wait in a queue of the broker first: delayed, half messages, retries
 
 
-def send_special(
-    broker: Broker, request: Request[AnySend], put: PutMessage, text: str
-) -> Reply | None:
+def send_special(broker: Broker, request: Request[AnySend], put: PutMessage, text: str) -> Handled:
     """Store a message whose properties (`text`) may ask for another queue than its own.
 
     The answer names the queue that was asked for, and a handle with which a timer can be recalled.
     """
-    now_ms = broker.delivery.clock.now_ms()
+    clock = broker.delivery.clock
+    now_ms = clock.now_ms()
+    if not clock.is_saved:
+        return broker.saving.handle_when_saved(clock, partial(send_message, broker, request))
     topic, queue_id = put.topic, put.queue_id
     placement = None
     # Retry topics begin so: their messages may be dead letters by now.
@@ -197,7 +200,7 @@ def send_batch(broker: Broker, request: Request[AnySend]) -> Handled:
         broker, request
     )
     if topic is None:
-        return send_when_saved(broker, request, send_batch)
+        return broker.saving.handle_when_saved(broker.topics, partial(send_batch, broker, request))
     queue_id = _queue(broker, header.queue_id, topic)
     if is_retry_topic(header.topic):
         raise RequestRefused(

@@ -1,12 +1,14 @@
 """Sending back messages that could not be consumed."""
 
+from functools import partial
+
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.placement import append
 from sparrowmq.broker.delivery.retry import group_of, place_dead_letter, place_retry
 from sparrowmq.broker.send_checks import size_fault, store_refusal
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.net.routes import Handled, Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send import SendBack
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
@@ -15,12 +17,15 @@ routes: Routes[Broker] = Routes()
 
 
 @routes.on(SendBack)
-def send_back(broker: Broker, request: Request[SendBack]) -> Reply | None:
+def send_back(broker: Broker, request: Request[SendBack]) -> Handled:
     """Store the message again, to be delivered later or as a dead letter. A slave stores nothing:
     clients send the message to another broker, or keep it."""
     if broker.slave_reads is not None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(broker.store.admission.refusal))
-    header = request.header
+    header, clock = request.header, broker.delivery.clock
+    now_ms = clock.now_ms()
+    if not clock.is_saved:
+        return broker.saving.handle_when_saved(clock, partial(send_back, broker, request))
     group = group_of(broker, header.group)
     if group.retry_queue_nums <= 0:
         return Reply()  # the group's operator switched retries off, as Apache understands it
@@ -28,7 +33,6 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Reply | None:
     if record is None:
         text = f"no message at log offset {header.offset} of {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
-    now_ms = broker.delivery.clock.now_ms()
     placement = place_retry(
         broker,
         record,

@@ -98,7 +98,8 @@ def _check(broker: Broker, config: TopicConfig) -> None:
     fault = topic_fault(config.topic_name)
     most = broker.config.max_queues_per_topic
     if fault is None and _belongs_to_the_broker(broker, config.topic_name):
-        fault = f"topic {config.topic_name} belongs to the broker and cannot be changed"
+        name = config.topic_name
+        fault = f"topic {name} belongs to the broker and cannot be changed; choose another name"
     if fault is None and not is_valid_perm(config.perm):
         fault = f"perm {config.perm}, allowed are sums of 4 read, 2 write, 1 inherit"
     for side, queues in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):

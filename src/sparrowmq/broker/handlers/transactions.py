@@ -1,5 +1,7 @@
 """Ending transactions: commit, roll back, or not known yet."""
 
+from functools import partial
+
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery import transactions
 from sparrowmq.broker.delivery.half_messages import immunity_ms
@@ -8,7 +10,7 @@ from sparrowmq.broker.send_checks import store_refusal
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.net.routes import Handled, Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.transactions import EndTransaction, ResumeCheckHalfMessage
@@ -23,12 +25,15 @@ routes: Routes[Broker] = Routes()
 
 
 @routes.on(EndTransaction)
-def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Reply | None:
+def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Handled:
     """End a transaction; ending it again changes nothing. A slave ends none, as Apache's."""
     if broker.slave_reads is not None:
         refusal = str(broker.store.admission.refusal)
         raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, refusal)
-    header = request.header
+    header, clock = request.header, broker.delivery.clock
+    now_ms = clock.now_ms()
+    if not clock.is_saved:  # what is committed may have to wait for its time
+        return broker.saving.handle_when_saved(clock, partial(end_transaction, broker, request))
     kind = header.commit_or_rollback
     if kind not in (TRANSACTION_NONE, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
         text = f"commitOrRollback is {kind}, must be 0 (unknown), 8 (commit) or 12 (rollback)"
@@ -43,7 +48,7 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Reply |
         _refuse_late(broker, record, fields, half.checks)
     try:
         if kind == TRANSACTION_COMMIT:
-            transactions.commit(broker, half, record, fields, broker.delivery.clock.now_ms())
+            transactions.commit(broker, half, record, fields, now_ms)
         else:
             transactions.end(broker, half)
     except (DiskFull, StoreStopped) as error:

@@ -19,6 +19,7 @@ from sparrowmq.cli.option_types import Wait
 from sparrowmq.cli.remote import name_servers_option, run_remote
 from sparrowmq.cli.stop_signal import stop_signal
 from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.client.subscriptions import Filter
@@ -219,7 +220,7 @@ def consume(
         async with consumer:
             # A consumer survives outages; a wrong address must end the command at once.
             with without_client_warnings():
-                await consumer.client.name_servers.route(topic)
+                await core_of_consumer(consumer).name_servers.route(topic)
             await show(consumer, showing, stopping, idle_s=idle_s)
         return stopping.number
 
@@ -315,12 +316,13 @@ async def show(
     idle_s: float | None = None,
 ) -> None:
     """Show messages until there are enough, none came for `idle_s`, standard output fails, or
-    `stopping` is set."""
+    `stopping` is set; then stop."""
     await consumer.start(showing.handle)
     ends: list[Coroutine[Any, Any, Any]] = [stopping.wait(), showing.ended.wait()]
     if idle_s is not None:
         ends.append(showing.wait_until_idle(idle_s))
     await _first_of(*ends)
+    await consumer.stop()  # on purpose: a block that merely ends right after the start is warned of
 
 
 async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:

@@ -21,7 +21,7 @@ from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.headers.send import SendBack
-from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.message_ext import MessageExt, failed_again
 
 
 class GivingBack:
@@ -180,7 +180,7 @@ class ConcurrentConsumption:
 
     def _hand_later(self, held: HeldQueue, messages: list[MessageExt]) -> None:
         """They stay in work with one more failure counted, so that progress does not pass them."""
-        repeat = [message.failed_again() for message in messages]
+        repeat = [failed_again(message) for message in messages]
         for message in repeat:
             held.process_queue.replace(message)
         loop = asyncio.get_running_loop()

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import Unpack
 
 from sparrowmq.client.argument_checks import (
@@ -88,12 +87,7 @@ class LitePullConsumer(GroupConsumer):
 
     # ---- lifecycle
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _close(self, error: BaseException | None) -> None:
         await self.stop(is_consumed=error is None)
 
     async def _open(self) -> None:
@@ -111,9 +105,9 @@ class LitePullConsumer(GroupConsumer):
             await self._join(self._make_member)
 
     def _make_member(self) -> Membership:
-        ownership = QueueOwnership(self.client, self._settings)
+        ownership = QueueOwnership(self._client, self._settings)
         self._reader = LiteReader(
-            self.client,
+            self._client,
             self._settings,
             self._subscriptions,
             ownership,
@@ -125,7 +119,7 @@ class LitePullConsumer(GroupConsumer):
             auto_commit=self._auto_commit,
         )
         reader = self._reader
-        return Membership(self.client, self._settings, self._subscriptions, ownership, reader)
+        return Membership(self._client, self._settings, self._subscriptions, ownership, reader)
 
     async def stop(self, *, is_consumed: bool = True) -> None:
         """Commit what was polled (with auto commit), unlock, leave the group.
@@ -148,7 +142,7 @@ class LitePullConsumer(GroupConsumer):
                 "queues were assigned manually: subscribe and assign exclude each other"
             )
         without_functions({topic: choice})
-        self._subscriptions.add(topic, choice, self.client.clock())
+        self._subscriptions.add(topic, choice, self._client.clock())
         await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:
@@ -177,7 +171,7 @@ class LitePullConsumer(GroupConsumer):
                 await self.queues(topic)
             self._acknowledge()
 
-        await self.member.assign_manually(wanted, look_up)
+        await self._member.assign_manually(wanted, look_up)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Neither pull nor poll these queues until `resume`."""
@@ -201,7 +195,7 @@ class LitePullConsumer(GroupConsumer):
             async with asyncio.timeout(timeout_s):
                 while self._is_started:
                     self._acknowledge()  # each time: another poll may have returned something
-                    found = self._buffer.next_batch(self.member.ownership)
+                    found = self._buffer.next_batch(self._member.ownership)
                     if found:
                         return found
                     await self._buffer.more()
@@ -223,7 +217,7 @@ class LitePullConsumer(GroupConsumer):
         offset, QueueLost, and what else keeps it from being stored: NoRoute, BrokerRefused,
         NetError, OSError."""
         self._running_here()
-        await self.member.store(self._note(offsets))
+        await self._member.store(self._note(offsets))
 
     def commit_later(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """The same without waiting: it is stored in the background within 5 s. Raises ValueError
@@ -249,7 +243,7 @@ class LitePullConsumer(GroupConsumer):
         noted = self._running_here().offsets.get(queue)
         if self._settings.is_broadcasting:
             return noted if noted >= 0 else None
-        stored = await committed_offset(self.client, self.group, queue)
+        stored = await committed_offset(self._client, self.group, queue)
         return None if stored is None else stored.offset
 
     # ---- going elsewhere
@@ -259,8 +253,8 @@ class LitePullConsumer(GroupConsumer):
         that is not ours."""
         self._held(queue)
         self._running_here()
-        low = await min_offset(self.client, queue)
-        high, epoch = await max_offset(self.client, queue)
+        low = await min_offset(self._client, queue)
+        high, epoch = await max_offset(self._client, queue)
         if not low <= offset <= high:
             raise ValueError(f"offset {offset} is not in {queue}, which has {low} to {high}")
         held = self._held(queue)  # not before: it may have been given up, or taken anew

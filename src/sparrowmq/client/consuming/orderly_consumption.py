@@ -19,7 +19,7 @@ from sparrowmq.client.consuming.handler_calls import (
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.net.workers import WorkersClosed
-from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.message_ext import MessageExt, failed_again
 
 UNLOCKED_S = 1.0
 """How long a queue with a doubtful lock waits."""
@@ -111,7 +111,7 @@ class OrderlyConsumption:
         except asyncio.CancelledError:
             # Counted, in case the handler itself has cancelled this worker
             for message in messages:
-                held.process_queue.replace(message.failed_again())
+                held.process_queue.replace(failed_again(message))
             raise
 
     async def _settle(self, held: HeldQueue, messages: list[MessageExt], result: Result) -> float:
@@ -125,7 +125,7 @@ class OrderlyConsumption:
             if is_over and await give_back(message, DEAD_LETTER, result.reason):
                 queue.remove([message])
             else:
-                queue.replace(message.failed_again())
+                queue.replace(failed_again(message))
                 is_stuck = True
         self._ownership.note_progress(held)
         if not is_stuck:

@@ -115,9 +115,9 @@ class PullConsumer(GroupConsumer):
             await self._join(self._make_member)
 
     def _make_member(self) -> Membership:
-        ownership = QueueOwnership(self.client, self._settings)
+        ownership = QueueOwnership(self._client, self._settings)
         reader = QueueReader()
-        return Membership(self.client, self._settings, self._subscriptions, ownership, reader)
+        return Membership(self._client, self._settings, self._subscriptions, ownership, reader)
 
     async def stop(self, within_s: float = 0.0) -> None:
         """Persist progress, leave the group."""
@@ -144,7 +144,7 @@ class PullConsumer(GroupConsumer):
         subscription = _subscription(queue.topic, choice)
         await self.queues(queue.topic)
         wanted_id = self._suggested.get(queue, MASTER_ID)
-        broker = await find_broker(self.client, queue.topic, queue.broker_name, wanted_id)
+        broker = await find_broker(self._client, queue.topic, queue.broker_name, wanted_id)
         header = PullMessage(
             consumer_group=self.group,
             topic=queue.topic,
@@ -161,7 +161,7 @@ class PullConsumer(GroupConsumer):
         timeout_s = _WAITING_PULL_S if waits else _PULL_S
         started_s = self._rates.now_s()
         self._suggested.pop(queue, None)  # unless this pull is answered
-        response = await self.client.peers.call(broker.address, header, timeout_s=timeout_s)
+        response = await self._client.peers.call(broker.address, header, timeout_s=timeout_s)
         if response.code not in _STATUS:
             raise BrokerRefused(broker.address, response.code, response.remark)
         pulled = response.header(Pulled)
@@ -203,15 +203,15 @@ class PullConsumer(GroupConsumer):
             stored = await self._running().offsets.load(queue)
             return None if stored is None else stored.offset
         await self.queues(queue.topic)
-        stored = await committed_offset(self.client, self.group, queue)
+        stored = await committed_offset(self._client, self.group, queue)
         return None if stored is None else stored.offset
 
     async def give_back(self, message: MessageExt, delay_level: int = 0) -> bool:
         """Let the broker deliver a message to the group again later; whether it has it now."""
         check_kind("message", message, MessageExt)
         check_whole("delay_level", delay_level, DEAD_LETTER, MAX_DELAY_LEVEL)
-        log = self.client.log
-        giving = GivingBack(self.client, self.group, _MAX_RECONSUME_TIMES, log)
+        log = self._client.log
+        giving = GivingBack(self._client, self.group, _MAX_RECONSUME_TIMES, log)
         return await giving.give_back(message, delay_level, "give_back() was called")
 
 

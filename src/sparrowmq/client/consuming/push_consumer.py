@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Self, Unpack, overload
 
 from sparrowmq.client.argument_checks import (
@@ -43,6 +42,14 @@ _CONSUME_TIMEOUT_S = 15 * 60.0
 WAITS_FOR_ITSELF = (
     "stop() inside of a handler would wait for the handler itself: set an event there, and stop"
     " where that is waited for"
+)
+
+AT_ONCE_S = 1.0
+"""A block that ends sooner after `start`, and got no message, was not meant to."""
+_ENDED_AT_ONCE = (
+    "the block of the consumer of group %s ended %.2f s after start(), which does not wait, and"
+    " before it handled a message: to consume until the program is stopped, call run() instead, or"
+    " wait inside of the block"
 )
 
 NEEDS_BLOCK = (
@@ -125,10 +132,11 @@ class PushConsumer(GroupConsumer):
         self._stop_within_s = stop_within_s
         self._threads = threads
         self._own_threads: HandlerThreads | None = None
-        self._hooks = HookCalls(hooks, self.client.log) if hooks else None
+        self._hooks = HookCalls(hooks, self._client.log) if hooks else None
         self._paused = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._are_workers_ended = False
+        self._started_s = 0.0
         self._loop: MessageLoop | None = None
         self._has_block = False
         self._handling: HandlerCalls
@@ -152,9 +160,9 @@ class PushConsumer(GroupConsumer):
 
     async def stopped(self) -> None:
         """Return when `stop` has stopped it; raises what ended the consumer otherwise."""
-        await self.member.until_left()
+        await self._member.until_left()
         if self._is_started:
-            await self.client.ended()
+            await self._client.ended()
             raise self.failure or asyncio.CancelledError
         await self._until_stopped()
 
@@ -191,8 +199,9 @@ class PushConsumer(GroupConsumer):
                 loops.append(self._consumption.watch)
             name = f"a worker of group {self.group}"
             self._workers = [
-                self.client.keep(loop, name, may_end=self._may_workers_end) for loop in loops
+                self._client.keep(loop, name, may_end=self._may_workers_end) for loop in loops
             ]
+            self._started_s = self._rates.now_s()
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:
         """Give messages to the body of a loop. A message is done when the loop asks for the next
@@ -209,11 +218,11 @@ class PushConsumer(GroupConsumer):
     async def _start_loop(self, loop: MessageLoop) -> None:
         # One worker: others would have messages wait for the body, until their time is over
         await self._start(chosen_handler(None, loop.handle, self._batch), 1)
-        self.client.tasks.create_task(self._end_with_consumer(loop), name="end of a loop")
+        self._client.tasks.create_task(self._end_with_consumer(loop), name="end of a loop")
 
     async def _end_with_consumer(self, loop: MessageLoop) -> None:
         try:
-            await self.member.until_left()
+            await self._member.until_left()
         finally:
             loop.end()
 
@@ -221,18 +230,17 @@ class PushConsumer(GroupConsumer):
         self._has_block = True
         return await super().__aenter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _close(self, error: BaseException | None) -> None:
         if self._loop is not None and not self._loop.left(error):
             self._end_workers()  # its message has neither succeeded nor failed
+        took_s = self._rates.now_s() - self._started_s
+        is_left_running = error is None and self._is_started and self._loop is None
         await self.stop()
+        if is_left_running and took_s < AT_ONCE_S and not self._rates.has_consumed:
+            self._client.log.warning(_ENDED_AT_ONCE, self.group, took_s)
 
     def _make_parts(self, handler: Handler) -> Membership:
-        client, log = self.client, self.client.log
+        client, log = self._client, self._client.log
         threads = self._threads
         if threads is None:
             name = f"consume-{self.group}"
@@ -288,7 +296,7 @@ class PushConsumer(GroupConsumer):
 
     def _abandon(self) -> None:
         if self._stop_within_s:  # without any time that is expected
-            self.client.log.warning(
+            self._client.log.warning(
                 "handlers of %s did not end within %g s: their messages come again; async ones are"
                 " cancelled, a plain one goes on until it returns or the process ends",
                 self.group,
@@ -298,7 +306,7 @@ class PushConsumer(GroupConsumer):
 
     def _may_workers_end(self) -> bool:
         """Whether anything but a handler can have cancelled them."""
-        return self._are_workers_ended or self.client.is_ending
+        return self._are_workers_ended or self._client.is_ending
 
     def _end_workers(self) -> None:
         self._are_workers_ended = True
@@ -315,11 +323,11 @@ class PushConsumer(GroupConsumer):
         """Go on after `pause`."""
         self._paused.clear()
         if self._is_started:
-            self.member.wake()
+            self._member.wake()
 
     async def subscribe(self, topic: str, choice: Filter = "*") -> None:
         """Consume another topic too, or the same one by another filter. Raises ValueError."""
-        self._subscriptions.add(topic, choice, self.client.clock())
+        self._subscriptions.add(topic, choice, self._client.clock())
         await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:

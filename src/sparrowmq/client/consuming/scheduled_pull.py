@@ -20,6 +20,7 @@ from typing import Unpack
 from sparrowmq.client.argument_checks import MAX_INT, check_function, check_number, check_whole
 from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.failures import ends_caller
+from sparrowmq.client.group.group_consumer import core_of_consumer, membership_of
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import GroupSettings
 from sparrowmq.client.lifecycle import Lifecycle
@@ -82,7 +83,7 @@ class ScheduledPull(Lifecycle):
             check_function("listener", listener)
         self._listener = listener
         settings["listener"] = self._assigned
-        self.consumer = PullConsumer(group, callbacks, **settings)
+        self._consumer = PullConsumer(group, callbacks, **settings)
         self._worker_count = workers
 
     async def _open(self) -> None:
@@ -90,12 +91,12 @@ class ScheduledPull(Lifecycle):
 
     async def start(self, *, wait_s: float | None = None) -> None:
         """Join the group and begin; `async with` does it. `wait_s` as in `PullConsumer.start`."""
-        await self.consumer.start(wait_s=wait_s)
-        self.consumer.member.workers = self._worker_count
+        await self._consumer.start(wait_s=wait_s)
+        membership_of(self._consumer).workers = self._worker_count
 
     async def stop(self) -> None:
         """Let turns that run finish (within a deadline), persist, leave the group."""
-        await self.consumer.stop(self._stop_within_s)
+        await self._consumer.stop(self._stop_within_s)
         ended, self._tasks = self._tasks, {}
         for task in ended.values():
             task.cancel()
@@ -104,11 +105,11 @@ class ScheduledPull(Lifecycle):
         self, topic: str, queues: Sequence[MessageQueue], mine: Sequence[MessageQueue]
     ) -> None:
         """The queue listener."""
-        held = set(self.consumer.member.held.values())
+        held = set(membership_of(self._consumer).held.values())
         for gone in set(self._tasks) - held:
             self._tasks.pop(gone).cancel()
         for new in sorted(held - set(self._tasks), key=lambda one: one.queue):
-            self._tasks[new] = self.consumer.client.keep(
+            self._tasks[new] = core_of_consumer(self._consumer).keep(
                 partial(self._repeat, new),
                 f"turns {new.queue}",
                 may_end=partial(self._may_end, new),
@@ -118,7 +119,7 @@ class ScheduledPull(Lifecycle):
 
     def _may_end(self, held: HeldQueue) -> bool:
         """Whether anything but a callback can have cancelled a queue's task."""
-        return held not in self._tasks or self.consumer.client.is_ending
+        return held not in self._tasks or core_of_consumer(self._consumer).is_ending
 
     async def _repeat(self, held: HeldQueue) -> None:
         while held.may_begin:
@@ -130,9 +131,9 @@ class ScheduledPull(Lifecycle):
         """One call; how long the queue waits then."""
         if not held.may_begin:
             return 0.0  # left while all workers were busy
-        if not self.consumer.member.ownership.may_work(held):
+        if not membership_of(self._consumer).ownership.may_work(held):
             return DOUBT_S
-        turn = Turn(self.consumer)
+        turn = Turn(self._consumer)
         held.work_begins()
         try:
             await self._callbacks[held.queue.topic](held.queue, turn)
@@ -141,10 +142,15 @@ class ScheduledPull(Lifecycle):
         except BaseException as error:
             if ends_caller(error):
                 raise
-            group, log = self.consumer.group, self.consumer.client.log
+            group, log = self._consumer.group, core_of_consumer(self._consumer).log
             text = "callback of group %s failed for %s: %r"
             log.error(text, group, held.queue, error, exc_info=error)
             return FAILED_S
         finally:
             held.work_ends(asyncio.get_running_loop().time())
         return delay_s
+
+
+def consumer_of(scheduled: ScheduledPull) -> PullConsumer:
+    """The consumer that it pulls with, for tools and tests."""
+    return scheduled._consumer

@@ -32,8 +32,8 @@ class GroupConsumer(Lifecycle):
     nothing but the client is started, `start` is called inside of the block.
     """
 
-    member: Membership
-    """Its place in the group, from the start on: for tools and tests."""
+    _member: Membership
+    """Its place in the group, from the start on."""
 
     def __init__(
         self, group: str, subscriptions: Subscriptions, given: GroupSettings, **kind: Any
@@ -45,7 +45,7 @@ class GroupConsumer(Lifecycle):
         client: Client | None = chosen.pop("client", None)
         own = config_of(servers, chosen.pop("config", None), has_client=client is not None)
         self._settings = MemberSettings(group=group, **with_start(chosen), **kind)
-        self.client = ClientCore(own, routes=routes) if client is None else core_of(client)
+        self._client = ClientCore(own, routes=routes) if client is None else core_of(client)
         self._subscriptions = subscriptions
         self._rates = ConsumeRates()
         self._as_started = StartedConsumer(
@@ -57,7 +57,7 @@ class GroupConsumer(Lifecycle):
     # ---- lifecycle
 
     async def _open(self) -> None:
-        await self.client.make_ready(is_own=self._owns_client)
+        await self._client.make_ready(is_own=self._owns_client)
 
     async def stop(self) -> None:
         """Leave the group, and stop a client of its own."""
@@ -70,7 +70,7 @@ class GroupConsumer(Lifecycle):
             return
         check_time("wait_s", wait_s)
         topic = min(self._subscriptions.topics)
-        client = self.client
+        client = self._client
         await client.name_servers.patiently(
             lambda: client.route_table.refresh(topic), topic=topic, limit_s=wait_s, rng=client.rng
         )
@@ -78,24 +78,24 @@ class GroupConsumer(Lifecycle):
     async def _join(self, make: Callable[[], Membership]) -> None:
         """Raises ValueError for a member that is here already or subscribes differently, and
         BrokerRefused for a subscription that a broker does not accept."""
-        if self.group in self.client.consumers:
+        if self.group in self._client.consumers:
             raise ValueError(f"this client has a consumer of group {self.group} already")
-        client = self.client
+        client = self._client
         servers = frozenset(client.config.name_servers)
         client.process_consumers.enter(
             self._as_started, ConsumerIdentity(client.client_id, servers, client.pid)
         )
         try:
-            await check_subscriptions(self.client, self.group, self._subscriptions.all())
-            await report_differences(self.client, self.group, self._subscriptions.all())
+            await check_subscriptions(self._client, self.group, self._subscriptions.all())
+            await report_differences(self._client, self.group, self._subscriptions.all())
         except BaseException:
             client.process_consumers.leave(self._as_started)
             raise
-        self.member = make()
-        calls = MemberCalls(self.member, self._rates, self._consume_directly)
-        self.client.consumers[self.group] = calls
+        self._member = make()
+        calls = MemberCalls(self._member, self._rates, self._consume_directly)
+        self._client.consumers[self.group] = calls
         self._is_started = True
-        await self.member.join()
+        await self._member.join()
 
     async def _leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
         """Finish within a time, persist, unlock, unregister. Does nothing when not started."""
@@ -105,16 +105,16 @@ class GroupConsumer(Lifecycle):
         try:
             if self._is_started:
                 self._is_started = False
-                await self.member.leave(within_s, overdue)
+                await self._member.leave(within_s, overdue)
         finally:
-            self.client.process_consumers.leave(self._as_started)
+            self._client.process_consumers.leave(self._as_started)
             if self._owns_client:
-                await self.client.stop()
+                await self._client.stop()
 
     @property
     def failure(self) -> BaseException | None:
         """What ended this consumer without `stop`, reported in the log too; None while it lives."""
-        return self.client.failure
+        return self._client.failure
 
     # ---- what users ask
 
@@ -134,39 +134,52 @@ class GroupConsumer(Lifecycle):
     async def queues(self, topic: str) -> list[MessageQueue]:
         """All queues of a topic. Raises NoRoute."""
         self._running_here()
-        route = await self.client.route_table.fetch(topic)
+        route = await self._client.route_table.fetch(topic)
         if route is None:
             raise NoRoute(topic, "it does not exist; create it or send to it first")
         # A broker keeps progress of groups that it has heard of.
-        await self.client.heartbeats.reach_new_brokers(route)
+        await self._client.heartbeats.reach_new_brokers(route)
         return sorted(subscribe_queues(topic, route))
 
     async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
         """The oldest offset, and the one that comes next."""
         self._running_here()
-        return await min_offset(self.client, queue), (await max_offset(self.client, queue)).offset
+        return await min_offset(self._client, queue), (await max_offset(self._client, queue)).offset
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: datetime | int) -> int:
         """The offset of the first message stored at or after a time: a datetime with a zone, or
         milliseconds since 1970."""
         self._running_here()
         time_ms = to_ms("timestamp_ms", timestamp_ms)
-        return (await offset_at(self.client, queue, time_ms)).offset
+        return (await offset_at(self._client, queue, time_ms)).offset
 
     async def _subscriptions_changed(self) -> None:
         if self._is_started:
-            await check_subscriptions(self.client, self.group, self._subscriptions.all())
-            await self.client.heartbeats.send_everywhere()
-            self.member.wake()
+            await check_subscriptions(self._client, self.group, self._subscriptions.all())
+            await self._client.heartbeats.send_everywhere()
+            self._member.wake()
 
     def _running(self) -> Membership:
         if not self._is_started:
             raise NotStarted("the consumer is not running: use `async with`, or start() it")
-        self.client.check_alive()
-        return self.member
+        self._client.check_alive()
+        return self._member
 
     def _running_here(self) -> Membership:
         """The same for calls that wait: they have to come from the loop of its start."""
         member = self._running()
-        self.client.check_loop()
+        self._client.check_loop()
         return member
+
+
+# ---- what users do not see, for the other parts of the client, for tools and for tests
+
+
+def core_of_consumer(consumer: GroupConsumer) -> ClientCore:
+    """What the client of a consumer works with."""
+    return consumer._client
+
+
+def membership_of(consumer: GroupConsumer) -> Membership:
+    """A consumer's place in its group. It must have been started."""
+    return consumer._member

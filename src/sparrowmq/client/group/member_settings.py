@@ -19,7 +19,7 @@ from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.strategies import AVG, Strategy
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from sparrowmq.protocol.message import MessageQueue
-from sparrowmq.protocol.names import check_group
+from sparrowmq.protocol.names import check_consumer_group
 
 QueueListener = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], None]
 """(topic, all its queues, those that are ours now), called when the assignment changed."""
@@ -120,7 +120,7 @@ class MemberSettings:
     listener: QueueListener | None = None
 
     def __post_init__(self) -> None:
-        check_group(self.group)
+        check_consumer_group(self.group)
         model = member_of("model", self.model, MessageModel)
         from_where = member_of("from_where", self.from_where, ConsumeFromWhere)
         object.__setattr__(self, "model", model)

@@ -32,10 +32,9 @@ from sparrowmq.client.group.rebalance_plan import Action, QueueDecision, Reason,
 from sparrowmq.client.group.rebalance_signal import RebalanceSignal
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.locks import LOCK_LIFE_S
 from sparrowmq.protocol.message import MessageQueue
 
-LOCK_LIFE_S = 60.0
-"""A broker frees a lock that was not renewed for this long."""
 FRESH_S = 30.0
 """A member that could not renew for this long stops consuming an ordered queue by itself."""
 DOUBT_S = 1.0

@@ -41,6 +41,8 @@ class ConsumeRates:
     def __init__(self) -> None:
         self._topics: dict[str, deque[_Second]] = {}
         self._failed: dict[str, int] = {}
+        self.has_consumed = False
+        """Whether a call of the handler ever ended."""
 
     def now_s(self) -> float:
         """The loop's time."""
@@ -56,6 +58,7 @@ class ConsumeRates:
 
     def consumed(self, topic: str, done: int, failed: int, started_s: float) -> None:
         """A call of the handler ended."""
+        self.has_consumed = True
         now_s = self.now_s()
         second = self._second(topic, now_s)
         second.calls += 1

@@ -11,7 +11,7 @@ from sparrowmq.protocol.compression import CompressionType, compress
 from sparrowmq.protocol.headers.reply import SendReplyV2
 from sparrowmq.protocol.headers.send import SendBatchMessage, SendMessageV2
 from sparrowmq.protocol.ids import UniqueIds
-from sparrowmq.protocol.message import Message, MessageQueue
+from sparrowmq.protocol.message import Message, MessageQueue, wire_properties
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC, is_retry_topic
 from sparrowmq.protocol.properties import encode_properties, format_properties
 from sparrowmq.protocol.sys_flag import COMPRESSED, TRANSACTION_PREPARED
@@ -62,7 +62,7 @@ def pack(
     if len(body) >= how.compress_from_bytes:
         body = compress(body, how.compression)
         sys_flag = COMPRESSED | how.compression.flag
-    properties = message.wire_properties()
+    properties = wire_properties(message)
     msg_id = properties[names.UNIQUE_KEY] = ids.next()
     kind = SendMessageV2
     if system:
@@ -117,7 +117,7 @@ def pack_batches(
     msg_ids: list[str] = []
     size = 0
     for message in messages:
-        properties = message.wire_properties()
+        properties = wire_properties(message)
         msg_id = properties[names.UNIQUE_KEY] = ids.next()
         encoded = encode_properties(properties)
         own = _BATCHED_HEAD_BYTES + len(message.body) + len(encoded)

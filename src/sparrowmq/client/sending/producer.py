@@ -28,7 +28,7 @@ from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.message import MAX_BODY_BYTES, Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.protocol.names import check_group, check_topic
+from sparrowmq.protocol.names import check_producer_group, check_topic
 
 CompressionName = Literal["LZ4", "ZSTD", "ZLIB"]
 
@@ -109,7 +109,7 @@ class Producer(GroupProducer):
 
         Raises ValueError for an illegal group or setting.
         """
-        check_group(group)
+        check_producer_group(group)
         packing = Packing(
             group=group,
             max_body_bytes=max_body_bytes,

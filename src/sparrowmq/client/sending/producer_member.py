@@ -58,23 +58,22 @@ class GroupProducer(Lifecycle):
     ) -> None:
         super().__init__()
         self._group = group
-        self.client = client
+        self._client = client
         self._sender = sender
         self._owns_client = owns_client
         self._requests = Requests(client)
-        self.member = ProducerCalls(group, sender, self._requests, self._check_transaction)
-        """Its place in the group: for tools and tests."""
+        self._calls = ProducerCalls(group, sender, self._requests, self._check_transaction)
         self._is_started = False
 
     # ---- lifecycle
 
     async def start(self) -> None:
         """Begin; a producer of the same group in the same client is refused."""
-        if self._group in self.client.producers:
+        if self._group in self._client.producers:
             raise ValueError(f"this client has a producer of group {self._group} already")
         with self._starting:
-            await self.client.make_ready(is_own=self._owns_client)
-            self.client.producers[self._group] = self.member
+            await self._client.make_ready(is_own=self._owns_client)
+            self._client.producers[self._group] = self._calls
             self._is_started = True
             if self._sender.trace is not None:
                 await self._sender.trace.start()
@@ -91,7 +90,7 @@ class GroupProducer(Lifecycle):
                 await self._leave()
         finally:
             if self._owns_client:
-                await self.client.stop()
+                await self._client.stop()
 
     async def _leave(self) -> None:
         self._requests.close()
@@ -99,8 +98,8 @@ class GroupProducer(Lifecycle):
             if self._sender.trace is not None:
                 await self._sender.trace.stop()
         finally:
-            self.client.producers.pop(self._group, None)
-        await self.client.heartbeats.unregister(producer_group=self._group)
+            self._client.producers.pop(self._group, None)
+        await self._client.heartbeats.unregister(producer_group=self._group)
 
     async def _open(self) -> None:
         await self.start()
@@ -108,7 +107,7 @@ class GroupProducer(Lifecycle):
     def _check_started(self) -> None:
         if not self._is_started:
             raise NotStarted("the producer is not running: use `async with`, or start() it")
-        self.client.check_loop()
+        self._client.check_loop()
 
     @property
     def group(self) -> str:
@@ -120,3 +119,16 @@ class GroupProducer(Lifecycle):
     ) -> EndTransaction | None:
         """None: this producer has no transactions."""
         return None
+
+
+# ---- what users do not see, for tools and tests
+
+
+def core_of_producer(producer: GroupProducer) -> ClientCore:
+    """What the client of a producer works with."""
+    return producer._client
+
+
+def calls_of(producer: GroupProducer) -> ProducerCalls:
+    """A producer as brokers and the client see it."""
+    return producer._calls

@@ -151,7 +151,7 @@ class TransactionalProducer(Producer):
             async with asyncio.timeout(_STOP_WITHIN_S):
                 await asyncio.get_running_loop().run_in_executor(None, threads.close)
         except TimeoutError:
-            self.client.log.warning(
+            self._client.log.warning(
                 "a transaction listener of %s did not return within %g s: it goes on until it"
                 " returns or the process ends, and the broker asks how its transaction ended",
                 self.group,
@@ -213,7 +213,7 @@ class TransactionalProducer(Producer):
                 raise
             # Whether the local transaction happened is open: the broker will ask
             text = "%s of group %s failed for transaction %s: %r"
-            self.client.log.error(text, what, self.group, msg_id, error, exc_info=error)
+            self._client.log.error(text, what, self.group, msg_id, error, exc_info=error)
             return TransactionState.UNKNOWN
 
     async def _end(self, message: Message, sent: SendResult, state: TransactionState) -> None:
@@ -226,16 +226,16 @@ class TransactionalProducer(Producer):
             transaction_id=sent.transaction_id or None,
             topic=message.topic,
         )
-        address = self.client.route_table.master(sent.queue.broker_name)
+        address = self._client.route_table.master(sent.queue.broker_name)
         if address is None:
-            self.client.log.warning("no master of %s to end %s", sent.queue.broker_name, header)
+            self._client.log.warning("no master of %s to end %s", sent.queue.broker_name, header)
             return
         self._trace_end(message, sent.msg_id, address, state, is_answer=False)
         try:
-            await self.client.peers.send_oneway(address, header)
+            await self._client.peers.send_oneway(address, header)
         except NetError as error:
             # Not raised: the local transaction stands, and the broker will ask
-            self.client.log.warning("end of transaction %s not reported: %s", sent.msg_id, error)
+            self._client.log.warning("end of transaction %s not reported: %s", sent.msg_id, error)
 
     def _trace_end(
         self,
@@ -250,7 +250,7 @@ class TransactionalProducer(Producer):
         if trace is None:
             return
         traced = TracedMessage(
-            time_ms=self.client.clock(),
+            time_ms=self._client.clock(),
             group=self.group,
             topic=message.topic,
             msg_id=msg_id,

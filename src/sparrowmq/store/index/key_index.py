@@ -19,6 +19,7 @@ from sparrowmq.store.index.entries import (
     KeyEntries,
     entries_of,
 )
+from sparrowmq.store.index.index_file import IndexFile
 from sparrowmq.store.index.index_files import IndexFiles
 from sparrowmq.store.layout import INDEX_DIR, OWN_DIR
 from sparrowmq.store.trash import Trash
@@ -135,6 +136,11 @@ class KeyIndex:
                     return Found(found, True)
                 found.append(log_offset)
         return Found(found, False)
+
+    @property
+    def unplaced_files(self) -> list[IndexFile]:
+        """Files of which slots are written soon."""
+        return [file for file in self._files.files[-2:] if file.has_unplaced]
 
     def begin_sync(self) -> SyncPlan | None:
         """What has to be synced for the entries built so far to become durable.
