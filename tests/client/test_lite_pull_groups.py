@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_two_readers_share_the_queues_and_nothing_comes_twice() -> None:
 
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, queues=4)
-        options = {"batch": 2, "listener": listen}
+        options: dict[str, Any] = {"batch": 2, "listener": listen}
         first = sim.host("a").start(using(sim, "a", read, **options))
         sim.advance(5)
         second = sim.host("b").start(using(sim, "b", read, **options))

@@ -120,7 +120,7 @@ def test_a_lite_reader_goes_on_from_the_slave() -> None:
                 got.extend(message.body for message in await consumer.poll(1.0))
                 await asyncio.sleep(0.3)
 
-        few = {"limits": FlowLimits(messages=1), "batch": 2}
+        few: dict[str, Any] = {"limits": FlowLimits(messages=1), "batch": 2}
         task = sim.host("reader").start(using(sim, "reader", read, **few))
         sim.until(lambda: len(got) >= 10)
         killed_s = kill(sim, sim.brokers[MASTER])
