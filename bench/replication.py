@@ -101,10 +101,10 @@ def _lags(pair: Pair, seconds: float) -> list[float]:
     """How long the slave takes to have what the master has, under the paced load.
 
     The master is asked for the end of its log every 20 ms, and the slave until it has as much. The
-    first half second of the load is left out: client and brokers are still getting up to speed.
+    first 1.5 s of the load are left out: client and brokers are still getting up to speed.
     """
     pair.start("send", **_PACED, seconds=seconds + 1, warm=1)
-    time.sleep(1.5)  # one second to warm up, and the half second that is left out
+    time.sleep(1.5)
     lags = []
     with LogProbe(pair.master_port.address) as master, LogProbe(pair.slave_port.address) as slave:
         over_s = time.monotonic() + seconds
