@@ -59,8 +59,8 @@ def outline_run(data: bytes, at: int, log_offset: int, limit: int) -> list[Recor
     incomplete, damaged or a blank, has IPv6 hosts, a long topic or no CRC of its own.
     `check_record` finds out what it is.
 
-    One loop without calls: it runs for every record that a slave copies or a start scans. The CRC of the whole
-    record covers the body and the body's own CRC, which is not checked a second time.
+    One loop without calls: it runs for every record that a slave copies or a start scans. The CRC
+    of the whole record covers the body and the body's own CRC, which is not checked a second time.
     """
     found: list[RecordOutline] = []
     view, available = memoryview(data), len(data)
