@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from sparrowmq.protocol.record import Record
+from sparrowmq.protocol.record_outline import RecordOutline
 from sparrowmq.store.dispatch import Dispatch
 from tests.faults.derived_files import KINDS, delete_derived
 
@@ -23,7 +23,7 @@ def test_planted_a_record_that_is_not_dispatched_is_noticed(
     dispatch, number = Dispatch.redispatch, count()
 
     def forgetful(
-        self: Dispatch, record: Record, *, queues: bool = True, index: bool = True
+        self: Dispatch, record: RecordOutline, *, queues: bool = True, index: bool = True
     ) -> None:
         if next(number) != 5:
             dispatch(self, record, queues=queues, index=index)

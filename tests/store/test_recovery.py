@@ -238,3 +238,17 @@ def test_zeros_at_the_end_are_no_damage() -> None:
     told = Told()
     assert open_store(disk.killed(), report=told).max_log_offset == end
     assert not told.damage
+
+
+@pytest.mark.parametrize("host", [bytes(8), bytes(20)], ids=["IPv4", "IPv6"])
+def test_a_zero_in_a_property_does_not_make_a_torn_record(host: bytes) -> None:
+    disk = RecordingDisk()
+    store = open_store(disk)
+    for number in range(3):
+        put = message(number)
+        put.born_host = host
+        put.properties += b"PATH\x01a\0b\x02"
+        store.append(put, number)
+    told = Told()
+    assert numbers(open_store(disk.killed(), report=told)) == [0, 1, 2]
+    assert told.damage == []

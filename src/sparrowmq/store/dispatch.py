@@ -15,7 +15,6 @@ from itertools import repeat
 from sparrowmq.protocol.indexed_properties import indexed_columns, indexed_properties
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, topic_fault
 from sparrowmq.protocol.properties import DELAY_LEVEL, KEYS, TAGS, UNIQUE_KEY, decode_properties
-from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.record_batch import BatchedPuts
 from sparrowmq.protocol.record_outline import RecordOutline
 from sparrowmq.protocol.tags import cached_tag_code
@@ -115,9 +114,7 @@ class Dispatch:
             )
         )
 
-    def redispatch(
-        self, record: Record | RecordOutline, *, queues: bool = True, index: bool = True
-    ) -> None:
+    def redispatch(self, record: RecordOutline, *, queues: bool = True, index: bool = True) -> None:
         """A record read back from the log, or received from a master."""
         if not record.is_delivered:
             return
@@ -166,7 +163,7 @@ class Dispatch:
             if uniq_key or keys:
                 add((queue.topic, uniq_key, keys, log_offset, record.store_timestamp))
 
-    def _indexed(self, record: Record | RecordOutline) -> tuple[int, str, str]:
+    def _indexed(self, record: RecordOutline) -> tuple[int, str, str]:
         """The tag field of a record's unit, its unique id and its keys."""
         if record.topic == SCHEDULE_TOPIC:
             properties = decode_properties(record.properties)
@@ -175,7 +172,7 @@ class Dispatch:
         found, uniq_key, keys = indexed_properties(record.properties.decode("utf-8", "replace"))
         return cached_tag_code(found) if found else 0, uniq_key, keys
 
-    def _queue_of(self, record: Record | RecordOutline) -> ConsumeQueue | None:
+    def _queue_of(self, record: RecordOutline) -> ConsumeQueue | None:
         """The record's queue, made when it is new; None for a deleted topic or a name that is no
         topic."""
         if self.dropped and record.log_offset < self.dropped.get(record.topic, 0):
@@ -185,7 +182,7 @@ class Dispatch:
             found = self.queue(record.topic, record.queue_id)
         return found
 
-    def _align(self, queue: ConsumeQueue, record: Record | RecordOutline) -> bool:
+    def _align(self, queue: ConsumeQueue, record: RecordOutline) -> bool:
         """Make the record's offset the queue's next one; False if its unit is there already."""
         offset = record.queue_offset
         if offset == queue.max_offset:

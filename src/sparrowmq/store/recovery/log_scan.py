@@ -12,7 +12,15 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from sparrowmq.protocol.record import Record, RecordError, check_record
-from sparrowmq.protocol.record_layout import BLANK, BLANK_MAGIC, MAGIC_BYTES, MIN_RECORD_SIZE
+from sparrowmq.protocol.record_layout import (
+    BLANK,
+    BLANK_MAGIC,
+    CRC_HEAD,
+    CRC_PROPERTY_SIZE,
+    MAGIC_BYTES,
+    MIN_RECORD_SIZE,
+)
+from sparrowmq.protocol.record_outline import RecordOutline, outline_run
 
 _WINDOW = 4 * 1024 * 1024
 
@@ -42,6 +50,7 @@ class FileEnd(msgspec.Struct, frozen=True):
 
 
 Found: TypeAlias = Record | Hole | FileEnd
+Outlined: TypeAlias = RecordOutline | Hole | FileEnd
 
 
 class LogScan:
@@ -62,19 +71,30 @@ class LogScan:
 
     def run(self, start: int, stop: int | None = None) -> Iterator[Found]:
         """Everything from `start` on, up to `stop` or to a tail: records, file ends and holes."""
-        position = start
-        while stop is None or position < stop:
+        position: int | None = start
+        while position is not None and (stop is None or position < stop):
             found = self._at(position)
             yield found
-            match found:
-                case Record():
-                    position = found.log_offset + found.size
-                case FileEnd():
-                    position = found.next_start
-                case Hole(is_tail=True):
-                    return
-                case Hole():
-                    position = found.end
+            position = _after(found)
+
+    def outlines(self, start: int, stop: int | None = None) -> Iterator[Outlined]:
+        """`run` for a caller that needs no bodies: a start takes 60 % of the time with it."""
+        position: int | None = start
+        while position is not None and (stop is None or position < stop):
+            ordinary = self._ordinary(position, stop)
+            if ordinary:
+                yield from ordinary
+                position = ordinary[-1].log_offset + ordinary[-1].size
+                continue
+            found = self._at(position)
+            yield RecordOutline.of(found) if isinstance(found, Record) else found
+            position = _after(found)
+
+    def _ordinary(self, position: int, stop: int | None) -> list[RecordOutline]:
+        """The records from `position` on that can be read together."""
+        data, at = self._bytes(position, MIN_RECORD_SIZE)
+        limit = position - position % self._file_size + self._file_size - BLANK.size
+        return outline_run(data, at, position, limit if stop is None else min(limit, stop))
 
     def _at(self, position: int) -> Found:
         file_end = position - position % self._file_size + self._file_size
@@ -161,12 +181,28 @@ def last_byte(log: LogBytes, start: int, end: int) -> int:
     return last
 
 
+def _after(found: Found) -> int | None:
+    """Where the log goes on; None at its end."""
+    match found:
+        case Record():
+            return found.log_offset + found.size
+        case FileEnd():
+            return found.next_start
+        case Hole(is_tail=True):
+            return None
+        case Hole():
+            return found.end
+
+
 def _lost_its_end(record: Record, *, is_sure: bool) -> bool:
     """Whether topic or properties were taken by a power cut or a cut file, and read as zeros.
 
-    The whole-record CRC stood there too, and the body's CRC says nothing about them. After the
-    last sync single sectors may be missing, elsewhere only all that follows.
+    A record that has its whole-record CRC is complete, also where a property holds a zero. In
+    others the body's CRC says nothing about what follows the body. After the last sync single
+    sectors may be missing, elsewhere only all that follows.
     """
+    if record.properties[-CRC_PROPERTY_SIZE:].startswith(CRC_HEAD):
+        return False
     if is_sure:
         return record.properties[-1:] == b"\0" or record.topic[-1:] == "\0"
     return b"\0" in record.properties or "\0" in record.topic

@@ -16,7 +16,7 @@ the hole is filled with a record of its size, and everything after it stays read
 """
 
 from sparrowmq.disk.disk import Disk
-from sparrowmq.protocol.record import Record
+from sparrowmq.protocol.record_outline import RecordOutline
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.dispatch import Dispatch
@@ -213,9 +213,9 @@ class Recovery:
         self._result.end = start
         self._told = start
         lost = self._queues.lost
-        for found in scan.run(start, stop):
+        for found in scan.outlines(start, stop):
             match found:
-                case Record():
+                case RecordOutline():
                     self._dispatch.redispatch(
                         found,
                         queues=found.log_offset >= begin or (found.topic, found.queue_id) in lost,
