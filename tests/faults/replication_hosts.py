@@ -37,9 +37,12 @@ _LOOK_S = 0.05
 class HostedBrokers:
     """Brokers of one name on both hosts, and what their clients know."""
 
-    def __init__(self, hosts: TwoHosts, root: Path, name_server: str, flush: str) -> None:
+    def __init__(
+        self, hosts: TwoHosts, root: Path, name_server: str, flush: str, module: str
+    ) -> None:
         self.hosts = hosts
         self._root = root
+        self._module = module
         self._options = (
             *("--listen", "0.0.0.0", "--insecure", "--name-servers", name_server),
             *("--flush", flush, "--replication", "sync", "--slave-timeout", "1s"),
@@ -60,6 +63,7 @@ class HostedBrokers:
             *self._options,
             *("--advertise", host.ip, "--port", str(port), "--ha-port", str(port + 1)),
             *("--broker-id", str(broker_id)),
+            module=self._module,
             prefix=host.inside,
         )
         self._running.append(broker)
@@ -109,14 +113,16 @@ class HostedBrokers:
             broker.kill()
 
 
-def part_from_live_master(flush: str, *, keep_in: Path | None = None) -> KillResult:
+def part_from_live_master(
+    flush: str, *, module: str = "sparrowmq", keep_in: Path | None = None
+) -> KillResult:
     """Unplug a master that lives on, and promote its slave. Raises NotAllowed where this machine
     has no network namespaces.
 
     The verdict is that of the promoted slave's store alone.
     """
     result = KillResult(0, flush)
-    with _brokers(result, flush, keep_in) as brokers:
+    with _brokers(result, flush, module, keep_in) as brokers:
         west, east = brokers.hosts.west, brokers.hosts.east
         old, slave = brokers.start("west", west, 0), brokers.start("east", east, 1)
         brokers.send_until_safe(west)
@@ -174,7 +180,9 @@ def _until_logged(broker: BrokerProcess, text: str) -> None:
 
 
 @contextmanager
-def _brokers(result: KillResult, flush: str, keep_in: Path | None) -> Iterator[HostedBrokers]:
+def _brokers(
+    result: KillResult, flush: str, module: str, keep_in: Path | None
+) -> Iterator[HostedBrokers]:
     root = Path(tempfile.mkdtemp(prefix="sparrowmq-hosts-"))
     try:
         with ExitStack() as stack:
@@ -183,7 +191,7 @@ def _brokers(result: KillResult, flush: str, keep_in: Path | None) -> Iterator[H
             names = NameServerProcess(root, options=options, prefix=hosts.east.inside)
             stack.callback(names.close)
             address = f"{hosts.east.ip}:{names.port}"
-            brokers = HostedBrokers(hosts, root, address, flush)
+            brokers = HostedBrokers(hosts, root, address, flush, module)
             stack.callback(brokers.close)
             yield brokers
     except (StartFailed, OSError, TimeoutError) as error:

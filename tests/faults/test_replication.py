@@ -57,6 +57,20 @@ def test_an_old_master_that_lives_on_without_its_slave_acknowledges_nothing(flus
     assert result.verdict.ok
 
 
+def test_planted_a_master_that_acknowledges_alone_is_noticed() -> None:
+    result = part_master_and_slave(0, "async", partitions=1, module="tests.faults.planted_master")
+    assert any("SEND_OK in partition" in problem for problem in result.problems), str(result)
+
+
+@pytest.mark.slow
+def test_planted_an_old_master_that_acknowledges_alone_is_noticed() -> None:
+    try:
+        result = part_from_live_master("async", module="tests.faults.planted_master")
+    except NotAllowed as error:
+        pytest.skip(str(error))
+    assert any("the old master answered" in problem for problem in result.problems), str(result)
+
+
 PLANTED: dict[Callable[[Patch], None], range] = {
     acknowledge_before_the_slave_has_it: range(1),
     report_before_the_sync: range(5, 14),

@@ -146,7 +146,7 @@ async def _ask(
     even another slave, where the system chooses the ports.
     """
     question = DescribeLog(returning_master=own_address)
-    addresses = set(known.addresses.values()) - {own_address}
+    addresses = [each for each in dict.fromkeys(known.addresses.values()) if each != own_address]
     answers = await asyncio.gather(*(_describe(address, question, peers) for address in addresses))
     found = {
         answer.claim.broker_id: answer
