@@ -32,7 +32,8 @@ EXAMPLES = {
     "inSyncReplicas=2": "only a SYNC_MASTER waits",
     "minInSyncReplicas=1": "",
     "enableAutoInSyncReplicas=true": "SLAVE_NOT_AVAILABLE",
-    "slaveReadEnable=true": "does not send consumers",
+    "slaveReadEnable=true": "",
+    "accessMessageInMemoryMaxRatio=40": "the system is asked",
     "enableSlaveActingMaster=true": "started as a master",
     "supportActingMaster=true": "started as a master",
     "allAckInSyncStateSet=true": "inSyncReplicas copies",
@@ -176,9 +177,10 @@ def test_settings_of_replication_are_taken_over(conf: Path) -> None:
     conf.write_text(
         "brokerRole=SYNC_MASTER\ninSyncReplicas=3\nminInSyncReplicas=2\nslaveTimeout=1500\n"
         "haSlaveFallbehindMax=1000\nhaMaxGapNotInSync=1000\nhaTransferBatchSize=65536\n"
-        "haListenPort=7\n"
+        "haListenPort=7\nslaveReadEnable=false\n"
     )
     config = built(conf, [])
+    assert not config.slave_reads
     assert (config.in_sync_replicas, config.min_in_sync_replicas) == (3, 2)
     assert (config.slave_timeout_s, config.max_slave_gap_bytes) == (1.5, 1000)
     assert (config.ha_chunk_bytes, config.ha_port) == (65536, 7)

@@ -2,10 +2,15 @@
 
 import json
 import secrets
+import subprocess
+import threading
 from pathlib import Path
 
+from sparrowmq import FlowLimits, Message, MessageExt
+from sparrowmq.blocking import Producer, PushConsumer
 from tests.cli.in_process import run
 from tests.cli.servers import broker, logged_until, stop, up
+from tests.patience import PATIENCE_S
 
 SYNC = ("--replication", "sync")
 SMALL = ("--store-log-file-size", "64KiB")
@@ -100,3 +105,46 @@ def known_slave(master: Path) -> str:
     """The address that a master remembers."""
     saved = json.loads((master / "sparrowmq" / "slaves.json").read_text())
     return str(saved["slaves"]["1"])
+
+
+def test_a_consumer_goes_on_from_the_slave_of_a_killed_master(tmp_path: Path) -> None:
+    with up(tmp_path / "other") as server:
+        at = ("--name-servers", server.name_server, "--broker-name", "broker-b", *SYNC)
+        with (
+            broker(tmp_path / "master", *at) as master,
+            broker(tmp_path / "slave", "--broker-id", "1", *at) as follower,
+        ):
+            logged_until(follower, "following")
+            run("topic", "create", "orders", "--queues", "2", "--name-servers", server.name_server)
+            sent = {str(number) for number in range(100)}
+            with Producer("tests", name_servers=server.name_server) as producer:
+                for body in sorted(sent):
+                    producer.send(Message.text("orders", body))
+            got = Got(enough=sent, kills=master)
+            with PushConsumer(
+                "billing",
+                {"orders": "*"},
+                name_servers=server.name_server,
+                from_where="FIRST_OFFSET",
+                limits=FlowLimits(messages=1),
+                pull_batch=1,
+            ) as consumer:
+                consumer.start(each=got.take)
+                assert got.is_all.wait(PATIENCE_S), sorted(sent - got.bodies)
+
+
+class Got:
+    """What a consumer got; the master is killed after the first few."""
+
+    def __init__(self, enough: set[str], kills: subprocess.Popen[str]) -> None:
+        self.bodies: set[str] = set()
+        self.is_all = threading.Event()
+        self._enough = enough
+        self._kills = kills
+
+    def take(self, message: MessageExt) -> None:
+        self.bodies.add(message.body.decode())
+        if len(self.bodies) == 10:
+            self._kills.kill()
+        if self.bodies >= self._enough:
+            self.is_all.set()

@@ -17,12 +17,11 @@ OTHER = MessageQueue(TOPIC, "broker-a", 1)
 Work = Callable[[LitePullConsumer], Awaitable[T]]
 
 
-async def using(
-    sim: RunningCluster, name: str, work: Work[T], *, group: str = GROUP, **options: Any
-) -> T:
+async def using(sim: RunningCluster, name: str, work: Work[T], **options: Any) -> T:
     """Work with a started consumer that subscribes to the topic by default."""
     client = sim.client_on(name, routes)
     await client.start()
+    group = options.pop("group", GROUP)
     options.setdefault("subscriptions", {TOPIC: "*"})
     options.setdefault("from_where", ConsumeFromWhere.FIRST_OFFSET)
     try:

@@ -89,7 +89,7 @@ def test_a_concurrent_member_goes_on_from_the_slave(model: MessageModel, tmp_pat
         assert pace.longest_gap_s < LIMIT_S
 
 
-def test_a_member_of_the_same_clients_returns_to_the_master() -> None:
+def test_a_member_that_read_from_the_slave_returns_to_the_master() -> None:
     with with_slave() as sim:
         send(sim, *numbers(0, 20))
         member = slow_member(sim, Pace(sim))

@@ -154,6 +154,8 @@ class _Puller:
                 )
             case _:
                 assert self._broker is not None
+                if answer.code == ResponseCode.TOPIC_NOT_EXIST:  # a slave may not have it yet
+                    self._cluster.wait_for_master(queue, answer.remark)
                 raise ServerRefused(
                     self._broker.address, "PULL_MESSAGE", answer.code, answer.remark
                 )
