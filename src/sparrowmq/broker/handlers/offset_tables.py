@@ -7,6 +7,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import ConsumeQueueUnit, ConsumeQueueUnits, CorrectionOffsets
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.statistics import (
@@ -14,11 +15,12 @@ from sparrowmq.protocol.headers.statistics import (
     GetAllConsumerOffsets,
     GetAllDelayOffsets,
     GetTimerCheckpoint,
+    GetTimerMetrics,
     QueryConsumeQueue,
     QueryCorrectionOffset,
 )
 from sparrowmq.protocol.names import TIMER_TOPIC, group_fault
-from sparrowmq.protocol.offsets_body import ConsumerOffsetTable, DelayOffsetTable
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable, DelayOffsetTable, TimerMetrics
 
 routes: Routes[Broker] = Routes()
 
@@ -31,8 +33,12 @@ _TIMER_CHECKPOINT = struct.Struct(">7q")
 async def get_all_consumer_offsets(
     broker: Broker, request: Request[GetAllConsumerOffsets]
 ) -> Reply:
-    """Every group's progress, as consumerOffset.json has it."""
-    table = ConsumerOffsetTable(offset_table=dict(broker.offsets.rows()))
+    """Every group's progress, as consumerOffset.json has it.
+
+    Apache's slaves need a version, although they compare it with nothing.
+    """
+    version = DataVersion().next(broker.clock())
+    table = ConsumerOffsetTable(offset_table=dict(broker.offsets.rows()), data_version=version)
     return Reply(body=await broker.workers.run(table.to_json))
 
 
@@ -74,6 +80,13 @@ def get_timer_checkpoint(broker: Broker, request: Request[GetTimerCheckpoint]) -
     read_ms = mark.time_ms // 1000 * 1000
     # Time, position in a timer log (there is none), queue offset, the master's; version 0.
     return Reply(body=_TIMER_CHECKPOINT.pack(read_ms, 0, end, end, 0, 0, 0))
+
+
+@routes.on(GetTimerMetrics)
+def get_timer_metrics(broker: Broker, request: Request[GetTimerMetrics]) -> Reply:
+    """Pending timers are not counted by topic here: an empty table, which Apache's slaves take
+    as unchanged from the second time on."""
+    return Reply(body=TimerMetrics().to_json())
 
 
 @routes.on(QueryCorrectionOffset)
