@@ -61,19 +61,18 @@ class Feed:
         tasks: asyncio.TaskGroup,
         *,
         chunk_bytes: int,
-        admits_strangers: bool,
         log: logging.Logger,
     ) -> None:
-        """`admits_strangers` lets slaves in that present no token, such as Apache's."""
         self._store = store
         self.replicas = replicas
         self._workers = workers
         self._tasks = tasks
         self._chunk_bytes = chunk_bytes
-        self._admits_strangers = admits_strangers
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._tickets: dict[bytes, Ticket] = {}
+        self.admits_strangers = False
+        """Whether slaves are let in that present no token, such as Apache's."""
         self.links: dict[int, SlaveLink] = {}
         """The connection of each slave, by broker id."""
         self._newcomers: set[SlaveLink] = set()
@@ -134,7 +133,7 @@ class Feed:
 
     def _identify(self, link: "SlaveLink", log_offset: int) -> tuple[int, str]:
         """Which slave a connection is of. Votes count slaves, so each has a number of its own."""
-        if link.token is None and self._admits_strangers:
+        if link.token is None and self.admits_strangers:
             # A stranger says nothing about itself. Its address tells it from others, except on
             # loopback, where each connection counts.
             host, port = link.peer
