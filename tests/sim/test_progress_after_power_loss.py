@@ -1,6 +1,7 @@
 """Progress that outlived the messages it counted."""
 
-from sparrowmq.broker.consumer_offsets import ConsumerOffsets, OffsetChange
+from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.headers.groups import CreateGroup
 from sparrowmq.protocol.headers.offsets import (
@@ -15,7 +16,7 @@ def test_progress_beyond_the_end_of_a_queue_is_taken_back() -> None:
     offsets = ConsumerOffsets({"t@g": {0: 7, 1: 3}, "t@h": {0: 2}})
     assert offsets.clamp(lambda topic, queue_id: 5) == [("t@g", 0, 7, 5)]
     assert dict(offsets.rows()) == {"t@g": {0: 5, 1: 3}, "t@h": {0: 2}}
-    assert offsets.take_dirty() == [OffsetChange("t@g", 0, 5)]
+    assert offsets.take_dirty() == [OffsetChange("t@g", 0, 5, rewind=1)]
 
 
 def test_a_group_sees_what_is_sent_after_a_power_cut_that_cost_consumed_messages() -> None:

@@ -7,41 +7,9 @@ import pytest
 from sparrowmq.broker.config import Flush, Replication
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
-from sparrowmq.testing.sim_nodes import BrokerNode
+from sparrowmq.testing.sim_cluster import SimCluster
 from sparrowmq.testing.wire import Refused
-
-TOPIC = "orders"
-
-
-def bodies(node: BrokerNode, queue_id: int = 0) -> list[bytes]:
-    """What a broker's own store has of the first queue."""
-    from sparrowmq.protocol.message_ext import decode_messages
-
-    store = node.broker.store
-    found = []
-    for log_offset, _, _ in store.units(TOPIC, queue_id, 0, 100_000):
-        record = store.read_message(log_offset)
-        assert record is not None
-        found += [message.body for message in decode_messages(record)]
-    return found
-
-
-def follows(sim: RunningCluster, broker_id: int = 1, master: str = "broker-a") -> bool:
-    """Whether a master feeds that slave."""
-    server = sim.brokers[master].server
-    return hasattr(server, "broker") and broker_id in server.broker.replication.feed.links
-
-
-def role(node: BrokerNode) -> Role:
-    return node.broker.replication.role
-
-
-def has_all(sim: RunningCluster, slave: str = "broker-a.1", master: str = "broker-a") -> bool:
-    return (
-        sim.brokers[slave].broker.store.max_log_offset
-        == sim.brokers[master].broker.store.max_log_offset
-    )
+from tests.sim.replicated import TOPIC, bodies, follows, has_all, role
 
 
 @pytest.mark.parametrize("flush", list(Flush))

@@ -129,3 +129,15 @@ def test_a_cut_during_recovery_changes_nothing(seed: int) -> None:
         with suppress(PowerCut):
             open_store(attempt)
         sender.check(open_store(attempt.crashed(rng)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_deleted_topic_stays_deleted_after_a_power_cut(seed: int) -> None:
+    disk = RecordingDisk()
+    store = open_store(disk)
+    for number in range(10):
+        store.append(message(number), number)
+    flush(store, disk)
+    store.delete_topic("orders", 1)
+    store = open_store(disk.crashed(Random(seed)))
+    assert numbers(store) == []

@@ -38,6 +38,7 @@ from sparrowmq.store.store import Store
 if TYPE_CHECKING:
     from sparrowmq.broker.delivery.dead_letter_log import DeadLetterLog
     from sparrowmq.broker.delivery.delivery import Delivery
+    from sparrowmq.broker.replication.table_following import TableFollowing
     from sparrowmq.broker.statistics import Statistics
 
 
@@ -100,6 +101,8 @@ class Broker:
     sessions: MemberSessions = field(default_factory=MemberSessions)
     config_version: DataVersion = field(default_factory=DataVersion)
     """Counts the changes operators made to `config` since the start."""
+    table_following: TableFollowing | None = None
+    """Of a slave."""
     busy_reason: str = ""
     """Why sends are refused with SYSTEM_BUSY now; empty when they are not."""
     replication_figures: ReplicationFigures = field(init=False)

@@ -10,28 +10,26 @@ A reset is pending until the member that has the queue applies it:
 
 That it is pending is journaled and saved with the offset: a member may sleep through the reset and
 a restart. Which pullers were sent there is not saved: their connections end with the broker.
+
+Brokers of one name merge their tables (`replication/table_rules.py`). For that, every offset that
+was set back or removed has a number, its rewind:
+
+    changed by a client ─▶ dirty ─┬─▶ unsaved: journaled next
+                                  └─▶ recent: sent to the other broker next
+    merged from a slave ─▶ dirty
+    merged from the master ─────────▶ unsaved
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+
+from sparrowmq.broker.replication.table_rules import OffsetChange, RecentChanges, merged
 
 QueueOffsets = dict[int, int]
+Place = tuple[str, int]
+"""`topic@group` and a queue."""
 
-
-class OffsetChange(NamedTuple):
-    """What is true of a queue now, as the journal says it.
-
-    One value holds the offset and the reset, so that progress is never replayed without the end of
-    the reset before it.
-    """
-
-    key: str
-    """`topic@group`."""
-    queue_id: int
-    offset: int
-    """-1: removed."""
-    is_reset: bool = False
-    """A reset to the offset is pending. Journals of older versions do not have it."""
+_MOST_REMOVED = 10_000
+"""Rewinds of removed offsets that are kept; each costs about 150 bytes."""
 
 
 class ConsumerOffsets:
@@ -41,9 +39,26 @@ class ConsumerOffsets:
         self,
         table: Mapping[str, Mapping[int, int]],
         pending_resets: Mapping[str, Iterable[int]] | None = None,
+        rewinds: Mapping[str, Mapping[int, int]] | None = None,
+        forgotten_rewind: int = 0,
     ) -> None:
         self._table: dict[str, QueueOffsets] = {key: dict(row) for key, row in table.items()}
-        self._dirty: dict[tuple[str, int], None] = {}
+        self._dirty: dict[Place, None] = {}
+        self._unsaved: dict[Place, None] = {}
+        self.recent: RecentChanges[Place] = RecentChanges()
+        """Of a master, what its slaves may lack; of a slave, what was committed here."""
+        self.is_copy = False
+        """Whether it is a slave's, where offsets only move forward."""
+        self._rewinds: dict[Place, int] = {
+            (key, queue_id): number
+            for key, row in (rewinds or {}).items()
+            for queue_id, number in row.items()
+        }
+        """Numbers of last rewinds, also of offsets that were removed."""
+        self.forgotten_rewind = forgotten_rewind
+        """Rewinds of removed offsets up to this number may have been forgotten."""
+        self.last_rewind = max((forgotten_rewind, *self._rewinds.values()))
+        """The highest number that was given."""
         self._resets: dict[tuple[str, int], set[Hashable]] = {
             (key, queue_id): set()
             for key, queue_ids in (pending_resets or {}).items()
@@ -61,12 +76,18 @@ class ConsumerOffsets:
         return -1 if row is None else row.get(queue_id, -1)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """An explicit commit: stored, also when it moves back.
+        """An explicit commit: stored, also when it moves back, which only a master allows.
 
         One that comes after a reset and before the member has applied it is ignored.
         """
-        if offset >= 0 and (f"{topic}@{group}", queue_id) not in self._resets:
-            self._put(f"{topic}@{group}", queue_id, offset)
+        key = f"{topic}@{group}"
+        if offset < 0 or (key, queue_id) in self._resets:
+            return
+        if offset < self._table.get(key, {}).get(queue_id, -1):
+            if self.is_copy:
+                return
+            self._rewind(key, queue_id)
+        self._put(key, queue_id, offset)
 
     def carry(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Store the offset that a pull carries, unless it is lower than the stored one."""
@@ -85,6 +106,7 @@ class ConsumerOffsets:
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """An operator's choice; commits are ignored until the queue's member has applied it."""
         key = f"{topic}@{group}"
+        self._rewind(key, queue_id)
         self._put(key, queue_id, offset)
         self._resets[key, queue_id] = set()
         self._dirty[key, queue_id] = None
@@ -129,6 +151,12 @@ class ConsumerOffsets:
         if self._resets.pop((key, queue_id), None) is not None:
             self._dirty[key, queue_id] = None
 
+    def _rewind(self, key: str, queue_id: int) -> None:
+        """The offset is about to be set back or removed. On a slave only the master does that."""
+        if not self.is_copy:
+            self.last_rewind += 1
+            self._rewinds[key, queue_id] = self.last_rewind
+
     def _put(self, key: str, queue_id: int, offset: int) -> None:
         row = self._table.setdefault(key, {})
         if row.get(queue_id) != offset:
@@ -154,6 +182,7 @@ class ConsumerOffsets:
         self.forget_pulled(group)
         for topic in self.topics_of(group):
             self._remove(f"{topic}@{group}")
+        self._forget_rewinds()
 
     def forget_pulled(self, group: str) -> None:
         """Forget what a group has pulled, not what it has consumed."""
@@ -166,35 +195,101 @@ class ConsumerOffsets:
             del self.pulled[key]
         for group in self.groups_of(topic):
             self._remove(f"{topic}@{group}")
+        self._forget_rewinds()
 
     def _remove(self, key: str) -> None:
         for queue_id in self._table.pop(key, {}):
             # -1 in the journal: the row is gone
             self._dirty[key, queue_id] = None
             self._resets.pop((key, queue_id), None)
+            self._rewind(key, queue_id)
+
+    def _forget_rewinds(self) -> None:
+        if len(self._rewinds) <= _MOST_REMOVED:
+            return
+        removed = [place for place in self._rewinds if self._offset(place) < 0]
+        if len(removed) > _MOST_REMOVED:
+            self.forgotten_rewind = self.last_rewind
+            for place in removed:
+                del self._rewinds[place]
+
+    def _offset(self, place: Place) -> int:
+        return self._table.get(place[0], {}).get(place[1], -1)
+
+    def _change(self, place: Place) -> OffsetChange:
+        is_reset, rewind = place in self._resets, self._rewinds.get(place, 0)
+        return OffsetChange(*place, self._offset(place), is_reset, rewind)
+
+    # ---- what changed: for the journal, and for the other brokers of this name
+
+    def _spread(self) -> None:
+        if self._dirty:
+            self._unsaved.update(self._dirty)
+            self.recent.note(self._dirty)
+            self._dirty = {}
 
     def take_dirty(self) -> list[OffsetChange]:
-        """All changes since the last call."""
-        dirty, self._dirty = self._dirty, {}
-        return [
-            OffsetChange(
-                key,
-                queue_id,
-                self._table.get(key, {}).get(queue_id, -1),
-                (key, queue_id) in self._resets,
-            )
-            for key, queue_id in dirty
-        ]
+        """All changes since the last call, to be journaled."""
+        self._spread()
+        unsaved, self._unsaved = self._unsaved, {}
+        return [self._change(place) for place in unsaved]
 
     def mark_dirty(self, changes: Iterable[OffsetChange]) -> None:
         """Changes that could not be journaled after all."""
         for change in changes:
-            self._dirty[change.key, change.queue_id] = None
+            self._unsaved[change.key, change.queue_id] = None
+
+    def changes_since(self, count: int) -> list[OffsetChange] | None:
+        """What changed after change number `count` of `recent`; None when that is not known."""
+        self._spread()
+        places = self.recent.since(count)
+        return None if places is None else [self._change(place) for place in places]
+
+    def everything(self) -> list[OffsetChange]:
+        """All offsets, and the rewinds of those that were removed."""
+        self._spread()
+        places = [(key, queue_id) for key, row in self._table.items() for queue_id in row]
+        removed = [place for place in self._rewinds if self._offset(place) < 0]
+        return [self._change(place) for place in (*places, *removed)]
+
+    def begin_life(self, number: int) -> None:
+        """A master starts. Its rewinds get numbers from here on, higher than those of all masters
+        before it: a power cut may have taken some of them from the table, and not from copies."""
+        self.last_rewind = max(self.last_rewind, number)
+
+    def merge(self, changes: Iterable[OffsetChange]) -> None:
+        """Take over from another broker what is later than what is here."""
+        self._spread()
+        touched = self._unsaved if self.is_copy else self._dirty
+        for change in changes:
+            place = change.key, change.queue_id
+            own = self._change(place)
+            if merged(own, change) != own:
+                self._set(change)
+                touched[place] = None
+        self._forget_rewinds()
+
+    def forget_unless_in(self, changes: Iterable[OffsetChange], forgotten_rewind: int) -> None:
+        """`changes` is all that a master has. What it lacks was removed there, if its rewind may
+        have been forgotten; otherwise the master never had it."""
+        known = {(change.key, change.queue_id) for change in changes}
+        for key, row in list(self._table.items()):
+            for queue_id in list(row):
+                place = key, queue_id
+                if place not in known and self._rewinds.get(place, 0) < forgotten_rewind:
+                    self._set(OffsetChange(key, queue_id, -1))
+                    self._unsaved[place] = None
 
     def replay(self, change: OffsetChange) -> None:
         """Apply a journal entry at start."""
-        key, queue_id, offset, is_reset = change
+        self._set(change)
+
+    def _set(self, change: OffsetChange) -> None:
+        key, queue_id, offset, is_reset, rewind = change
         self._resets.pop((key, queue_id), None)
+        if rewind:
+            self._rewinds[key, queue_id] = rewind
+            self.last_rewind = max(self.last_rewind, rewind)
         if offset >= 0:
             self._table.setdefault(key, {})[queue_id] = offset
             if is_reset:
@@ -219,6 +314,7 @@ class ConsumerOffsets:
                 if offset > end:
                     lowered.append((key, queue_id, offset, end))
         for key, queue_id, _, end in lowered:
+            self._rewind(key, queue_id)
             self._put(key, queue_id, end)
         return lowered
 
@@ -232,3 +328,10 @@ class ConsumerOffsets:
         for key, queue_id in self._resets:
             pending.setdefault(key, []).append(queue_id)
         return pending
+
+    def rewinds(self) -> dict[str, dict[int, int]]:
+        """`topic@group` → queue → number of the last rewind, as it is saved."""
+        numbers: dict[str, dict[int, int]] = {}
+        for (key, queue_id), number in self._rewinds.items():
+            numbers.setdefault(key, {})[queue_id] = number
+        return numbers

@@ -1,12 +1,14 @@
 """Which consumer groups exist on this broker, and how they are configured."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Self
 
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.replication.table_rules import RecentChanges
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.clock import Clock
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import MessageRequestMode, MessageRequestModeTable
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
 from sparrowmq.protocol.names import SYSTEM_GROUPS, group_fault, is_system_group
@@ -37,6 +39,10 @@ class Groups:
         self._saving = saving
         self.auto_create = auto_create
         self.max_groups = max_groups
+        self.recent: RecentChanges[str] = RecentChanges()
+        """What slaves may lack."""
+        self.is_copy = False
+        """Whether it is a slave's, which makes no groups of its own."""
 
     @classmethod
     def open(
@@ -74,11 +80,16 @@ class Groups:
         return self._groups.get(group)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group; created with the defaults where this is allowed and the name is legal."""
+        """The group; created with the defaults where this is allowed and the name is legal.
+
+        On a slave the defaults count, too, so that members can read, but nothing is created: the
+        master does that when it learns of the group.
+        """
         config = self._groups.get(group)
         if config is None and self._may_create(group):
             config = SubscriptionGroupConfig(group_name=group)
-            self.put(config)
+            if not self.is_copy:
+                self.put(config)
         return config
 
     def _may_create(self, group: str) -> bool:
@@ -98,15 +109,35 @@ class Groups:
         """Create or replace groups."""
         for group in groups:
             self._groups[group.group_name] = group
-        self._commit()
+        self._commit(*(group.group_name for group in groups))
 
     def remove(self, group: str) -> bool:
         """Forget a group; its offsets are another table's business."""
         self._forbidden.pop(group, None)
         if self._groups.pop(group, None) is None:
             return False
-        self._commit()
+        self._commit(group)
         return True
+
+    def follow(
+        self,
+        changed: Collection[SubscriptionGroupConfig],
+        removed: Collection[str],
+        forbidden: Mapping[str, Mapping[str, int]],
+        version: DataVersion,
+    ) -> None:
+        """Take over what a master changed; the table has its version then."""
+        news = [group for group in changed if self._groups.get(group.group_name) != group]
+        gone = [name for name in removed if name in self._groups]
+        if not news and not gone and version == self._version and forbidden == self._forbidden:
+            return
+        for group in news:
+            self._groups[group.group_name] = group
+        for name in gone:
+            del self._groups[name]
+        self._forbidden = {group: dict(topics) for group, topics in forbidden.items()}
+        self._version = version
+        self._saving.changed(self)
 
     def set_readable(self, group: str, topic: str, *, readable: bool) -> None:
         """Let a group read a topic or not."""
@@ -117,7 +148,7 @@ class Groups:
             del row[topic]
         if not row:
             del self._forbidden[group]
-        self._commit()
+        self._commit(group)
 
     def is_readable(self, group: str, topic: str) -> bool:
         """Whether no operator forbade the group to read the topic."""
@@ -131,8 +162,9 @@ class Groups:
         if missing:
             self.put(*(SubscriptionGroupConfig(group_name=group) for group in missing))
 
-    def _commit(self) -> None:
+    def _commit(self, *names: str) -> None:
         self._version = self._version.next(self._clock())
+        self.recent.note(names)
         self._saving.changed(self)
 
     def was_saved(self, table: SubscriptionGroupTable) -> None:
@@ -157,6 +189,8 @@ class RequestModes:
         }
         self.file = file
         self._saving = saving
+        self.changes = 0
+        """So many since the start."""
 
     @classmethod
     def open(cls, tables: BrokerTables, saving: TableSaving) -> Self:
@@ -166,7 +200,16 @@ class RequestModes:
     def put(self, mode: MessageRequestMode) -> None:
         """Set how a group consumes a topic; saved soon."""
         self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode
+        self.changes += 1
         self._saving.changed(self)
+
+    def follow(self, table: MessageRequestModeTable) -> None:
+        """Be the same as a master's."""
+        modes = {topic: dict(groups) for topic, groups in table.message_request_mode_map.items()}
+        if modes != self._modes:
+            self._modes = modes
+            self.changes += 1
+            self._saving.changed(self)
 
     def table(self) -> MessageRequestModeTable:
         """All of it, as it is saved and handed to slaves."""

@@ -160,6 +160,8 @@ def _changed(config: BrokerConfig, values: Mapping[str, Any]) -> BrokerConfig:
 def _change_template(broker: Broker) -> None:
     """New topics are made after TBW102 while it has the permission to be inherited from."""
     config = broker.config
+    if broker.topics.is_copy:
+        return
     perm = PERM_READ_WRITE | (PERM_INHERIT if config.auto_create_topic else 0)
     if config.auto_create_topic or AUTO_CREATE_TOPIC in broker.topics:
         broker.topics.put(plain_topic(AUTO_CREATE_TOPIC, config.default_queues, perm))

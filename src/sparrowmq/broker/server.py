@@ -57,10 +57,11 @@ from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.rebalance_notices import RebalanceNotices
 from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.broker.replication.replication import Replication, open_in_role
+from sparrowmq.broker.replication.table_following import TableFollowing
 from sparrowmq.broker.statistics import Statistics, keep_sampling, sample
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
-from sparrowmq.broker.topics import Topics, broker_made_topics
+from sparrowmq.broker.topics import Topics, broker_made_topics, unlisted_topics
 from sparrowmq.clock import Clock, Zone, cpu_clock, monotonic_clock, utc
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import Syncer
@@ -187,8 +188,24 @@ def open_broker(
     saving = TableSaving(env.workers, uncancellable, log)
     topic_table = Topics.open(config, tables, saving, clock, store_is_used=is_used)
     group_table = Groups.open(config, tables, saving, clock, store_is_used=is_used)
-    topic_table.add_missing(broker_made_topics(store.queues(), group_table))
-    consumer_offsets = tables.offsets.open(store, log)
+    is_copy = topic_table.is_copy = group_table.is_copy = not replication.is_master
+    if not is_copy:  # a slave has what its master has
+        topic_table.add_missing(broker_made_topics(store.queues(), group_table))
+    if replication.is_promoted:
+        unlisted = unlisted_topics(store.queues(), topic_table)
+        topic_table.add_missing(unlisted)
+        for topic in unlisted:
+            log.warning("made topic %s of which only messages were copied", topic.topic_name)
+    consumer_offsets = tables.offsets.open(
+        store,
+        log,
+        is_copy=is_copy,
+        progress=[
+            change
+            for change in replication.progress_at_slaves
+            if change.key.partition("@")[0] in topic_table
+        ],
+    )
     consumers = tables.open_consumers(env, config.client_timeout_s)
     is_enabled = config.notify_consumer_ids_changed
     notices = RebalanceNotices(consumers, group_table, monotonic=monotonic, is_enabled=is_enabled)
@@ -229,6 +246,8 @@ def open_broker(
         unique_ids=env.unique_ids(store.config.store_host),
     )
     replication.attach(broker.durability)
+    if replication.follower is not None:
+        broker.table_following = TableFollowing(broker, replication.follower, peers)
     sample(broker)  # the first look: what is counted is counted from here
     return broker
 
@@ -252,6 +271,7 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         *([] if copies is None else [copies.watch]),
         # A slave delivers nothing by itself: it has what its master delivers.
         *(delivery.loops(broker) if broker.replication.is_master else [broker.replication.run]),
+        *([] if broker.table_following is None else [broker.table_following.run]),
     ]
 
 

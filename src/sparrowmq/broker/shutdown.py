@@ -80,6 +80,8 @@ async def close(broker: Broker) -> None:
         await broker.durability.flush()
         if broker.replication.is_master:
             await delivery.close(broker)
+        elif broker.table_following is not None:
+            await broker.table_following.close()
         await broker.saving.save()
         await broker.tables.offsets.save(broker.offsets, broker.workers)
         if broker.replication.is_master:

@@ -13,9 +13,10 @@ from typing import TypeVar
 
 import msgspec
 
-from sparrowmq.broker.consumer_offsets import ConsumerOffsets, OffsetChange
+from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.environment import Environment
 from sparrowmq.broker.live_clients import ConsumerGroup, Consumers
+from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.workers import Workers
@@ -110,7 +111,12 @@ class OffsetsTable:
         table = self._file.load(self._report, store_is_used=store_is_used)
         offsets = ConsumerOffsets({})
         if table is not None:
-            offsets = ConsumerOffsets(table.offset_table, table.pending_resets)
+            offsets = ConsumerOffsets(
+                table.offset_table,
+                table.pending_resets,
+                table.rewinds,
+                table.forgotten_rewind or 0,
+            )
         if table is None or table.written_by != _OWN_MARK:
             self._journal.discard()
             # From here on the journal counts, so the table it builds on has to be marked as ours.
@@ -118,13 +124,25 @@ class OffsetsTable:
         replay_journal(self._journal, offsets, self._report)
         return offsets
 
-    def open(self, store: Store, log: logging.Logger) -> ConsumerOffsets:
-        """What `load` finds, without progress in messages that a power cut took.
+    def open(
+        self,
+        store: Store,
+        log: logging.Logger,
+        *,
+        is_copy: bool = False,
+        progress: Iterable[OffsetChange] = (),
+    ) -> ConsumerOffsets:
+        """What `load` finds, with the `progress` that slaves have more, and without progress in
+        messages that a power cut took.
 
         That is durable before anything is stored: when the queue has grown past the old progress
         and the broker is killed, the two could not be told apart any more.
         """
         offsets = self.load(store_is_used=store.max_log_offset > 0)
+        offsets.is_copy = is_copy
+        if not is_copy:
+            offsets.begin_life(store.epochs.current)
+        offsets.merge(progress)
         for key, queue_id, was, end in offsets.clamp(store.max_offset):
             log.warning(
                 "%s stood at %d of queue %d, which ends at %d after the last stop; set to its end",
@@ -180,6 +198,8 @@ def _table(offsets: ConsumerOffsets) -> ConsumerOffsetTable:
     return ConsumerOffsetTable(
         offset_table=dict(offsets.rows()),
         pending_resets=offsets.pending_resets() or None,
+        rewinds=offsets.rewinds() or None,
+        forgotten_rewind=offsets.forgotten_rewind or None,
         written_by=_OWN_MARK,
     )
 

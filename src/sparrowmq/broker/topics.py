@@ -1,17 +1,19 @@
 """Which topics exist on this broker, and what a send may do with them."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Self
 
 import msgspec
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.groups import Groups
+from sparrowmq.broker.replication.table_rules import RecentChanges
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.clock import Clock
 from sparrowmq.protocol import names
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import PERM_INHERIT, PERM_READ_WRITE, is_inherited, is_readable
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
@@ -38,6 +40,10 @@ class Topics:
         self._saving = saving
         self._unsaved: dict[str, int] = {}
         """Topics that a crash could lose, each with the version that its last change made."""
+        self.recent: RecentChanges[str] = RecentChanges()
+        """What slaves may lack."""
+        self.is_copy = False
+        """Whether it is a slave's, which makes no topics of its own."""
         self.changed = asyncio.Event()
         """Set by every change; cleared by the loop that registers topics with name servers."""
         self.checked_for_send: dict[str, TopicConfig] = {}
@@ -81,7 +87,7 @@ class Topics:
         for topic in topics:
             self._topics[topic.topic_name] = topic
             self.checked_for_send.pop(topic.topic_name, None)
-        self._commit()
+        self._commit(topic.topic_name for topic in topics)
         self._unsaved.update((topic.topic_name, self._version.counter) for topic in topics)
 
     def is_saved(self, topic: str) -> bool:
@@ -99,8 +105,23 @@ class Topics:
         self._unsaved.pop(topic, None)
         if self._topics.pop(topic, None) is None:
             return False
-        self._commit()
+        self._commit((topic,))
         return True
+
+    def follow(
+        self, changed: Collection[TopicConfig], removed: Collection[str], version: DataVersion
+    ) -> None:
+        """Take over what a master changed; the table has its version then."""
+        news = [topic for topic in changed if self._topics.get(topic.topic_name) != topic]
+        gone = [name for name in removed if name in self._topics]
+        if not news and not gone and version == self._version:
+            return
+        for topic in news:
+            self._topics[topic.topic_name] = topic
+        for name in gone:
+            del self._topics[name]
+        self._version = version
+        self._announce()
 
     def add_missing(self, topics: Iterable[TopicConfig]) -> None:
         """Create those that do not exist."""
@@ -109,11 +130,13 @@ class Topics:
             self.put(*missing)
 
     def get_or_create(self, topic: str, queues: int) -> TopicConfig:
-        """The topic, created with so many queues and perm 6 if it does not exist."""
+        """The topic, created with so many queues and perm 6 if it does not exist; on a slave, as
+        its master would create it."""
         config = self._topics.get(topic)
         if config is None:
             config = plain_topic(topic, queues)
-            self.put(config)
+            if not self.is_copy:
+                self.put(config)
         return config
 
     def inherit(self, topic: str, default_topic: str, asked_queues: int) -> TopicConfig | None:
@@ -140,8 +163,12 @@ class Topics:
             return None
         return tuple(MessageQueue(topic, broker_name, i) for i in range(config.read_queue_nums))
 
-    def _commit(self) -> None:
+    def _commit(self, names: Iterable[str]) -> None:
         self._version = self._version.next(self._clock())
+        self.recent.note(names)
+        self._announce()
+
+    def _announce(self) -> None:
         self._saving.changed(self)
         self.changed.set()
 
@@ -164,6 +191,19 @@ def broker_made_topics(queues: Iterable[tuple[str, int]], groups: Groups) -> lis
             group = groups.get(topic.removeprefix(names.RETRY_PREFIX))
             least = 1 if group is None else group.retry_queue_nums
             counts[topic] = max(counts.get(topic, least), queue_id + 1)
+    return [plain_topic(topic, count) for topic, count in counts.items()]
+
+
+def unlisted_topics(queues: Iterable[tuple[str, int]], topics: Topics) -> list[TopicConfig]:
+    """Topics that have queues in the store of a promoted slave, and are not in its table.
+
+    The last master made them in its last second, and what was stored in them was acknowledged. How
+    many queues they had is not known, nor their permissions.
+    """
+    counts: dict[str, int] = {}
+    for topic, queue_id in queues:
+        if topic not in topics:
+            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
     return [plain_topic(topic, count) for topic, count in counts.items()]
 
 

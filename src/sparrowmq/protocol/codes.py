@@ -157,6 +157,7 @@ class RequestCode(IntEnum):
     SWITCH_TIMER_ENGINE = 5001
     FOLLOW_MASTER = 30001
     DESCRIBE_LOG = 30002
+    COPY_TABLES = 30003
     """SparrowMQ's own. Apache's binary header holds numbers below 32,768; its own end at 5001."""
 
     POP_MESSAGE = 200050

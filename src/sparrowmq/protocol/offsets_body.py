@@ -20,6 +20,10 @@ class ConsumerOffsetTable(Body, frozen=True, kw_only=True):
     """Ours in files that SparrowMQ wrote; Apache ignores it and leaves it out when it writes."""
     pending_resets: dict[str, list[int]] | None = None
     """Ours, in files only: queues that a member has to take from the stored offset first."""
+    rewinds: dict[str, dict[int, int]] | None = None
+    """Ours, in files only: number of the last rewind, also of offsets that were removed."""
+    forgotten_rewind: int | None = None
+    """Ours, in files only: rewinds of removed offsets up to this number may be missing."""
 
 
 class DelayOffsetTable(Body, frozen=True, kw_only=True):

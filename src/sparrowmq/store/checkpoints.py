@@ -71,8 +71,27 @@ class Checkpoints:
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: make that durable before it is reported."""
-        self._states = [state for state in self._states if state.topic != topic]
+        self._states = self._without(topic, self._states, self._offset)
+        if (checkpoint := self._under_way) is not None:
+            checkpoint.queues = self._without(topic, checkpoint.queues, checkpoint.log_offset)
         self.save()
+
+    def _without(self, topic: str, states: list[QueueState], log_offset: int) -> list[QueueState]:
+        """States at `log_offset` without those of a deleted topic.
+
+        A slave may learn of a deletion when the topic was made again. Then a queue has a state if
+        it had new messages by that log offset; of the others recovery finds all messages past it.
+        """
+        live = {queue.queue_id: queue for queue in self._dispatch.of_topic(topic)}
+        return [
+            state
+            for state in states
+            if state.topic != topic
+            or (
+                (queue := live.get(state.queue_id)) is not None
+                and queue.first_from(log_offset) > queue.min_offset
+            )
+        ]
 
     def save(self) -> None:
         """Write the last snapshot once more, durably: the store is not a stopped one."""

@@ -287,6 +287,11 @@ class ConsumeQueue:
                 low = probe + 1
         return low if low < end else self.max_offset
 
+    def reaches(self, log_offset: int) -> bool:
+        """Whether it has a unit whose record lies at `log_offset` or later."""
+        last = self._log_offset(self.max_offset - 1)
+        return last is not None and last >= log_offset
+
     def _log_offset(self, offset: int) -> int | None:
         """Where a unit leads to; None for a blank one."""
         unit = self.unit(offset)
@@ -367,10 +372,10 @@ class ConsumeQueue:
             self._files.remove(self.path_of(first), trash)
         self.sums = [entry for entry in self.sums if entry.end > needed]
 
-    def delete(self) -> None:
-        """Remove all files and the directory."""
+    def delete(self, trash: Trash | None = None) -> None:
+        """Remove all files, at once or by way of the trash, and the directory."""
         for first in self.file_starts():
-            self._files.remove(self.path_of(first))
+            self._files.remove(self.path_of(first), trash)
         self._files.unsynced_dirs.discard(self.directory)
         self._files.disk.rmdir(self.directory)
         self.start_at(0)

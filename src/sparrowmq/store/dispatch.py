@@ -188,17 +188,28 @@ class Dispatch:
             self.dirty.remove(queue)
         queue.delete()
 
-    def drop_topic(self, topic: str, log_end: int, trash: Trash) -> None:
-        """Forget a topic's queues and all of its records so far."""
+    def drop_topic(self, topic: str, before: int, trash: Trash) -> None:
+        """Forget a topic's records before a log offset, and the queues that have no others.
+
+        On a master there are no others. A slave may have messages of the topic that was made again
+        when it learns of the deletion.
+        """
         found = list(self.of_topic(topic))
-        if not found:
-            return
+        dropped = {queue for queue in found if not queue.reaches(before)}
+        for queue in dropped:
+            del self.queues[topic, queue.queue_id]
+        self.dirty = deque(queue for queue in self.dirty if queue not in dropped)
+        is_whole = len(dropped) == len(found)
+        if is_whole and found:
+            self.files.remove_topic(found[0].directory.rpartition("/")[0], trash)
         for queue in found:
-            del self.queues[queue.topic, queue.queue_id]
-            queue.start_at(0)  # a flush may still hold it
-        self.dirty = deque(queue for queue in self.dirty if queue.topic != topic)
-        self.files.remove_topic(found[0].directory.rpartition("/")[0], trash)
-        self.dropped[topic] = log_end
+            if queue not in dropped:
+                queue.set_min(before, trash)
+            elif is_whole:
+                queue.start_at(0)  # a flush may still hold it
+            else:
+                queue.delete(trash)
+        self.dropped[topic] = before
 
     def set_min(self, min_log_offset: int, trash: Trash | None = None) -> None:
         """Records before `min_log_offset` are gone: the queues begin later."""

@@ -146,6 +146,7 @@ class Marks:
             file.write(0, _SNAPSHOT_HEAD.pack(_SNAPSHOT_MAGIC, len(body), crc32(body)) + body)
             if sync:
                 file.sync()
+                self._disk.sync_dir(OWN_DIR)  # it may be the first of its name
         finally:
             file.close()
         return path

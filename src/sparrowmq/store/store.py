@@ -15,6 +15,8 @@ it likes. A full disk is an answer (`DiskFull`) that ends when there is space ag
 that fails otherwise is the end (`StoreStopped`), because it is unknown what reached the disk.
 """
 
+from collections.abc import Mapping
+
 from sparrowmq.clock import Zone, utc
 from sparrowmq.disk.disk import Disk, DiskLock
 from sparrowmq.disk.errors import DiskFull
@@ -316,3 +318,25 @@ class Store:
         self._dispatch.drop_topic(topic, self._log.end, self.trash)
         self._flushing.forget_topic(topic)
         return True
+
+    @property
+    def deletions(self) -> dict[str, int]:
+        """Deleted topics: their messages before this log offset cannot be read any more."""
+        return dict(self._dispatch.dropped)
+
+    def follow_deletions(self, deletions: Mapping[str, int]) -> list[str]:
+        """Delete what a master deleted, up to the place in the log where it did: topics that were
+        made again keep what was stored since. The topics that lost something, or may have.
+
+        Raises DiskFull, or OSError.
+        """
+        known = self._dispatch.dropped
+        news = [
+            topic
+            for topic, before in deletions.items()
+            if before > max(known.get(topic, 0), self._log.min_offset)
+        ]
+        for topic in news:
+            self._dispatch.drop_topic(topic, deletions[topic], self.trash)
+            self._flushing.forget_topic(topic)
+        return news

@@ -85,6 +85,11 @@ class DelayLevels:
         self.offsets[level] = offset
         return offset, high
 
+    def follow(self, offsets: Mapping[int, int]) -> None:
+        """A master has come this far, and this log has everything that it had by then."""
+        for level, offset in self.offsets.items():
+            self.offsets[level] = max(offset, offsets.get(level, 0))
+
     def due_ms(self, log_offset: int, unit_ms: int) -> int:
         """When a message is due whose unit says `unit_ms`: its delay after it was stored.
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Sequence
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.groups import PULL
+from sparrowmq.broker.handlers.table_changes import check_is_master
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -131,6 +132,7 @@ def set_message_request_mode(
     except BodyError as error:
         text = f"the message request mode cannot be read: {error}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
+    check_is_master(broker)
     _check(broker, wanted)
     broker.request_modes.put(wanted)
     audit(

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.handlers.table_changes import check_is_master
 from sparrowmq.broker.housekeeping import clean
 from sparrowmq.broker.runtime_config import change_config, config_lines
 from sparrowmq.broker.runtime_info import runtime_info
@@ -117,6 +118,7 @@ def update_group_forbidden(
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
     if header.readable is not None:
+        check_is_master(broker)
         broker.groups.set_readable(header.group, header.topic, readable=header.readable)
         audit(
             request,

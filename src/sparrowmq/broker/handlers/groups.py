@@ -7,6 +7,7 @@ import msgspec
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.handlers.table_changes import (
     apply_attributes,
+    check_is_master,
     check_room,
     page_of,
     reply_when_deleted,
@@ -64,6 +65,7 @@ def _put(
     request: Request[CreateGroup] | Request[CreateGroups],
     configs: tuple[SubscriptionGroupConfig, ...],
 ) -> Awaitable[Reply]:
+    check_is_master(broker)
     for config in configs:
         _check(config)
     names = {config.group_name for config in configs}
@@ -96,6 +98,7 @@ def _check(config: SubscriptionGroupConfig) -> None:
 @routes.on(DeleteGroup)
 def delete_group(broker: Broker, request: Request[DeleteGroup]) -> Awaitable[Reply]:
     """Forget a group and, if asked, its progress."""
+    check_is_master(broker)
     header = request.header
     if broker.groups.remove(header.group_name):
         audit(request, "deleted group %s", header.group_name)

@@ -4,6 +4,7 @@ import struct
 from collections.abc import Awaitable
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.handlers.table_changes import check_is_master
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -52,6 +53,7 @@ def get_all_delay_offsets(broker: Broker, request: Request[GetAllDelayOffsets]) 
 @routes.on(CloneGroupOffset)
 def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Awaitable[Reply]:
     """Give a group the progress of another, in one topic or in all."""
+    check_is_master(broker)
     header = request.header
     fault = group_fault(header.dest_group)
     if fault is not None:

@@ -94,7 +94,9 @@ def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
     if header.topic not in broker.topics:
         text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
-    if header.consumer_group not in broker.groups:
+    # A group may have come to a slave while its master, which makes groups, was away.
+    is_new = broker.groups.is_copy and broker.consumers.group(header.consumer_group) is not None
+    if header.consumer_group not in broker.groups and not is_new:
         text = f"group {header.consumer_group} does not exist here: it never sent a heartbeat"
         raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
     # Not the topic's own number of queues: one that was made smaller may grow again

@@ -1,15 +1,23 @@
-"""Brokers of one name compare their logs, and operators look at how far slaves are."""
+"""Brokers of one name compare their logs and copy tables; operators look at how far slaves are."""
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.replication.claims import Follow, LogClaim, Refuse, StartAnew, judge
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.broker.replication.status import ha_status
+from sparrowmq.broker.replication.table_copy import merge_from_slave, take_state
+from sparrowmq.broker.replication.table_state import (
+    StateUnreadable,
+    decode_question,
+    encode_state,
+)
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.replication import (
+    CopyTables,
+    CopyTablesAnswer,
     DescribeLog,
     FollowAnswer,
     FollowMaster,
@@ -78,6 +86,20 @@ def _remember(broker: Broker, slave: LogClaim) -> None:
         known.addresses = before
         text = f"the slave cannot be remembered: {error}"
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
+
+
+@routes.on(CopyTables)
+async def copy_tables(broker: Broker, request: Request[CopyTables]) -> Reply:
+    """What a slave lacks of this broker's tables; what was committed at the slave counts here."""
+    try:
+        question = decode_question(request.body)
+    except StateUnreadable as error:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    if broker.replication.is_master:
+        merge_from_slave(broker, question.progress)
+    state = take_state(broker, question)
+    body, is_deflated = await broker.workers.run(encode_state, state)
+    return Reply(CopyTablesAnswer(is_deflated=is_deflated), body)
 
 
 @routes.on(GetHaStatus)

@@ -14,6 +14,17 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 
 
+def check_is_master(broker: Broker) -> None:
+    """Raise RequestRefused on a slave: its tables are those of its master."""
+    if not broker.replication.is_master:
+        # The code is that of Apache's AdminBrokerProcessor.validateSlave.
+        text = (
+            f"broker {broker.config.broker_name} with the id {broker.config.broker_id} takes its"
+            " topics and groups from its master; change them there (id 0)"
+        )
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
+
+
 def check_room(table: Topics | Groups, names: Collection[str], kind: str, most: int) -> None:
     """Raise RequestRefused where the table would grow past `most`, the setting max_`kind`."""
     new = {name for name in names if name not in table}

@@ -7,6 +7,7 @@ import msgspec
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.handlers.table_changes import (
     apply_attributes,
+    check_is_master,
     check_room,
     page_of,
     reply_when_deleted,
@@ -80,6 +81,7 @@ def _put(
     request: Request[CreateTopic] | Request[CreateTopics],
     configs: tuple[TopicConfig, ...],
 ) -> Awaitable[Reply]:
+    check_is_master(broker)
     for config in configs:
         _check(broker, config)
     names = {config.topic_name for config in configs}
@@ -123,6 +125,7 @@ def _belongs_to_the_broker(broker: Broker, topic: str) -> bool:
 @routes.on(DeleteTopic)
 def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Awaitable[Reply]:
     """Forget a topic, its queues and all progress in it. Deleting what is not there is fine."""
+    check_is_master(broker)
     topic = request.header.topic
     fault = topic_fault(topic)
     if fault is None and _belongs_to_the_broker(broker, topic):

@@ -190,6 +190,9 @@ class Follower:
         self._link: MasterLink | None = None
         self.accepted = asyncio.Event()
         """Set when a master has accepted this broker for the first time."""
+        self.session = 0
+        """Counts how often a master was followed."""
+        self._moved = asyncio.Event()
         self.master_address = ""
         """The one that is followed now; empty when none is."""
         self.master_end = 0
@@ -218,6 +221,8 @@ class Follower:
                 self._complain(str(error) or type(error).__name__)
             finally:
                 self.master_address = ""
+                self.session += 1
+                self._moved.set()
             failures = 1 if was_following else failures + 1
             await asyncio.sleep(backoff.wait_s(failures))
 
@@ -247,6 +252,11 @@ class Follower:
         finally:
             self._link = None
             link.close()
+
+    async def moves_on(self) -> None:
+        """Return when the log has grown, or another session has begun."""
+        self._moved.clear()
+        await self._moved.wait()
 
     def start_over(self) -> None:
         """The master that is followed starts again: what is left of its last life is silent."""
@@ -293,6 +303,7 @@ class Follower:
                 if chunk.log_offset != expected:
                     raise HaError(f"got log offset {chunk.log_offset}, expected {expected}")
                 await self._take(chunk)
+                self._moved.set()
                 expected += len(chunk.body)
                 self.master_end = max(self.master_end, expected)
                 unsynced += len(chunk.body)

@@ -27,6 +27,7 @@ from sparrowmq.broker.replication.own_log import LogDescription, describe_log
 from sparrowmq.broker.replication.replicas import Replicas
 from sparrowmq.broker.replication.returning_master import Outcome, recover_from_slaves
 from sparrowmq.broker.replication.start_anew import ask_for_new_start, set_store_aside
+from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
@@ -60,6 +61,10 @@ class Opened:
     known_slaves: KnownSlaves
     reason: str = ""
     """Why it is a waiting master."""
+    progress: tuple[OffsetChange, ...] = ()
+    """What the slaves of a master know of the progress of groups."""
+    is_promoted: bool = False
+    """Of a master that was a slave when its store was last used."""
 
 
 async def open_in_role(config: BrokerConfig, env: Environment, peers: Peers, port: int) -> Opened:
@@ -86,12 +91,19 @@ async def open_in_role(config: BrokerConfig, env: Environment, peers: Peers, por
             env.log.error("%s", outcome.reason)
             store.admission.hold(outcome.reason)
             return Opened(store=store, role=Role.WAITING, known_slaves=known, reason=outcome.reason)
+        was_slave = store.epochs.was_copy
         store.begin_epoch(env.clock(), nothing_is_lost=outcome.nothing_is_lost)
         known.master_starts()
     except BaseException:
         store.abandon()
         raise
-    return Opened(store=store, role=Role.MASTER, known_slaves=known)
+    return Opened(
+        store=store,
+        role=Role.MASTER,
+        known_slaves=known,
+        progress=outcome.progress,
+        is_promoted=was_slave,
+    )
 
 
 def _slave_reason(config: BrokerConfig) -> str:
@@ -120,6 +132,8 @@ class Replication:
         self._port = port
         self.role = opened.role
         self.reason = opened.reason
+        self.progress_at_slaves = opened.progress
+        self.is_promoted = opened.is_promoted
         self.known_slaves = opened.known_slaves
         self.ha_port = 0
         self.replicas = Replicas(

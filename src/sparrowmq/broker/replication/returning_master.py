@@ -12,23 +12,31 @@ too few answer, replication is async     ─▶ go on without: no acknowledgemen
 too few answer, replication is sync      ─▶ read-only, until they answer or the loss is accepted
 a slave follows another master           ─▶ read-only, as long as it does: there are two masters
 ```
+
+Groups went on at a slave while the master was away, and a power cut may have taken commits that the
+slave had copied. So the master also merges the progress that its slaves have.
 """
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from sparrowmq.broker.config import MASTER_ID, BrokerConfig
 from sparrowmq.broker.replication.claims import parted_at
 from sparrowmq.broker.replication.follower import Follower, MustStartAnew, NotFollowing
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
 from sparrowmq.broker.replication.own_log import LogDescription, describe_log
+from sparrowmq.broker.replication.table_rules import OffsetChange
+from sparrowmq.broker.replication.table_state import StateUnreadable, TableQuestion, decode_state
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
-from sparrowmq.protocol.headers.replication import DescribeLog
+from sparrowmq.protocol.headers.replication import CopyTables, CopyTablesAnswer, DescribeLog
 from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.store import Store
 
@@ -44,6 +52,8 @@ class Outcome:
     """Everything that was acknowledged is in the log."""
     reason: str = ""
     """Why it may not serve, and what to do."""
+    progress: tuple[OffsetChange, ...] = ()
+    """What its slaves know of the progress of groups."""
 
 
 async def recover_from_slaves(
@@ -62,6 +72,29 @@ async def recover_from_slaves(
     for description in found:
         if (rival := _rival(description, config.address(port))) is not None:
             return Outcome(may_serve=False, nothing_is_lost=False, reason=rival)
+    outcome = await _recover_log(config, store, known, peers, found, silent, port=port, log=log)
+    if not outcome.may_serve:
+        return outcome
+    own = describe_log(config, store, port).claim
+    copies = [
+        description.claim.address
+        for description in found
+        if description.claim.end <= own.end and parted_at(own, description.claim) is None
+    ]
+    return replace(outcome, progress=tuple(await _progress(copies, peers, log)))
+
+
+async def _recover_log(
+    config: BrokerConfig,
+    store: Store,
+    known: KnownSlaves,
+    peers: Peers,
+    found: list[LogDescription],
+    silent: list[str],
+    *,
+    port: int,
+    log: logging.Logger,
+) -> Outcome:
     if known.complete_to == store.max_log_offset:
         return Outcome(may_serve=True, nothing_is_lost=True)
     copied = 0
@@ -170,3 +203,24 @@ async def _copy_back(
         log.error("copying back from %s ended: %s", slave.claim.address, error)
         return False
     return True
+
+
+async def _progress(
+    addresses: Iterable[str], peers: Peers, log: logging.Logger
+) -> list[OffsetChange]:
+    """The progress of groups as slaves know it. One that does not answer only costs repetitions."""
+    question = msgspec.json.encode(TableQuestion(only_progress=True))
+    progress: list[OffsetChange] = []
+    for address in addresses:
+        try:
+            answer = await peers.call(address, CopyTables(), question, timeout_s=_ASK_S)
+            if answer.code != ResponseCode.SUCCESS:
+                raise StateUnreadable(answer.remark)
+            is_deflated = answer.header(CopyTablesAnswer).is_deflated
+            state = decode_state(answer.body, is_deflated=is_deflated)
+        except (NetError, ProtocolError, StateUnreadable) as error:
+            log.warning("%s does not give the progress made at it: %s", address, error)
+            continue
+        if state.offsets is not None:
+            progress += state.offsets.changed
+    return progress

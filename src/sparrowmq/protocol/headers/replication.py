@@ -1,5 +1,5 @@
-"""Brokers of one name compare their logs before one follows, which only SparrowMQ's do; and how
-far slaves are, as operators ask with Apache's codes."""
+"""Brokers of one name compare their logs before one follows, and copy their tables, which only
+SparrowMQ's do; and how far slaves are, as operators ask with Apache's codes."""
 
 from typing import ClassVar
 
@@ -32,6 +32,19 @@ class FollowAnswer(ResponseHeader, frozen=True, kw_only=True):
     """The log offset to begin with."""
     must_start_anew: bool = False
     """It may follow with an empty log only: what follows its own has expired."""
+
+
+class CopyTables(RequestHeader, frozen=True, kw_only=True):
+    """Ask a broker for its tables; the body is a TableQuestion, that of the answer a TableState."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.COPY_TABLES
+
+
+class CopyTablesAnswer(ResponseHeader, frozen=True, kw_only=True):
+    """How the state travels."""
+
+    is_deflated: bool = False
+    """The body is compressed, as zlib does it."""
 
 
 class GetHaStatus(RequestHeader, frozen=True, kw_only=True):

@@ -1,0 +1,185 @@
+"""Taking the state of a broker's tables, and making a slave's tables the same."""
+
+from collections.abc import Iterable
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delivery import delay_levels, timer_persistence
+from sparrowmq.broker.delivery.timer_files import TimerMark
+from sparrowmq.broker.replication.table_rules import OffsetChange
+from sparrowmq.broker.replication.table_state import (
+    DeletionsCopied,
+    DeliveryCopied,
+    GroupsCopied,
+    OffsetsCopied,
+    TableCounts,
+    TableQuestion,
+    TableState,
+    TopicsCopied,
+)
+from sparrowmq.protocol.names import TIMER_TOPIC
+from sparrowmq.store.store import Store
+
+
+def life_of(store: Store) -> int:
+    """The run of a master that this log belongs to; 0 where no master ever started."""
+    lineage = store.epochs.lineage
+    return lineage[-1].number if lineage else 0
+
+
+# ---- on the broker that is asked
+
+
+def take_state(broker: Broker, question: TableQuestion) -> TableState:
+    """What a broker that has `question.have` lacks, as it is now."""
+    store, offsets = broker.store, broker.offsets
+    life, have = life_of(store), question.have
+    if have.life != life:
+        have = TableCounts()
+    progress = _offsets(broker, have.offsets)
+    counts = TableCounts(
+        life,
+        broker.topics.recent.count,
+        broker.groups.recent.count,
+        broker.request_modes.changes,
+        offsets.recent.count,
+        store.epochs.current,
+    )
+    if question.only_progress:
+        return TableState(counts=counts, log_end=store.max_log_offset, offsets=progress)
+    deletions = None
+    if have.epoch != counts.epoch:
+        deletions = DeletionsCopied(store.epochs.table(), store.deletions)
+    return TableState(
+        counts=counts,
+        log_end=store.max_log_offset,
+        topics=_topics(broker, have.topics),
+        groups=_groups(broker, have.groups),
+        modes=broker.request_modes.table() if have.modes != counts.modes else None,
+        offsets=progress,
+        deletions=deletions,
+        delivery=_delivery(broker),
+    )
+
+
+def _topics(broker: Broker, count: int) -> TopicsCopied | None:
+    names, table = broker.topics.recent.since(count), broker.topics.table()
+    known = table.topic_config_table
+    if names is None:
+        return TopicsCopied(list(known.values()), (), True, table.data_version)
+    if not names:
+        return None
+    changed = [known[name] for name in names if name in known]
+    removed = [name for name in names if name not in known]
+    return TopicsCopied(changed, removed, False, table.data_version)
+
+
+def _groups(broker: Broker, count: int) -> GroupsCopied | None:
+    names = broker.groups.recent.since(count)
+    if names == []:
+        return None
+    table = broker.groups.table()
+    known, forbidden = table.subscription_group_table, table.forbidden_table
+    if names is None:
+        return GroupsCopied(list(known.values()), (), True, forbidden, table.data_version)
+    changed = [known[name] for name in names if name in known]
+    removed = [name for name in names if name not in known]
+    return GroupsCopied(changed, removed, False, forbidden, table.data_version)
+
+
+def _offsets(broker: Broker, count: int) -> OffsetsCopied | None:
+    changed = broker.offsets.changes_since(count)
+    if changed is None:
+        whole = broker.offsets.everything()
+        return OffsetsCopied(whole, True, broker.offsets.forgotten_rewind)
+    return OffsetsCopied(changed) if changed else None
+
+
+def _delivery(broker: Broker) -> DeliveryCopied:
+    timers = broker.delivery.timers
+    pending_from = timers.first_pending(broker.store.max_offset(TIMER_TOPIC, 0))
+    return DeliveryCopied(dict(broker.delivery.levels.offsets), timers.marks, pending_from)
+
+
+def merge_from_slave(broker: Broker, progress: Iterable[OffsetChange]) -> None:
+    """What was committed at a slave counts here, too, unless it is older than what is here."""
+    store, offsets = broker.store, broker.offsets
+    fitting = []
+    for change in progress:
+        topic = change.key.partition("@")[0]
+        end = store.max_offset(topic, change.queue_id) if topic in broker.topics else -1
+        # Rewinds are a master's: a slave has none that this one does not know.
+        if 0 <= change.offset <= end and change.rewind <= offsets.last_rewind:
+            fitting.append(change)
+    offsets.merge(fitting)
+
+
+# ---- on the slave
+
+
+def apply_state(broker: Broker, state: TableState) -> None:
+    """Make this slave's tables those of the state, whose place its log has reached.
+
+    A state may be applied again, and parts that it lacks stay as they are. Saved soon, as changes
+    of a master's tables are; `save_delivery` saves how far delivery has come.
+
+    Raises DiskFull, or OSError; then the state has to be applied again.
+    """
+    deleted = _follow_deletions(broker, state)
+    if state.topics is not None:
+        deleted |= _follow_topics(broker, state.topics)
+    for topic in deleted:
+        broker.offsets.remove_topic(topic)
+        broker.arrivals.end_topic(topic)
+    if state.groups is not None:
+        copied = state.groups
+        removed = set(copied.removed)
+        if copied.is_whole:
+            kept = {group.group_name for group in copied.changed}
+            removed = {group.group_name for group in broker.groups} - kept
+        broker.groups.follow(copied.changed, removed, copied.forbidden, copied.version)
+    if state.modes is not None:
+        broker.request_modes.follow(state.modes)
+    if state.offsets is not None:
+        if state.offsets.is_whole:
+            broker.offsets.forget_unless_in(state.offsets.changed, state.offsets.forgotten_rewind)
+        broker.offsets.merge(state.offsets.changed)
+    if state.delivery is not None:
+        copied_marks = [TimerMark(*mark) for mark in state.delivery.timer_marks]
+        broker.delivery.levels.follow(state.delivery.levels)
+        pending_from = state.delivery.timers_pending_from
+        broker.delivery.timers.follow(copied_marks, pending_from, state.log_end)
+
+
+def _follow_deletions(broker: Broker, state: TableState) -> set[str]:
+    """Delete what the master deleted; the topics. What was stored since is kept."""
+    if state.deletions is None:
+        return set()
+    # First the epochs, as on the master: positions learned from now on are of the new ones.
+    if state.deletions.epochs is not None:
+        broker.store.epochs.adopt(state.deletions.epochs)
+        broker.store.epochs.save()
+    return set(broker.store.follow_deletions(state.deletions.before))
+
+
+def _follow_topics(broker: Broker, copied: TopicsCopied) -> set[str]:
+    """Be the same as the master's table; the topics that this one had and the other lacks."""
+    removed = set(copied.removed)
+    if copied.is_whole:
+        kept = {topic.topic_name for topic in copied.changed}
+        removed = {topic.topic_name for topic in broker.topics} - kept
+    gone = {topic for topic in removed if topic in broker.topics}
+    broker.topics.follow(copied.changed, removed, copied.version)
+    return gone
+
+
+async def save_delivery(broker: Broker, *, whole: bool = False) -> None:
+    """Save how far the master had delivered, as soon as this log has durably what it delivered.
+
+    `whole` rewrites the table of delay levels, too, which otherwise only gets a journal entry.
+
+    Raises DiskFull, having lost nothing.
+    """
+    await delay_levels.journal_progress(broker)
+    await timer_persistence.save_mark(broker)
+    if whole:
+        await broker.delivery.levels.progress.save(broker.workers)

@@ -1,0 +1,137 @@
+"""A slave keeps its tables equal to those of the master that it follows.
+
+```
+following ─▶ ask for what changed ─▶ wait until the log has reached it ─▶ apply ─▶ pause ─┐
+    ▲  ▲                                        │                                         │
+    │  └────────── the master is lost ◀─────────┘                                         │
+    └─────────────────────────────────────────────────────────────────────────────────────┘
+```
+
+One state at a time: while it waits for the log, none is asked for. A slave that is far behind would
+otherwise replace each by a newer one, and never come to apply any. The pause is short enough for
+tables to be less than a second old, and makes a busy master answer three questions a second, each
+with what changed, instead of one for every commit.
+"""
+
+import asyncio
+
+import msgspec
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.replication.follower import Follower
+from sparrowmq.broker.replication.table_copy import apply_state, life_of, save_delivery
+from sparrowmq.broker.replication.table_rules import OffsetChange, When, when_to_apply
+from sparrowmq.broker.replication.table_state import (
+    StateUnreadable,
+    TableCounts,
+    TableQuestion,
+    TableState,
+    decode_state,
+)
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.net.errors import NetError
+from sparrowmq.net.peers import Peers
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.headers.replication import CopyTables, CopyTablesAnswer
+
+ASK_EVERY_S = 0.3
+_ANSWER_S = 10.0
+_AGAIN_S = 1.0
+
+
+class NotCopied(Exception):
+    """The master gave no tables; the text says why."""
+
+
+class TableFollowing:
+    """What a slave has of its master's tables. `run` follows, for ever."""
+
+    def __init__(self, broker: Broker, follower: Follower, peers: Peers) -> None:
+        self._broker = broker
+        self._follower = follower
+        self._peers = peers
+        self._have = TableCounts()
+        self._sent = 0
+        """Changes of consumer offsets here, up to the one that a master has by now."""
+        self._complaint = ""
+
+    async def run(self) -> None:
+        """Follow the master's tables as long as its log is followed. Raises OSError when the disk
+        has failed."""
+        broker = self._broker
+        loop = asyncio.get_running_loop()
+        save_at_s = loop.time() + broker.config.offsets_save_s
+        while True:
+            pause_s = ASK_EVERY_S
+            try:
+                if self._follower.master_address:
+                    await self._copy_once()
+                async with broker.uncancellable:
+                    is_due = loop.time() >= save_at_s
+                    await save_delivery(broker, whole=is_due)
+                if is_due:
+                    save_at_s = loop.time() + broker.config.offsets_save_s
+                self._complaint = ""
+            except (NetError, ProtocolError, StateUnreadable, NotCopied, DiskFull) as error:
+                self._complain(str(error))
+                pause_s = _AGAIN_S
+            await asyncio.sleep(pause_s)
+
+    async def close(self) -> None:
+        """Save how far the master had delivered. The log must be durable. Raises DiskFull."""
+        for _ in range(2):  # first what waited to become durable, then what was applied last
+            await save_delivery(self._broker, whole=True)
+
+    async def _copy_once(self) -> None:
+        store, follower = self._broker.store, self._follower
+        session, address = follower.session, follower.master_address
+        state = await self._ask(address)
+        while True:
+            when = when_to_apply(
+                life=state.counts.life,
+                log_end=state.log_end,
+                followed_life=life_of(store),
+                own_log_end=store.max_log_offset,
+            )
+            if follower.session != session or when is When.NEVER:
+                return
+            if when is When.NOW:
+                apply_state(self._broker, state)
+                self._have = state.counts
+                return
+            await follower.moves_on()
+
+    async def _ask(self, address: str) -> TableState:
+        sent, progress = self._progress()
+        question = msgspec.json.encode(TableQuestion(self._have, progress))
+        answer = await self._peers.call(address, CopyTables(), question, timeout_s=_ANSWER_S)
+        if answer.code != ResponseCode.SUCCESS:
+            raise NotCopied(f"{address} refuses: {answer.remark}")
+        self._sent = sent
+        is_deflated = answer.header(CopyTablesAnswer).is_deflated
+        if not is_deflated:
+            return decode_state(answer.body, is_deflated=False)
+        return await self._broker.workers.run(_inflated, answer.body)
+
+    def _progress(self) -> tuple[int, list[OffsetChange]]:
+        """What was committed here and the master lacks, and up to which change that is.
+
+        Nothing before a state of its life is applied: it may have deleted a topic and made it again
+        since this was committed.
+        """
+        offsets = self._broker.offsets
+        if self._have.life != life_of(self._broker.store):
+            return self._sent, []
+        changed = offsets.changes_since(self._sent)
+        return offsets.recent.count, offsets.everything() if changed is None else changed
+
+    def _complain(self, reason: str) -> None:
+        """Once per cause: a master may be away for days."""
+        if reason != self._complaint:
+            self._complaint = reason
+            self._broker.log.warning("tables are not copied from the master: %s", reason)
+
+
+def _inflated(body: bytes) -> TableState:
+    return decode_state(body, is_deflated=True)
