@@ -37,6 +37,25 @@ def test_a_slave_that_was_away_goes_on_where_it_was() -> None:
         assert bodies(sim.brokers["broker-a.1"]) == [b"before", b"while it was away"]
 
 
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"DELAY": "5"},
+        {"TIMER_DELAY_SEC": "60"},
+        {"TRAN_MSG": "true", "PGROUP": "producers"},
+    ],
+    ids=["level", "timer", "half message"],
+)
+def test_a_message_that_waits_in_the_broker_is_copied_at_once(properties: dict[str, str]) -> None:
+    """No pull waits for it, so nothing else would make the master send it to its slave."""
+    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        began_s = sim.now_s
+        sim.wait(sim.client.send(TOPIC, b"waits", **properties))
+        assert sim.now_s - began_s < 0.5
+        assert has_all(sim)
+
+
 def test_without_a_slave_a_synchronous_send_says_so_and_is_seen() -> None:
     with SimCluster(replication=Replication.SYNC).run() as sim:
         with pytest.raises(Refused) as refused:

@@ -157,6 +157,11 @@ class Durability:
         self._flush_requested = True
         self._end_wait()
 
+    def note_growth(self) -> None:
+        """Something was stored that no pull waits for; slaves get it all the same."""
+        if self.copies is not None:
+            self.copies.note_growth()
+
     def _announce_when_safe(self, topic: str, queue_id: int) -> None:
         if self.copies is not None:
             self.copies.note_growth()
