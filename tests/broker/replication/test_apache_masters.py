@@ -12,11 +12,19 @@ import pytest
 from sparrowmq.broker.config import Replication, ReplicationPeer
 from sparrowmq.broker.handlers import replication as handlers
 from sparrowmq.broker.replication.apache_master import ApacheMaster, check_settings
+from sparrowmq.broker.replication.apache_tables import ASK_EVERY_S, numbered
 from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.feed import Feed, SlaveLink
 from sparrowmq.broker.replication.follower import NotFollowing
+from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.net.errors import RequestRefused
+from sparrowmq.protocol.broker_stats import MessageRequestMode
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig
+from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.groups import CreateGroup, DeleteGroup, SetMessageRequestMode
+from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
+from sparrowmq.protocol.headers.topics import CreateTopic, DeleteTopic
 from sparrowmq.store.store import Store
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
@@ -168,6 +176,102 @@ def test_a_slave_that_is_longer_than_its_master_does_not_follow(
     master.start()
     sim.until(lambda: "it has messages that the master lost" in caplog.text)
     assert not is_followed(sim)
+
+
+def call(sim: RunningCluster, header: RequestHeader, body: bytes = b"") -> None:
+    """Change something at the master."""
+    answer = sim.wait(sim.client.call(header, body))
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
+def commit(sim: RunningCluster, offset: int, queue_id: int = 0) -> None:
+    call(
+        sim,
+        UpdateConsumerOffset(
+            consumer_group="billing", topic=TOPIC, queue_id=queue_id, commit_offset=offset
+        ),
+    )
+
+
+def test_topics_groups_progress_and_modes_arrive_within_seconds(sim: RunningCluster) -> None:
+    call(sim, CreateTopic(topic=TOPIC, read_queue_nums=4, write_queue_nums=4, perm=6))
+    group = SubscriptionGroupConfig(group_name="billing", retry_max_times=3)
+    call(sim, CreateGroup(), group.to_json())
+    mode = MessageRequestMode(topic=TOPIC, consumer_group="billing")
+    call(sim, SetMessageRequestMode(), mode.to_json())
+    for number in range(9):
+        sim.wait(sim.client.send(TOPIC, b"message %d" % number))
+    commit(sim, 7)
+    sim.advance(2 * ASK_EVERY_S)
+    one, other = master_of(sim).broker, slave_of(sim).broker
+    assert other.topics.get(TOPIC) == one.topics.get(TOPIC)
+    assert other.groups.get("billing") == group
+    assert other.request_modes.table() == one.request_modes.table()
+    assert other.offsets.queues("billing", TOPIC) == {0: 7}
+
+
+def test_progress_that_the_master_moves_back_or_removes_is_followed(sim: RunningCluster) -> None:
+    call(sim, CreateGroup(), SubscriptionGroupConfig(group_name="billing").to_json())
+    for number in range(9):
+        sim.wait(sim.client.send(TOPIC, b"message %d" % number))
+    offsets = slave_of(sim).broker.offsets
+    for offset in (7, 2, 5):
+        commit(sim, offset)
+        sim.advance(2 * ASK_EVERY_S)
+        assert offsets.queues("billing", TOPIC) == {0: offset}
+    call(sim, DeleteGroup(group_name="billing", clean_offset=True))
+    sim.advance(2 * ASK_EVERY_S)
+    assert offsets.queues("billing", TOPIC) == {}
+    assert "billing" not in slave_of(sim).broker.groups
+
+
+def test_a_deleted_topic_is_deleted_and_keeps_what_is_stored_when_it_is_made_again(
+    sim: RunningCluster,
+) -> None:
+    for number in range(9):
+        sim.wait(sim.client.send(TOPIC, b"message %d" % number))
+    sim.advance(2 * ASK_EVERY_S)
+    call(sim, DeleteTopic(topic=TOPIC))
+    sim.advance(2 * ASK_EVERY_S)
+    assert TOPIC not in slave_of(sim).broker.topics
+    assert records(slave_of(sim)) == []
+    sim.wait(sim.client.send(TOPIC, b"again"))
+    sim.advance(2 * ASK_EVERY_S)
+    assert records(slave_of(sim)) == records(master_of(sim))
+    assert len(records(slave_of(sim))) == 1
+
+
+def test_delayed_messages_are_delivered_once_by_a_promoted_slave(sim: RunningCluster) -> None:
+    master, slave = master_of(sim), slave_of(sim)
+    due_ms = sim.clock() + 60_000
+    sim.wait(sim.client.send(TOPIC, b"soon", DELAY="1"))
+    sim.wait(sim.client.send(TOPIC, b"later", DELAY="5"))
+    sim.wait(sim.client.send(TOPIC, b"timer", TIMER_DELIVER_MS=str(due_ms)))
+    sim.advance(4 * ASK_EVERY_S)
+    assert len(records(slave)) == 1
+    master.stop()
+    slave.stop()
+    slave.config = replace(slave.config, broker_id=0, replication=Replication.ASYNC)
+    slave.start()
+    sim.advance(80.0)
+    assert len(records(slave)) == 3
+
+
+def test_progress_of_a_master_without_rewinds_is_numbered() -> None:
+    own = [
+        OffsetChange("orders@billing", 0, 5),
+        OffsetChange("orders@billing", 1, 5, rewind=3),
+        OffsetChange("orders@billing", 2, 5),
+        OffsetChange("orders@gone", 0, 5),
+        OffsetChange("orders@removed", 0, -1, rewind=2),
+    ]
+    progress = {"orders@billing": {0: 5, 1: 6, 2: 4}, "orders@new": {0: 1}}
+    assert numbered(own, progress) == [
+        OffsetChange("orders@billing", 1, 6, rewind=3),
+        OffsetChange("orders@billing", 2, 4, rewind=4),
+        OffsetChange("orders@new", 0, 1),
+        OffsetChange("orders@gone", 0, -1, rewind=4),
+    ]
 
 
 OWN = LogClaim(

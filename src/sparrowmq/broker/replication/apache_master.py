@@ -61,7 +61,7 @@ class ApacheMaster:
             )
         else:
             await self._compare_last_record(store, begin)
-        return Approach(ha_address=ha_address, start=start, master_end=end)
+        return Approach(ha_address=ha_address, start=start, master_end=end, is_apache=True)
 
     async def log_range(self) -> tuple[int, int]:
         """The log offsets at which the master's log begins and ends."""

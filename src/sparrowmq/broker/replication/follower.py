@@ -70,6 +70,8 @@ class Approach:
     """Where the other log ended when this was agreed on."""
     greeting: bytes = b""
     """What the HA connection begins with, before the first offset."""
+    is_apache: bool = False
+    """The other broker knows no request of ours."""
 
 
 Stranger: TypeAlias = Callable[[str, LogClaim], Awaitable[Approach]]
@@ -195,6 +197,8 @@ class Follower:
         self._moved = asyncio.Event()
         self.master_address = ""
         """The one that is followed now; empty when none is."""
+        self.follows_apache = False
+        """Whether that is a master of Apache's."""
         self.master_end = 0
         """The end of the master's log, as far as it is known."""
         self.heard_s = 0.0
@@ -245,6 +249,7 @@ class Follower:
         try:
             link.write(approach.greeting + encode_offset(approach.start))
             self.master_address, self._complaint = address, ""
+            self.follows_apache = approach.is_apache
             self.master_end = max(self.master_end, approach.master_end)
             self.accepted.set()
             self._log.info("following %s from log offset %d", address, approach.start)
