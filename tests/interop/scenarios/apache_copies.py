@@ -148,7 +148,7 @@ def _earlier(own: Scene, master: Copy, producer: Producer, topic: str) -> set[st
 
 def _wait_for_tables(own: Scene, slave: Copy, topic: str) -> None:
     """Return when the slave has topics, groups and progress, as they are now or newer."""
-    quiet = own.name("quiet")
+    quiet = own.name(f"quiet-{slave.maker}")
     # A slave makes the group of a member by itself, so another one has to arrive.
     raw.call(own.cluster.broker, CREATE_GROUP, body=json.dumps({"groupName": quiet}).encode())
     consumed = sum(own.committed(topic, "billing").values())
