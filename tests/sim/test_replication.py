@@ -1,6 +1,7 @@
 """A master and its slaves in simulation: what is acknowledged, what is seen, what survives."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_a_slave_that_was_away_goes_on_where_it_was() -> None:
     ],
     ids=["level", "timer", "half message"],
 )
-def test_a_message_that_waits_in_the_broker_is_copied_at_once(properties: dict[str, str]) -> None:
+def test_a_message_that_waits_in_the_broker_is_copied_at_once(properties: dict[str, Any]) -> None:
     """No pull waits for it, so nothing else would make the master send it to its slave."""
     with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
