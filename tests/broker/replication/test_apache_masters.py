@@ -11,6 +11,7 @@ import pytest
 
 from sparrowmq.broker.config import Replication, ReplicationPeer
 from sparrowmq.broker.handlers import replication as handlers
+from sparrowmq.broker.replication import apache_tables
 from sparrowmq.broker.replication.apache_master import ApacheMaster, check_settings
 from sparrowmq.broker.replication.apache_tables import ASK_EVERY_S, numbered
 from sparrowmq.broker.replication.claims import LogClaim
@@ -193,7 +194,11 @@ def commit(sim: RunningCluster, offset: int, queue_id: int = 0) -> None:
     )
 
 
-def test_topics_groups_progress_and_modes_arrive_within_seconds(sim: RunningCluster) -> None:
+@pytest.mark.parametrize("page_rows", [2, 2_000])
+def test_topics_groups_progress_and_modes_arrive_within_seconds(
+    page_rows: int, sim: RunningCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apache_tables, "PAGE_ROWS", page_rows)
     call(sim, CreateTopic(topic=TOPIC, read_queue_nums=4, write_queue_nums=4, perm=6))
     group = SubscriptionGroupConfig(group_name="billing", retry_max_times=3)
     call(sim, CreateGroup(), group.to_json())
@@ -204,8 +209,9 @@ def test_topics_groups_progress_and_modes_arrive_within_seconds(sim: RunningClus
     commit(sim, 7)
     sim.advance(2 * ASK_EVERY_S)
     one, other = master_of(sim).broker, slave_of(sim).broker
-    assert other.topics.get(TOPIC) == one.topics.get(TOPIC)
+    assert other.topics.table() == one.topics.table()
     assert other.groups.get("billing") == group
+    assert other.groups.table() == one.groups.table()
     assert other.request_modes.table() == one.request_modes.table()
     assert other.offsets.queues("billing", TOPIC) == {0: 7}
 
