@@ -1,7 +1,7 @@
 """A slave of ours follows a master that knows no hello, as Apache's broker.
 
-Ours plays it: it refuses the hello as an unknown request, and sends its last file to a slave that
-asks for offset 0. `./dev interop` does the same with the real one.
+Ours plays it: it refuses the hello as an unknown request, sends its last file to a slave that asks
+for offset 0, and says -1 for the beginning of an empty log. `./dev interop` has the real one.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import Replication, ReplicationPeer
+from sparrowmq.broker.handlers import broker_admin
 from sparrowmq.broker.handlers import replication as handlers
 from sparrowmq.broker.replication import apache_tables
 from sparrowmq.broker.replication.apache_master import ApacheMaster, check_settings
@@ -18,6 +20,7 @@ from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.feed import Feed, SlaveLink
 from sparrowmq.broker.replication.follower import NotFollowing
 from sparrowmq.broker.replication.table_rules import OffsetChange
+from sparrowmq.broker.runtime_info import runtime_info
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.broker_stats import MessageRequestMode
 from sparrowmq.protocol.codes import ResponseCode
@@ -41,6 +44,13 @@ def knows_no_hello(*args: object) -> None:
     raise RequestRefused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
 
 
+def says_where_an_empty_log_begins(broker: Broker) -> dict[str, str]:
+    values = runtime_info(broker)
+    if values["commitLogMaxOffset"] == "0":
+        values["commitLogMinOffset"] = "-1"
+    return values
+
+
 @pytest.fixture
 def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningCluster]:
     """A master that behaves as Apache's, and a slave; sends want two copies."""
@@ -52,6 +62,7 @@ def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningCluster]:
         join(feed, link, log_offset or store.max_log_offset // size * size)
 
     monkeypatch.setattr(handlers, "judge", knows_no_hello)
+    monkeypatch.setattr(broker_admin, "runtime_info", says_where_an_empty_log_begins)
     monkeypatch.setattr(Feed, "join", join_at_last_file)
     cluster = SimCluster(
         slaves=1,

@@ -67,13 +67,14 @@ class ApacheMaster:
         """The log offsets at which the master's log begins and ends."""
         answer = await self.ask(GetRuntimeInfo())
         table = KVTable.from_json(answer.body).table
-        begin, end = table.get("commitLogMinOffset", ""), table.get("commitLogMaxOffset", "")
-        if not (begin.isdecimal() and end.isdecimal()):
+        try:
+            begin, end = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
+        except (KeyError, ValueError):
             raise NotFollowing(
                 f"{self.address} does not say where its log begins and ends (request 28 without"
                 " commitLogMinOffset and commitLogMaxOffset)"
-            )
-        return int(begin), int(end)
+            ) from None
+        return max(0, begin), max(0, end)  # an empty log of Apache's begins at -1
 
     async def ask(self, header: RequestHeader) -> Response:
         """The answer to a request that has to succeed. Raises NotFollowing, NetError."""
