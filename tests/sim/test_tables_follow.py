@@ -7,6 +7,8 @@ import pytest
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import Flush
+from sparrowmq.broker.delivery.delay_levels import DelayOffsets
+from sparrowmq.broker.delivery.timer_files import TimerCheck
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.broker_stats import MessageRequestMode
 from sparrowmq.protocol.codes import ResponseCode
@@ -165,12 +167,16 @@ def test_how_far_delivery_is_follows_too() -> None:
         sim.advance(5.0)
         assert sim.broker.delivery.levels.offsets[1] == 1
         assert sim.broker.store.max_offset(TIMER_TOPIC, 0) == 1
+        marks = sim.broker.delivery.timers.marks
+        assert tables(slave_of(sim).broker) == tables(sim.broker)
         master_of(sim).kill()
+        slave_of(sim).stop()
+        disk = slave_of(sim).disk
+        assert DelayOffsets.from_json(disk.files()["config/delayOffset.json"]).offset_table[1] == 1
+        assert TimerCheck(disk).load()[0] == marks[-1]
         promote(slave_of(sim))
         sim.advance(5.0)
-        broker = slave_of(sim).broker
-        assert broker.delivery.levels.offsets[1] == 1
-        assert len(broker.delivery.timers) == 0
+        assert len(slave_of(sim).broker.delivery.timers) == 0
         assert sorted(bodies(slave_of(sim))) == [b"a level", b"a time"], "delivered twice"
 
 
@@ -318,14 +324,36 @@ def test_progress_never_moves_back_over_50_losses_of_the_master() -> None:
         assert tables(slave_of(sim).broker) == tables(sim.broker)
 
 
-def test_what_is_committed_at_a_slave_reaches_a_master_that_did_not_ask_for_it() -> None:
-    with SimCluster(slaves=1).run() as sim:
-        sim.until(lambda: follows(sim))
+def test_what_is_committed_at_a_slave_reaches_its_master_and_the_other_slave() -> None:
+    with SimCluster(slaves=2).run() as sim:
+        sim.until(lambda: follows(sim) and follows(sim, 2))
         with_progress(sim)
         commit(sim, 3, at=master_of(sim))
         sim.advance(1.0)
         assert commit(sim, 8, at=slave_of(sim)) == ResponseCode.SUCCESS
         sim.advance(1.0)
+        assert progress(sim, of=master_of(sim)) == 8
+        sim.advance(0.5)
+        assert progress(sim, of=sim.brokers["broker-a.2"]) == 8
+
+
+def test_what_was_committed_at_a_slave_counts_when_it_comes_back_after_its_master() -> None:
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        with_progress(sim)
+        commit(sim, 3, at=master_of(sim))
+        sim.advance(1.0)
+        master_of(sim).kill()
+        assert commit(sim, 8, at=slave_of(sim)) == ResponseCode.SUCCESS
+        slave_of(sim).stop()
+        sim.client.disconnect()
+        master_of(sim).start()
+        assert progress(sim, of=master_of(sim)) == 3
+        slave_of(sim).start()
+        assert progress(sim, of=slave_of(sim)) == 8
+        sim.until(lambda: follows(sim))
+        sim.advance(1.0)
+        assert progress(sim, of=slave_of(sim)) == 8
         assert progress(sim, of=master_of(sim)) == 8
 
 

@@ -14,15 +14,18 @@ a restart. Which pullers were sent there is not saved: their connections end wit
 Brokers of one name merge their tables (`replication/table_rules.py`). For that, every offset that
 was set back or removed has a number, its rewind:
 
-    changed by a client ─▶ dirty ─┬─▶ unsaved: journaled next
-                                  └─▶ recent: sent to the other broker next
-    merged from a slave ─▶ dirty
-    merged from the master ─────────▶ unsaved
+    changed by a client ──┬─▶ dirty ─┬─▶ unsaved: journaled next
+    merged from a slave ──┘          ├─▶ recent, on a master: what slaves ask for
+                                     └─▶ unsent, on a slave: sent to the master next
+    merged from the master ──────────┬─▶ unsaved
+    the master's copy is older ──────┴─▶ unsent
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from itertools import islice
 
 from sparrowmq.broker.replication.table_rules import OffsetChange, RecentChanges, merged
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 
 QueueOffsets = dict[int, int]
 Place = tuple[str, int]
@@ -46,7 +49,9 @@ class ConsumerOffsets:
         self._dirty: dict[Place, None] = {}
         self._unsaved: dict[Place, None] = {}
         self.recent: RecentChanges[Place] = RecentChanges()
-        """Of a master, what its slaves may lack; of a slave, what was committed here."""
+        """What slaves may lack."""
+        self._unsent: dict[Place, None] = {}
+        """What the master may lack."""
         self.is_copy = False
         """Whether it is a slave's, where offsets only move forward."""
         self._rewinds: dict[Place, int] = {
@@ -225,7 +230,10 @@ class ConsumerOffsets:
     def _spread(self) -> None:
         if self._dirty:
             self._unsaved.update(self._dirty)
-            self.recent.note(self._dirty)
+            if self.is_copy:
+                self._unsent.update(self._dirty)
+            else:
+                self.recent.note(self._dirty)
             self._dirty = {}
 
     def take_dirty(self) -> list[OffsetChange]:
@@ -245,12 +253,22 @@ class ConsumerOffsets:
         places = self.recent.since(count)
         return None if places is None else [self._change(place) for place in places]
 
+    def take_unsent(self, most: int) -> list[OffsetChange]:
+        """What was committed at this slave and its master may lack, so many at a time."""
+        self._spread()
+        taken = list(islice(self._unsent, most))
+        for place in taken:
+            del self._unsent[place]
+        return [self._change(place) for place in taken]
+
+    def mark_unsent(self, changes: Iterable[OffsetChange]) -> None:
+        """Changes that did not reach the master after all."""
+        for change in changes:
+            self._unsent[change.key, change.queue_id] = None
+
     def everything(self) -> list[OffsetChange]:
         """All offsets, and the rewinds of those that were removed."""
-        self._spread()
-        places = [(key, queue_id) for key, row in self._table.items() for queue_id in row]
-        removed = [place for place in self._rewinds if self._offset(place) < 0]
-        return [self._change(place) for place in (*places, *removed)]
+        return list(changes_in(self.table()))
 
     def begin_life(self, number: int) -> None:
         """A master starts. Its rewinds get numbers from here on, higher than those of all masters
@@ -264,21 +282,30 @@ class ConsumerOffsets:
         for change in changes:
             place = change.key, change.queue_id
             own = self._change(place)
+            if own == change:
+                continue
             if merged(own, change) != own:
                 self._set(change)
                 touched[place] = None
+            elif self.is_copy:
+                self._unsent[place] = None
         self._forget_rewinds()
 
-    def forget_unless_in(self, changes: Iterable[OffsetChange], forgotten_rewind: int) -> None:
-        """`changes` is all that a master has. What it lacks was removed there, if its rewind may
-        have been forgotten; otherwise the master never had it."""
-        known = {(change.key, change.queue_id) for change in changes}
-        for key, row in list(self._table.items()):
-            for queue_id in list(row):
-                place = key, queue_id
-                if place not in known and self._rewinds.get(place, 0) < forgotten_rewind:
-                    self._set(OffsetChange(key, queue_id, -1))
-                    self._unsaved[place] = None
+    def compare_missing(self, whole: ConsumerOffsetTable) -> None:
+        """What a master's whole table lacks was removed there, if its rewind may be forgotten;
+        otherwise the master never had it."""
+        forgotten = whole.forgotten_rewind or 0
+        rewinds = whole.rewinds or {}
+        own = [(key, queue_id) for key, row in self._table.items() for queue_id in row]
+        for place in own:
+            key, queue_id = place
+            if queue_id in whole.offset_table.get(key, ()) or queue_id in rewinds.get(key, ()):
+                continue
+            if self._rewinds.get(place, 0) < forgotten:
+                self._set(OffsetChange(*place, -1))
+                self._unsaved[place] = None
+            else:
+                self._unsent[place] = None
 
     def replay(self, change: OffsetChange) -> None:
         """Apply a journal entry at start."""
@@ -329,9 +356,30 @@ class ConsumerOffsets:
             pending.setdefault(key, []).append(queue_id)
         return pending
 
-    def rewinds(self) -> dict[str, dict[int, int]]:
-        """`topic@group` → queue → number of the last rewind, as it is saved."""
-        numbers: dict[str, dict[int, int]] = {}
+    def table(self) -> ConsumerOffsetTable:
+        """All of it, as it is saved and copied."""
+        self._spread()
+        rewinds: dict[str, dict[int, int]] = {}
         for (key, queue_id), number in self._rewinds.items():
-            numbers.setdefault(key, {})[queue_id] = number
-        return numbers
+            rewinds.setdefault(key, {})[queue_id] = number
+        return ConsumerOffsetTable(
+            offset_table=dict(self.rows()),
+            pending_resets=self.pending_resets() or None,
+            rewinds=rewinds or None,
+            forgotten_rewind=self.forgotten_rewind or None,
+        )
+
+
+def changes_in(table: ConsumerOffsetTable) -> Iterator[OffsetChange]:
+    """All that a table says, offsets that were removed included."""
+    resets, numbers = table.pending_resets or {}, table.rewinds or {}
+    for key, row in table.offset_table.items():
+        pending, rewinds = resets.get(key, ()), numbers.get(key, {})
+        for queue_id, offset in row.items():
+            is_reset = queue_id in pending
+            yield OffsetChange(key, queue_id, offset, is_reset, rewinds.get(queue_id, 0))
+    for key, rewinds in numbers.items():
+        row = table.offset_table.get(key, {})
+        for queue_id, number in rewinds.items():
+            if queue_id not in row:
+                yield OffsetChange(key, queue_id, -1, False, number)

@@ -195,13 +195,7 @@ class OffsetsTable:
 
 
 def _table(offsets: ConsumerOffsets) -> ConsumerOffsetTable:
-    return ConsumerOffsetTable(
-        offset_table=dict(offsets.rows()),
-        pending_resets=offsets.pending_resets() or None,
-        rewinds=offsets.rewinds() or None,
-        forgotten_rewind=offsets.forgotten_rewind or None,
-        written_by=_OWN_MARK,
-    )
+    return msgspec.structs.replace(offsets.table(), written_by=_OWN_MARK)
 
 
 def replay_journal(journal: Journal, offsets: ConsumerOffsets, report: Report) -> None:

@@ -11,7 +11,7 @@ but they come: a log whose checkpoint never ends would have to be scanned as a w
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -69,26 +69,28 @@ class Checkpoints:
         self._min_log_offset = min_log_offset
         self._began_ms = now_ms
 
-    def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: make that durable before it is reported."""
-        self._states = self._without(topic, self._states, self._offset)
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Topics were deleted: make that durable before it is reported."""
+        self._states = self._without(topics, self._states, self._offset)
         if (checkpoint := self._under_way) is not None:
-            checkpoint.queues = self._without(topic, checkpoint.queues, checkpoint.log_offset)
+            checkpoint.queues = self._without(topics, checkpoint.queues, checkpoint.log_offset)
         self.save()
 
-    def _without(self, topic: str, states: list[QueueState], log_offset: int) -> list[QueueState]:
-        """States at `log_offset` without those of a deleted topic.
+    def _without(
+        self, topics: Collection[str], states: list[QueueState], log_offset: int
+    ) -> list[QueueState]:
+        """States at `log_offset` without those of deleted topics.
 
         A slave may learn of a deletion when the topic was made again. Then a queue has a state if
         it had new messages by that log offset; of the others recovery finds all messages past it.
         """
-        live = {queue.queue_id: queue for queue in self._dispatch.of_topic(topic)}
+        queues = self._dispatch.queues
         return [
             state
             for state in states
-            if state.topic != topic
+            if state.topic not in topics
             or (
-                (queue := live.get(state.queue_id)) is not None
+                (queue := queues.get((state.topic, state.queue_id))) is not None
                 and queue.first_from(log_offset) > queue.min_offset
             )
         ]

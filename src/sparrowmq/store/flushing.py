@@ -13,6 +13,8 @@ A checkpoint makes queues and index durable as well, in small portions, so that 
 for the log never waits for hundreds of other files.
 """
 
+from collections.abc import Collection
+
 import msgspec
 
 from sparrowmq.disk.disk import Disk
@@ -94,9 +96,9 @@ class Flushing:
         self._unsynced_marks: set[str] = set()
         """Written after the last sync: the next one makes them durable."""
 
-    def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: make that durable before it is reported."""
-        self._checkpoints.forget_topic(topic)
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Topics were deleted: make that durable before it is reported."""
+        self._checkpoints.forget_topics(topics)
 
     def save_start(self) -> None:
         """From now on the store is not a stopped one; that, and the marks' names, are durable."""

@@ -316,7 +316,7 @@ class Store:
         self.epochs.delete_topic(topic, self._log.end, max(ends), now_ms)
         self.epochs.save()
         self._dispatch.drop_topic(topic, self._log.end, self.trash)
-        self._flushing.forget_topic(topic)
+        self._flushing.forget_topics((topic,))
         return True
 
     @property
@@ -338,5 +338,6 @@ class Store:
         ]
         for topic in news:
             self._dispatch.drop_topic(topic, deletions[topic], self.trash)
-            self._flushing.forget_topic(topic)
+        if news:
+            self._flushing.forget_topics(set(news))
         return news

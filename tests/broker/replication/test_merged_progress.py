@@ -20,9 +20,20 @@ SLAVES = st.integers(0, 1)
 END = 100
 
 
+def everything(offsets: ConsumerOffsets) -> list[OffsetChange]:
+    """All that a table says, in an order that does not depend on its history."""
+    return sorted(offsets.everything())
+
+
+def copy_whole(master: ConsumerOffsets, slave: ConsumerOffsets) -> None:
+    """What a slave does with a whole table."""
+    slave.compare_missing(master.table())
+    slave.merge(everything(master))
+
+
 def place(offsets: ConsumerOffsets, queue_id: int) -> tuple[int, int]:
     """Rewind and offset of a queue."""
-    for change in offsets.everything():
+    for change in everything(offsets):
         if change.queue_id == queue_id:
             return change.rewind, change.offset
     return 0, -1
@@ -82,19 +93,23 @@ class ProgressMachine(RuleBasedStateMachine):
     @rule(slave=SLAVES)
     def copy(self, slave: int) -> None:
         assert self.master is not None
-        self.slaves[slave].merge(self.master.everything())
+        copy_whole(self.master, self.slaves[slave])
 
     @precondition(lambda self: self.master is not None)
     @rule(slave=SLAVES)
-    def push(self, slave: int) -> None:
+    def follow(self, slave: int) -> None:
+        """What a slave does: after a state it sends what the master lacks."""
         assert self.master is not None
-        self.master.merge(self.slaves[slave].everything())
+        self.copy(slave)
+        self.master.merge(self.slaves[slave].take_unsent(END))
+        self.copy(slave)
+        assert everything(self.slaves[slave]) == everything(self.master)
 
     @precondition(lambda self: self.master is not None)
     @rule()
     def save(self) -> None:
         assert self.master is not None
-        self.saved = self.master.everything()
+        self.saved = everything(self.master)
 
     @precondition(lambda self: self.master is not None)
     @rule()
@@ -111,7 +126,7 @@ class ProgressMachine(RuleBasedStateMachine):
         saved = [place(self.master, queue_id) for queue_id in range(2)]
         self.master.begin_life(self.life)
         for slave in answers:
-            self.master.merge(self.slaves[slave].everything())
+            self.master.merge(everything(self.slaves[slave]))
         for queue_id in range(2):
             known = [place(self.slaves[slave], queue_id) for slave in answers]
             assert place(self.master, queue_id) == max([saved[queue_id], *known])
@@ -141,20 +156,20 @@ def test_what_the_journal_says_is_what_was_merged() -> None:
     replayed = ConsumerOffsets({})
     for change in offsets.take_dirty():
         replayed.replay(change)
-    assert replayed.everything() == offsets.everything()
+    assert everything(replayed) == everything(offsets)
 
 
 def test_a_reset_that_a_member_applied_at_a_slave_is_over_at_the_master() -> None:
     master, slave = ConsumerOffsets({}), ConsumerOffsets({})
     slave.is_copy = True
     master.reset("g", "t", 0, 10)
-    slave.merge(master.everything())
+    slave.merge(everything(master))
     slave.commit("g", "t", 0, 99)
     assert slave.get("g", "t", 0) == 10, "a commit of before the reset"
     assert slave.redirect("g", "t", 0, "member") == 10
     assert slave.redirect("g", "t", 0, "member") is None
     slave.commit("g", "t", 0, 12)
-    master.merge(slave.everything())
+    master.merge(everything(slave))
     assert master.get("g", "t", 0) == 12
     assert not master.pending_resets()
 
@@ -164,8 +179,23 @@ def test_of_too_many_removed_offsets_the_last_are_not_remembered_by_row() -> Non
     slave.is_copy = True
     for number in range(10_001):
         master.carry(f"g{number}", "t", 0, 5)
-    slave.merge(master.everything())
+    slave.merge(everything(master))
     master.remove_topic("t")
-    assert master.everything() == []
-    slave.forget_unless_in(master.everything(), master.forgotten_rewind)
+    assert everything(master) == []
+    copy_whole(master, slave)
     assert dict(slave.rows()) == {}
+
+
+def test_a_slave_sends_what_was_committed_there_and_what_its_master_has_lost() -> None:
+    slave = ConsumerOffsets({"t@g": {0: 5, 1: 5, 2: 5, 3: 5}, "t@new": {0: 1}})
+    slave.is_copy = True
+    master = ConsumerOffsets({"t@g": {0: 5, 1: 6, 2: 4, 3: 5}})
+    copy_whole(master, slave)
+    slave.commit("g", "t", 3, 7)
+    later = [("t@new", 0), ("t@g", 2), ("t@g", 3)]
+    sent = slave.take_unsent(2)
+    slave.mark_unsent(sent)
+    assert {change[:2] for change in slave.take_unsent(10)} == set(later)
+    assert slave.take_unsent(10) == []
+    slave.merge([OffsetChange("t@g", 3, 7)])
+    assert slave.take_unsent(10) == []

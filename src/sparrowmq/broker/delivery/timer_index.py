@@ -76,7 +76,9 @@ class TimerIndex:
         self._spilling: Spill | None = None
         self._waiting: TimerProgress | None = None
         self._has_moved = False
-        self._is_copy = False
+        self.is_copy = False
+        """Whether it is a slave's: it does not learn what the master stores, delivers nothing, and
+        is read from the queue again when the slave becomes a master."""
 
     # ---- what is pending
 
@@ -178,7 +180,7 @@ class TimerIndex:
         Not while something is in flight, or is to be tried again: the run it came from may be
         finished, and must not be forgotten.
         """
-        is_settled = not self._in_flight and not self._retries and not self._is_copy
+        is_settled = not self._in_flight and not self._retries and not self.is_copy
         if self._waiting is None and self._has_moved and is_settled:
             self._waiting = TimerProgress(
                 self.marks, log_end, list(self._finished), self.first_pending(queue_end)
@@ -199,12 +201,7 @@ class TimerIndex:
         return min([*firsts, *taken], default=queue_end)
 
     def follow(self, marks: Iterable[TimerMark], first_pending: int, log_end: int) -> None:
-        """A master has come this far. What it delivered lies before `log_end`.
-
-        This index is a slave's: it does not learn what the master stores, delivers nothing, and is
-        read from the queue again when the slave becomes a master.
-        """
-        self._is_copy = True
+        """A master has come this far. What it delivered lies before `log_end`."""
         known, self.marks = self.marks, _strongest((*self.marks, *marks))
         if self.marks != known:
             self._has_moved = True

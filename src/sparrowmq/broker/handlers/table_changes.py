@@ -15,13 +15,14 @@ from sparrowmq.protocol.errors import BodyError
 
 
 def check_is_master(broker: Broker) -> None:
-    """Raise RequestRefused on a slave: its tables are those of its master."""
+    """Raise RequestRefused on a slave, whose tables are its master's, and on a master that waits
+    for its slaves."""
     if not broker.replication.is_master:
-        # The code is that of Apache's AdminBrokerProcessor.validateSlave.
-        text = (
+        text = broker.replication.reason or (
             f"broker {broker.config.broker_name} with the id {broker.config.broker_id} takes its"
             " topics and groups from its master; change them there (id 0)"
         )
+        # The code is that of Apache's AdminBrokerProcessor.validateSlave.
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
 
 

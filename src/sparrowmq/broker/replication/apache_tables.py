@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.consumer_offsets import changes_in
 from sparrowmq.broker.replication.apache_master import ApacheMaster
 from sparrowmq.broker.replication.follower import NotFollowing
 from sparrowmq.broker.replication.table_copy import life_of
@@ -28,7 +29,6 @@ from sparrowmq.broker.replication.table_state import (
     DeletionsCopied,
     DeliveryCopied,
     GroupsCopied,
-    OffsetsCopied,
     TableCounts,
     TableState,
     TopicsCopied,
@@ -71,16 +71,17 @@ async def ask_tables(broker: Broker, master: ApacheMaster) -> TableState:
     modes = await _if_known(master, GetAllMessageRequestModes())
     timers = await _if_known(master, GetTimerCheckpoint())
     _, log_end = await master.log_range()
-    progress = ConsumerOffsetTable.from_json(offsets.body).offset_table
+    # Offsets of 100,000 queues are megabytes.
+    progress = await broker.workers.run(_changes, broker.offsets.table(), offsets.body)
     return TableState(
-        counts=TableCounts(life_of(broker.store)),
+        counts=TableCounts(life=life_of(broker.store)),
         log_end=log_end,
         topics=TopicsCopied(
             list(topics.topic_config_table.values()), (), True, topics.data_version
         ),
         groups=groups,
         modes=MessageRequestModeTable.from_json(modes or b"{}"),
-        offsets=OffsetsCopied(numbered(broker.offsets.everything(), progress)),
+        progress=progress,
         deletions=DeletionsCopied(None, dict.fromkeys(_deleted(broker, topics), end_before)),
         delivery=DeliveryCopied(
             dict(DelayOffsetTable.from_json(delays.body).offset_table), _marks(timers), 0
@@ -96,6 +97,10 @@ def _deleted(broker: Broker, topics: TopicConfigTable) -> list[str]:
         for name in known
         if name not in topics.topic_config_table and not is_system_topic(name)
     ]
+
+
+def _changes(own: ConsumerOffsetTable, body: bytes) -> list[OffsetChange]:
+    return numbered(list(changes_in(own)), ConsumerOffsetTable.from_json(body).offset_table)
 
 
 def numbered(

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from sparrowmq.broker.config import MASTER_ID, BrokerConfig
+from sparrowmq.broker.consumer_offsets import changes_in
 from sparrowmq.broker.replication.claims import parted_at
 from sparrowmq.broker.replication.follower import Follower, MustStartAnew, NotFollowing
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
@@ -37,6 +38,7 @@ from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.headers.replication import CopyTables, CopyTablesAnswer, DescribeLog
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.store import Store
 
@@ -221,6 +223,6 @@ async def _progress(
         except (NetError, ProtocolError, StateUnreadable) as error:
             log.warning("%s does not give the progress made at it: %s", address, error)
             continue
-        if state.offsets is not None:
-            progress += state.offsets.changed
+        if isinstance(state.progress, ConsumerOffsetTable):
+            progress += changes_in(state.progress)
     return progress

@@ -1,8 +1,11 @@
 """Taking the state of a broker's tables, and making a slave's tables the same."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.consumer_offsets import changes_in
 from sparrowmq.broker.delivery import delay_levels, timer_persistence
 from sparrowmq.broker.delivery.timer_files import TimerMark
 from sparrowmq.broker.replication.table_rules import OffsetChange
@@ -10,14 +13,17 @@ from sparrowmq.broker.replication.table_state import (
     DeletionsCopied,
     DeliveryCopied,
     GroupsCopied,
-    OffsetsCopied,
     TableCounts,
     TableQuestion,
     TableState,
     TopicsCopied,
 )
 from sparrowmq.protocol.names import TIMER_TOPIC
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.store.store import Store
+
+_OFFSETS_AT_ONCE = 1_000
+"""About 5 ms."""
 
 
 def life_of(store: Store) -> int:
@@ -35,17 +41,19 @@ def take_state(broker: Broker, question: TableQuestion) -> TableState:
     life, have = life_of(store), question.have
     if have.life != life:
         have = TableCounts()
-    progress = _offsets(broker, have.offsets)
+    # A whole table as a table: a change for each of its offsets would take ten times as long.
+    changed = offsets.changes_since(have.offsets)
+    progress = offsets.table() if changed is None else changed or None
     counts = TableCounts(
-        life,
-        broker.topics.recent.count,
-        broker.groups.recent.count,
-        broker.request_modes.changes,
-        offsets.recent.count,
-        store.epochs.current,
+        life=life,
+        topics=broker.topics.recent.count,
+        groups=broker.groups.recent.count,
+        modes=broker.request_modes.changes,
+        offsets=offsets.recent.count,
+        epoch=store.epochs.current,
     )
     if question.only_progress:
-        return TableState(counts=counts, log_end=store.max_log_offset, offsets=progress)
+        return TableState(counts=counts, log_end=store.max_log_offset, progress=progress)
     deletions = None
     if have.epoch != counts.epoch:
         deletions = DeletionsCopied(store.epochs.table(), store.deletions)
@@ -55,19 +63,20 @@ def take_state(broker: Broker, question: TableQuestion) -> TableState:
         topics=_topics(broker, have.topics),
         groups=_groups(broker, have.groups),
         modes=broker.request_modes.table() if have.modes != counts.modes else None,
-        offsets=progress,
+        progress=progress,
         deletions=deletions,
         delivery=_delivery(broker),
     )
 
 
 def _topics(broker: Broker, count: int) -> TopicsCopied | None:
-    names, table = broker.topics.recent.since(count), broker.topics.table()
+    names = broker.topics.recent.since(count)
+    if names == []:
+        return None
+    table = broker.topics.table()
     known = table.topic_config_table
     if names is None:
         return TopicsCopied(list(known.values()), (), True, table.data_version)
-    if not names:
-        return None
     changed = [known[name] for name in names if name in known]
     removed = [name for name in names if name not in known]
     return TopicsCopied(changed, removed, False, table.data_version)
@@ -84,14 +93,6 @@ def _groups(broker: Broker, count: int) -> GroupsCopied | None:
     changed = [known[name] for name in names if name in known]
     removed = [name for name in names if name not in known]
     return GroupsCopied(changed, removed, False, forbidden, table.data_version)
-
-
-def _offsets(broker: Broker, count: int) -> OffsetsCopied | None:
-    changed = broker.offsets.changes_since(count)
-    if changed is None:
-        whole = broker.offsets.everything()
-        return OffsetsCopied(whole, True, broker.offsets.forgotten_rewind)
-    return OffsetsCopied(changed) if changed else None
 
 
 def _delivery(broker: Broker) -> DeliveryCopied:
@@ -116,11 +117,12 @@ def merge_from_slave(broker: Broker, progress: Iterable[OffsetChange]) -> None:
 # ---- on the slave
 
 
-def apply_state(broker: Broker, state: TableState) -> None:
+async def apply_state(broker: Broker, state: TableState) -> None:
     """Make this slave's tables those of the state, whose place its log has reached.
 
     A state may be applied again, and parts that it lacks stay as they are. Saved soon, as changes
-    of a master's tables are; `save_delivery` saves how far delivery has come.
+    of a master's tables are; `save_delivery` saves how far delivery has come. Everything changes in
+    one go, but for progress: it is merged offset by offset, in slices for which the loop has time.
 
     Raises DiskFull, or OSError; then the state has to be applied again.
     """
@@ -139,15 +141,25 @@ def apply_state(broker: Broker, state: TableState) -> None:
         broker.groups.follow(copied.changed, removed, copied.forbidden, copied.version)
     if state.modes is not None:
         broker.request_modes.follow(state.modes)
-    if state.offsets is not None:
-        if state.offsets.is_whole:
-            broker.offsets.forget_unless_in(state.offsets.changed, state.offsets.forgotten_rewind)
-        broker.offsets.merge(state.offsets.changed)
     if state.delivery is not None:
         copied_marks = [TimerMark(*mark) for mark in state.delivery.timer_marks]
         broker.delivery.levels.follow(state.delivery.levels)
         pending_from = state.delivery.timers_pending_from
         broker.delivery.timers.follow(copied_marks, pending_from, state.log_end)
+    await _merge_progress(broker, state.progress)
+
+
+async def _merge_progress(
+    broker: Broker, progress: Sequence[OffsetChange] | ConsumerOffsetTable | None
+) -> None:
+    if isinstance(progress, ConsumerOffsetTable):
+        broker.offsets.compare_missing(progress)
+        changes = changes_in(progress)
+    else:
+        changes = iter(progress or ())
+    while part := list(islice(changes, _OFFSETS_AT_ONCE)):
+        broker.offsets.merge(part)
+        await asyncio.sleep(0)
 
 
 def _follow_deletions(broker: Broker, state: TableState) -> set[str]:

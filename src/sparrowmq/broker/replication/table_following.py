@@ -39,6 +39,8 @@ from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.headers.replication import CopyTables, CopyTablesAnswer
 
 ASK_EVERY_S = 0.3
+_MOST_SENT = 10_000
+"""Offsets in one question: less than a megabyte, and about 20 ms of the master's time."""
 _ANSWER_S = 10.0
 _AGAIN_S = 1.0
 
@@ -55,9 +57,10 @@ class TableFollowing:
         self._follower = follower
         self._peers = peers
         self._have = TableCounts()
-        self._sent = 0
-        """Changes of consumer offsets here, up to the one that a master has by now."""
+        self._failures = 0
+        """In a row."""
         self._complaint = ""
+        broker.delivery.timers.is_copy = True
 
     async def run(self) -> None:
         """Follow the master's tables as long as its log is followed. Raises OSError when the disk
@@ -77,7 +80,7 @@ class TableFollowing:
                     await save_delivery(broker, whole=is_due)
                 if is_due:
                     save_at_s = loop.time() + broker.config.offsets_save_s
-                self._complaint = ""
+                self._failures = 0
             except (
                 *(NetError, ProtocolError, StateUnreadable, NotCopied, NotFollowing),
                 DiskFull,
@@ -105,7 +108,7 @@ class TableFollowing:
             if follower.session != session or when is When.NEVER:
                 return
             if when is When.NOW:
-                apply_state(self._broker, state)
+                await apply_state(self._broker, state)
                 self._have = state.counts
                 return
             await follower.moves_on()
@@ -113,32 +116,36 @@ class TableFollowing:
     async def _ask(self, address: str) -> TableState:
         if self._follower.follows_apache:
             return await apache_tables.ask_tables(self._broker, ApacheMaster(address, self._peers))
-        sent, progress = self._progress()
+        offsets, progress = self._broker.offsets, self._progress()
         question = msgspec.json.encode(TableQuestion(self._have, progress))
-        answer = await self._peers.call(address, CopyTables(), question, timeout_s=_ANSWER_S)
-        if answer.code != ResponseCode.SUCCESS:
+        is_sent = False
+        try:
+            answer = await self._peers.call(address, CopyTables(), question, timeout_s=_ANSWER_S)
+            is_sent = answer.code == ResponseCode.SUCCESS
+        finally:
+            if not is_sent:
+                offsets.mark_unsent(progress)
+        if not is_sent:
             raise NotCopied(f"{address} refuses: {answer.remark}")
-        self._sent = sent
         is_deflated = answer.header(CopyTablesAnswer).is_deflated
         if not is_deflated:
             return decode_state(answer.body, is_deflated=False)
         return await self._broker.workers.run(_inflated, answer.body)
 
-    def _progress(self) -> tuple[int, list[OffsetChange]]:
-        """What was committed here and the master lacks, and up to which change that is.
+    def _progress(self) -> list[OffsetChange]:
+        """What was committed here and the master may lack.
 
         Nothing before a state of its life is applied: it may have deleted a topic and made it again
         since this was committed.
         """
-        offsets = self._broker.offsets
-        if self._have.life != life_of(self._broker.store):
-            return self._sent, []
-        changed = offsets.changes_since(self._sent)
-        return offsets.recent.count, offsets.everything() if changed is None else changed
+        is_known = self._have.life == life_of(self._broker.store)
+        return self._broker.offsets.take_unsent(_MOST_SENT) if is_known else []
 
     def _complain(self, reason: str) -> None:
-        """Once per cause: a master may be away for days."""
-        if reason != self._complaint:
+        """Once per cause, and not the first time: a master that is lost is no longer followed when
+        this tries again, and that is reported already."""
+        self._failures += 1
+        if self._failures > 1 and reason != self._complaint:
             self._complaint = reason
             self._broker.log.warning("tables are not copied from the master: %s", reason)
 

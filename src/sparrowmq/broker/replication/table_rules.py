@@ -61,7 +61,7 @@ class When(Enum):
 
     NOW = "now"
     LATER = "when the log has reached the state"
-    NEVER = "the state is of a master that is followed no more"
+    NEVER = "the master has started again, or another one is followed"
 
 
 def when_to_apply(*, life: int, log_end: int, followed_life: int, own_log_end: int) -> When:

@@ -20,6 +20,7 @@ from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import MessageRequestModeTable
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.epochs import EpochTable
 
@@ -32,7 +33,7 @@ class StateUnreadable(Exception):
     """A state or question of another broker that cannot be read."""
 
 
-class TableCounts(msgspec.Struct, frozen=True):
+class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Up to which change a broker has each table of a master; -1 when it has nothing of it."""
 
     life: int = 0
@@ -75,15 +76,6 @@ class GroupsCopied(msgspec.Struct, frozen=True):
     version: DataVersion
 
 
-class OffsetsCopied(msgspec.Struct, frozen=True):
-    """Progress that changed, or all of it."""
-
-    changed: Sequence[OffsetChange]
-    is_whole: bool = False
-    forgotten_rewind: int = 0
-    """Of a whole table: rewinds of removed offsets up to this number may be missing in it."""
-
-
 class DeletionsCopied(msgspec.Struct, frozen=True):
     """All deletions of topics, and the epochs that they began; None where there are no epochs."""
 
@@ -111,7 +103,8 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
     topics: TopicsCopied | None = None
     groups: GroupsCopied | None = None
     modes: MessageRequestModeTable | None = None
-    offsets: OffsetsCopied | None = None
+    progress: Sequence[OffsetChange] | ConsumerOffsetTable | None = None
+    """Offsets that changed, or all of them."""
     deletions: DeletionsCopied | None = None
     delivery: DeliveryCopied | None = None
 

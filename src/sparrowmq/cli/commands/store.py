@@ -446,6 +446,4 @@ def _topics(disk: Disk) -> TopicConfigTable:
 def _offsets(disk: Disk) -> ConsumerOffsetTable:
     offsets = ConsumerOffsets({})
     replay_journal(Journal(disk, "consumerOffset"), offsets, lambda _: None)
-    return ConsumerOffsetTable(
-        offset_table=dict(offsets.rows()), pending_resets=offsets.pending_resets() or None
-    )
+    return offsets.table()
