@@ -4,6 +4,7 @@ import struct
 from collections.abc import Awaitable
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delivery.delay_properties import slot_ms
 from sparrowmq.broker.handlers.table_changes import check_is_master
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
@@ -78,8 +79,10 @@ def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Aw
 @routes.on(GetTimerCheckpoint)
 def get_timer_checkpoint(broker: Broker, request: Request[GetTimerCheckpoint]) -> Reply:
     """How far delivery times are delivered, as Apache's slaves ask for it."""
-    mark, end = broker.delivery.timers.marks[-1], broker.store.max_offset(TIMER_TOPIC, 0)
-    read_ms = mark.time_ms // 1000 * 1000
+    timers, end = broker.delivery.timers, broker.store.max_offset(TIMER_TOPIC, 0)
+    # A promoted slave of Apache's begins with this slot. The time of the last delivery would not
+    # do: what was due in its second would be delivered again, however long ago that was.
+    read_ms = slot_ms(timers.delivered_before(broker.delivery.clock.now_ms()))
     # Time, position in a timer log (there is none), queue offset, the master's; version 0.
     return Reply(body=_TIMER_CHECKPOINT.pack(read_ms, 0, end, end, 0, 0, 0))
 
