@@ -133,7 +133,7 @@ class TimerIndex:
         return time_of(min(heads)) if heads else None
 
     def delivered_before(self, now_ms: int) -> int:
-        """All messages that are due before this time are delivered; `now_ms` unless some are late."""
+        """All messages due before this time are delivered; it is `now_ms` unless some are late."""
         late = [time_of(entry) for entry in self._in_flight]
         next_ms = self.next_due_ms
         return min([now_ms, *late] if next_ms is None else [now_ms, next_ms, *late])
