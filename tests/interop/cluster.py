@@ -77,11 +77,12 @@ class Cluster:
         target: str,
         folder: Path,
         start_name_server: Callable[[Path, str], Server],
-        start_broker: Callable[["Cluster"], Server],
+        start_broker: Callable[["Cluster"], Server] | None,
         settings: Settings,
         *,
         name_server: str | None = None,
     ) -> None:
+        """Without `start_broker` there is a name server only: the scenario starts brokers."""
         folder.mkdir(parents=True, exist_ok=True)
         self.target = target
         self.folder = folder
@@ -94,7 +95,8 @@ class Cluster:
         self._name_server = None if name_server else start_name_server(folder, self.name_server)
         wait_until(lambda: accepts(self.name_server), f"{target} name server listens", folder)
         self._broker: Server | None = None
-        self.start_broker()
+        if start_broker is not None:
+            self.start_broker()
 
     @property
     def store(self) -> Path:
@@ -109,6 +111,7 @@ class Cluster:
 
     def start_broker(self) -> None:
         """Start the broker on its directory and return when its route is handed out."""
+        assert self._start_broker is not None
         self._broker = self._start_broker(self)
         wait_until(self._has_route, f"{self.target} broker is in the route", self.folder)
 

@@ -10,7 +10,7 @@ NAME = "sparrow"
 # What the broker can do by now. A scenario that needs more is counted as "not yet".
 CAPABILITIES = frozenset(
     {"core", "admin", "retry", "delay", "transactions", "sql92", "request-reply", "statistics"}
-    | {"reset", "restart", "cross", "exchange", "replication"}
+    | {"reset", "restart", "cross", "exchange", "replication", "peers"}
 )
 
 
@@ -27,9 +27,12 @@ def start_name_server(folder: Path, address: str) -> Server:
 
 def start_broker(cluster: Cluster) -> Server:
     """Our broker, configured by the very file that Apache's broker reads."""
-    conf = cluster.folder / "broker.conf"
-    conf.write_text(apache.broker_conf(cluster))
-    return _command(cluster.folder, "broker", "--config", str(conf))
+    return run_broker(cluster.folder, apache.write_conf(cluster))
+
+
+def run_broker(folder: Path, conf: Path, *flags: str) -> Server:
+    """Our broker with a broker.conf of Apache's, and flags that it has no key for."""
+    return _command(folder, "broker", "--config", str(conf), *flags)
 
 
 def start_slave(cluster: Cluster, folder: Path) -> Server:

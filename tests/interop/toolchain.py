@@ -52,6 +52,7 @@ def prepare(clients: Iterable[str], *, apache: bool) -> None:
     for client in clients:
         if client.startswith("java"):
             java_classpath(client)
+            jars("broker4" if client == "java4" else client)
         elif client == "go":
             go_driver()
     if apache:

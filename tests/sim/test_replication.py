@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,25 @@ def test_a_slave_that_was_away_goes_on_where_it_was() -> None:
         sim.brokers["broker-a.1"].start()
         sim.until(lambda: has_all(sim))
         assert bodies(sim.brokers["broker-a.1"]) == [b"before", b"while it was away"]
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"DELAY": "5"},
+        {"TIMER_DELAY_SEC": "60"},
+        {"TRAN_MSG": "true", "PGROUP": "producers"},
+    ],
+    ids=["level", "timer", "half message"],
+)
+def test_a_message_that_waits_in_the_broker_is_copied_at_once(properties: dict[str, Any]) -> None:
+    """No pull waits for it, so nothing else would make the master send it to its slave."""
+    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        began_s = sim.now_s
+        sim.wait(sim.client.send(TOPIC, b"waits", **properties))
+        assert sim.now_s - began_s < 0.5
+        assert has_all(sim)
 
 
 def test_without_a_slave_a_synchronous_send_says_so_and_is_seen() -> None:

@@ -48,7 +48,7 @@ class Replication(StrEnum):
 
 
 class ReplicationPeer(StrEnum):
-    """Which brokers may follow."""
+    """Which brokers may follow, and be followed."""
 
     SPARROWMQ = "sparrowmq"
     APACHE = "apache"
@@ -142,7 +142,8 @@ class BrokerConfig:
     )
     replication_peer: ReplicationPeer = setting(
         ReplicationPeer.SPARROWMQ,
-        "apache lets slaves in that do not introduce themselves, such as Apache's brokers.",
+        "apache lets slaves in that do not introduce themselves, such as Apache's brokers, and lets"
+        " a slave follow a master of Apache's.",
     )
     accept_loss: str = setting(
         "",

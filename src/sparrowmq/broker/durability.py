@@ -153,8 +153,7 @@ class Durability:
             waiter.missing_code = waiter.late_code = ResponseCode.SUCCESS
         self._waiters.append(waiter)
         # What waits in a queue of the broker's, such as a delayed message, was not announced.
-        if self.copies is not None and not self._is_growth_noted:
-            self._note_growth()
+        self.note_growth()
         if len(self._waiters) >= self._enough:
             self._end_wait()
         if self._expiry is None:
@@ -167,6 +166,11 @@ class Durability:
             return  # it waits for slaves, not for the disk
         self._flush_requested = True
         self._end_wait()
+
+    def note_growth(self) -> None:
+        """Something was stored that no pull waits for; slaves get it all the same."""
+        if self.copies is not None and not self._is_growth_noted:
+            self._note_growth()
 
     def _announce_when_safe(self, topic: str, queue_id: int) -> None:
         if self.copies is not None and not self._is_growth_noted:

@@ -91,6 +91,7 @@ _READ_ONLY = (
     RuntimeSetting("brokerName", "broker_name"),
     RuntimeSetting("brokerId", "broker_id"),
     RuntimeSetting("brokerIP1", "advertised_host"),
+    RuntimeSetting("brokerIP2", "advertised_host"),
     RuntimeSetting("inSyncReplicas", "copies_wanted"),
     RuntimeSetting("slaveTimeout", "slave_timeout_s", unit=1000),
     RuntimeSetting("haTransferBatchSize", "ha_chunk_bytes"),

@@ -171,7 +171,7 @@ class BrokerServer:
             replication.role_change.begin()
             if not config.is_slave:  # one registers when its master has accepted it
                 await registration.register_at_start()
-                replication.admits_slaves = True
+                replication.admit_slaves()
             async with running(_loops(broker, registration, self._env.cpu), broker.uncancellable):
                 try:
                     yield self

@@ -33,6 +33,14 @@ class DelayOffsetTable(Body, frozen=True, kw_only=True):
     data_version: DataVersion | None = None
 
 
+class TimerMetrics(Body, frozen=True, kw_only=True):
+    """How many messages with a delivery time wait, by topic."""
+
+    timing_count: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Topic to `count` and `timeStamp`."""
+    data_version: DataVersion = DataVersion()
+
+
 class ResetOffset(Body, frozen=True, kw_only=True):
     """Where a member has to go on after an operator's reset."""
 

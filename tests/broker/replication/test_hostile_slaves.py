@@ -54,6 +54,24 @@ def test_a_slave_without_a_token_is_not_fed(
     assert slave.received == 0
 
 
+def test_a_stranger_that_had_more_than_its_master_is_never_fed_from_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with SimCluster(replication_peer=ReplicationPeer.APACHE).run() as sim:
+        sim.wait(sim.client.send(TOPIC, b"a message"))
+        end = sim.broker.store.max_log_offset
+        for _ in range(2):  # the second time it lies inside of the log
+            slave = FakeSlave(sim, 1)
+            slave.connect(encode_offset(end + 100))
+            sim.until(lambda: slave.is_closed)  # noqa: B023
+            assert slave.received == 0
+            sim.wait(sim.client.send(TOPIC, bytes(1_000)))
+        assert caplog.text.count("it has to start with an empty directory") == 2
+        fits = FakeSlave(sim, 2)
+        fits.connect(encode_offset(end))
+        sim.until(lambda: bool(fits.bodies))
+
+
 @pytest.mark.parametrize("token", [bytes(16), b"\xff" * 16])
 def test_a_guessed_token_is_not_accepted(
     token: bytes, sim: RunningCluster, caplog: pytest.LogCaptureFixture

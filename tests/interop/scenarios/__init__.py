@@ -2,6 +2,7 @@
 
 from tests.interop.scenarios import (
     administration,
+    apache_copies,
     consuming,
     cross,
     delivery,
@@ -27,6 +28,7 @@ from tests.interop.scenarios import (
 
 __all__ = [
     "administration",
+    "apache_copies",
     "consuming",
     "cross",
     "delivery",

@@ -132,6 +132,12 @@ class TimerIndex:
             heads.append(self._runs[0][0])
         return time_of(min(heads)) if heads else None
 
+    def delivered_before(self, now_ms: int) -> int:
+        """All messages due before this time are delivered; it is `now_ms` unless some are late."""
+        late = [time_of(entry) for entry in self._in_flight]
+        next_ms = self.next_due_ms
+        return min([now_ms, *late] if next_ms is None else [now_ms, next_ms, *late])
+
     @property
     def in_memory(self) -> int:
         """Entries that are in no run yet."""

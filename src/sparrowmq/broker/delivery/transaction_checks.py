@@ -101,6 +101,7 @@ def _ask(broker: Broker, half: PendingHalf, record: Record, fields: dict[str, st
         if len(put.properties) > broker.config.max_properties_bytes:
             raise MessageTooLarge(len(put.properties), broker.config.max_properties_bytes)
         stored = broker.store.append(put, broker.delivery.clock.now_ms())
+        broker.durability.note_growth()
     except MessageTooLarge:
         fields.pop(TRANSACTION_CHECK_TIMES)
         _give_up(broker, half, record, fields, "it is too large to count questions")

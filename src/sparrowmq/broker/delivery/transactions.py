@@ -146,6 +146,7 @@ def write_operations(broker: Broker) -> None:
             _ENDED_CODE,
         )
         stored = broker.store.append(put, now_ms)
+        broker.durability.note_growth()
         halves.operation_written(stored.queue_offset, max(ended))
         del halves.unrecorded_ends[: len(ended)]
 

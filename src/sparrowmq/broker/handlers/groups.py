@@ -9,6 +9,7 @@ from sparrowmq.broker.handlers.table_changes import (
     apply_attributes,
     check_is_master,
     check_room,
+    page_of,
     reply_when_deleted,
 )
 from sparrowmq.net.audit import audit
@@ -19,6 +20,7 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupList
 from sparrowmq.protocol.headers.groups import (
+    AllGroupConfig,
     CreateGroup,
     CreateGroups,
     DeleteGroup,
@@ -118,5 +120,22 @@ def get_group_config(broker: Broker, request: Request[GetGroupConfig]) -> Reply:
 
 @routes.on(GetAllGroupConfig)
 async def get_all_group_config(broker: Broker, request: Request[GetAllGroupConfig]) -> Reply:
-    """All groups' configurations."""
-    return Reply(body=await broker.workers.run(broker.groups.table().to_json))
+    """All groups' configurations, or a part of them in the order of their names."""
+    header = request.header
+    table = broker.groups.table()
+    rows, forbidden = table.subscription_group_table, table.forbidden_table
+    names = page_of(
+        rows,
+        table.data_version,
+        first=header.group_seq,
+        most=header.max_group_num,
+        asked_version=header.data_version,
+    )
+    if len(names) < len(rows):
+        table = msgspec.structs.replace(
+            table,
+            subscription_group_table={name: rows[name] for name in names},
+            forbidden_table={name: forbidden[name] for name in names if name in forbidden},
+        )
+    answer = await broker.workers.run(table.to_json)
+    return Reply(AllGroupConfig(total_group_num=len(rows)), answer)

@@ -4,10 +4,12 @@ import struct
 from collections.abc import Awaitable
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delivery.delay_properties import slot_ms
 from sparrowmq.broker.handlers.table_changes import check_is_master
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import ConsumeQueueUnit, ConsumeQueueUnits, CorrectionOffsets
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.statistics import (
@@ -15,11 +17,12 @@ from sparrowmq.protocol.headers.statistics import (
     GetAllConsumerOffsets,
     GetAllDelayOffsets,
     GetTimerCheckpoint,
+    GetTimerMetrics,
     QueryConsumeQueue,
     QueryCorrectionOffset,
 )
 from sparrowmq.protocol.names import TIMER_TOPIC, group_fault
-from sparrowmq.protocol.offsets_body import ConsumerOffsetTable, DelayOffsetTable
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable, DelayOffsetTable, TimerMetrics
 
 routes: Routes[Broker] = Routes()
 
@@ -32,8 +35,12 @@ _TIMER_CHECKPOINT = struct.Struct(">7q")
 async def get_all_consumer_offsets(
     broker: Broker, request: Request[GetAllConsumerOffsets]
 ) -> Reply:
-    """Every group's progress, as consumerOffset.json has it."""
-    table = ConsumerOffsetTable(offset_table=dict(broker.offsets.rows()))
+    """Every group's progress, as consumerOffset.json has it.
+
+    Apache's slaves need a version, although they compare it with nothing.
+    """
+    version = DataVersion().next(broker.clock())
+    table = ConsumerOffsetTable(offset_table=dict(broker.offsets.rows()), data_version=version)
     return Reply(body=await broker.workers.run(table.to_json))
 
 
@@ -72,10 +79,19 @@ def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Aw
 @routes.on(GetTimerCheckpoint)
 def get_timer_checkpoint(broker: Broker, request: Request[GetTimerCheckpoint]) -> Reply:
     """How far delivery times are delivered, as Apache's slaves ask for it."""
-    mark, end = broker.delivery.timers.marks[-1], broker.store.max_offset(TIMER_TOPIC, 0)
-    read_ms = mark.time_ms // 1000 * 1000
+    timers, end = broker.delivery.timers, broker.store.max_offset(TIMER_TOPIC, 0)
+    # A promoted slave of Apache's begins with this slot. The time of the last delivery would not
+    # do: what was due in its second would be delivered again, however long ago that was.
+    read_ms = slot_ms(timers.delivered_before(broker.delivery.clock.now_ms()))
     # Time, position in a timer log (there is none), queue offset, the master's; version 0.
     return Reply(body=_TIMER_CHECKPOINT.pack(read_ms, 0, end, end, 0, 0, 0))
+
+
+@routes.on(GetTimerMetrics)
+def get_timer_metrics(broker: Broker, request: Request[GetTimerMetrics]) -> Reply:
+    """Pending timers are not counted by topic here: an empty table, which Apache's slaves take
+    as unchanged from the second time on."""
+    return Reply(body=TimerMetrics().to_json())
 
 
 @routes.on(QueryCorrectionOffset)

@@ -1,6 +1,6 @@
-"""Checks and answers that changes of the tables of topics and groups have in common."""
+"""What requests about the tables of topics and groups have in common: checks, pages, answers."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.groups import Groups
@@ -9,7 +9,9 @@ from sparrowmq.broker.topics import Topics
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply
 from sparrowmq.protocol.attributes import Attribute, AttributeRefused, changed_attributes
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import BodyError
 
 
 def check_is_master(broker: Broker) -> None:
@@ -31,6 +33,34 @@ def check_room(table: Topics | Groups, names: Collection[str], kind: str, most: 
     if new and count > most:
         text = f"this broker would have {count} {kind}, at most {most} allowed (max_{kind})"
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
+
+
+def page_of(
+    names: Iterable[str],
+    version: DataVersion,
+    *,
+    first: int | None,
+    most: int | None,
+    asked_version: str | None,
+) -> list[str]:
+    """The names of one page of a table, in order; all from `first` on where no size is asked for.
+
+    A table that has changed since the page before begins anew. Apache's slaves stop asking when
+    one name is missing, so that one joins the page before it.
+    """
+    ordered = sorted(names)
+    start = max(0, first or 0)
+    if asked_version and not _is_version(asked_version, version):
+        start = 0
+    end = start + most if most else len(ordered)
+    return ordered[start:] if end >= len(ordered) - 1 else ordered[start:end]
+
+
+def _is_version(text: str, version: DataVersion) -> bool:
+    try:
+        return DataVersion.from_json(text.encode()) == version
+    except BodyError:
+        return False
 
 
 def apply_attributes(

@@ -9,6 +9,7 @@ from sparrowmq.broker.handlers.table_changes import (
     apply_attributes,
     check_is_master,
     check_room,
+    page_of,
     reply_when_deleted,
 )
 from sparrowmq.disk.errors import DiskFull
@@ -160,13 +161,18 @@ async def get_all_topic_config(broker: Broker, request: Request[GetAllTopicConfi
     """All topics' configurations, or a part of them in the order of their names."""
     header = request.header
     table = broker.topics.table()
-    names = sorted(table.topic_config_table)
-    first = max(0, header.topic_seq or 0)
-    last = first + header.max_topic_num if header.max_topic_num else len(names)
-    part = {name: table.topic_config_table[name] for name in names[first:last]}
-    body = RegisteredTopics(topic_config_table=part, data_version=table.data_version)
+    rows = table.topic_config_table
+    names = page_of(
+        rows,
+        table.data_version,
+        first=header.topic_seq,
+        most=header.max_topic_num,
+        asked_version=header.data_version,
+    )
+    page = {name: rows[name] for name in names}
+    body = RegisteredTopics(topic_config_table=page, data_version=table.data_version)
     answer = await broker.workers.run(body.to_json)
-    return Reply(AllTopicConfig(total_topic_num=len(names)), answer)
+    return Reply(AllTopicConfig(total_topic_num=len(rows)), answer)
 
 
 @routes.on(GetSystemTopicsOfBroker)

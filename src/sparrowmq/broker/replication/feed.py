@@ -39,6 +39,7 @@ PAUSE_S = 0.005
 LONGEST_PAUSE_S = 0.032
 """How often the log is looked at, at most and at least, where no sender waits."""
 _TOKEN_S = 10.0
+_MOST_PARTED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +63,20 @@ class Feed:
         tasks: asyncio.TaskGroup,
         *,
         chunk_bytes: int,
-        admits_strangers: bool,
         log: logging.Logger,
     ) -> None:
-        """`admits_strangers` lets slaves in that present no token, such as Apache's."""
         self._store = store
         self.replicas = replicas
         self._workers = workers
         self._tasks = tasks
         self._chunk_bytes = chunk_bytes
-        self._admits_strangers = admits_strangers
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._tickets: dict[bytes, Ticket] = {}
+        self.admits_strangers = False
+        """Whether slaves are let in that present no token, such as Apache's."""
+        self._parted: set[tuple[str, int]] = set()
+        """Hosts of such slaves that had more of the log than this broker, and how much."""
         self.links: dict[int, SlaveLink] = {}
         """The connection of each slave, by broker id."""
         self._newcomers: set[SlaveLink] = set()
@@ -130,9 +132,8 @@ class Feed:
     def join(self, link: "SlaveLink", log_offset: int) -> None:
         """A connection presented itself. Raises HaError for one that was not let in."""
         slave_id, name = self._identify(link, log_offset)
-        if link.token is None and log_offset == 0:
-            # An empty slave of Apache's takes any start that is the beginning of a file.
-            log_offset = self._store.min_log_offset
+        if link.token is None:
+            log_offset = self._start_of_stranger(link, log_offset)
         if not self._store.min_log_offset <= log_offset <= self._store.max_log_offset:
             raise HaError(
                 f"asks for log offset {log_offset}, the log has {self._store.min_log_offset} to"
@@ -155,7 +156,7 @@ class Feed:
 
     def _identify(self, link: "SlaveLink", log_offset: int) -> tuple[int, str]:
         """Which slave a connection is of. Votes count slaves, so each has a number of its own."""
-        if link.token is None and self._admits_strangers:
+        if link.token is None and self.admits_strangers:
             # A stranger says nothing about itself. Its address tells it from others, except on
             # loopback, where each connection counts.
             host, port = link.peer
@@ -172,6 +173,23 @@ class Feed:
         slave = ticket.slave
         self._refusals.end(slave.address)
         return slave.broker_id, f"broker {slave.broker_id} at {slave.address}"
+
+    def _start_of_stranger(self, link: "SlaveLink", log_offset: int) -> int:
+        """Where a slave that presents no token begins. Raises HaError for one that has parted.
+
+        It asks again and again, also when this log has grown past its end: what it has there is
+        another log, which must not be continued.
+        """
+        has_more = (link.peer[0], log_offset)
+        if log_offset > self._store.max_log_offset and len(self._parted) < _MOST_PARTED:
+            self._parted.add(has_more)
+        if has_more in self._parted:
+            raise HaError(
+                f"has {log_offset} bytes of the log, more than this master had when it first asked;"
+                " it has to start with an empty directory"
+            )
+        # An empty slave of Apache's takes any start that is the beginning of a file.
+        return log_offset or self._store.min_log_offset
 
     def acknowledge(self, link: "SlaveLink", log_offset: int) -> None:
         """A slave has everything before this offset. Raises HaError for what was never sent."""

@@ -7,7 +7,8 @@ find the master ─▶ hello ─▶ HA connection ─▶ bytes ─▶ whole reco
 ```
 
 A report says what lies in the slave's own file, synced where its flush is synchronous: never what
-was merely received. A slave follows for ever; a master that comes back with a shorter log copies
+was merely received. An Apache broker, which knows no hello, is asked in another way
+(`apache_master.py`). A slave follows for ever; a master that comes back with a shorter log copies
 from a slave until it has everything.
 """
 
@@ -15,7 +16,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import cast
+from dataclasses import dataclass
+from typing import TypeAlias, cast
 
 from sparrowmq.backoff import Backoff
 from sparrowmq.broker.replication.claims import LogClaim
@@ -56,6 +58,25 @@ class NotFollowing(Exception):
 
 class MustStartAnew(Exception):
     """The log ends before everything that the master has: it can follow with an empty one only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approach:
+    """How the copying of a log begins."""
+
+    ha_address: str
+    start: int
+    """The log offset of the first byte to come."""
+    master_end: int
+    """Where the other log ended when this was agreed on."""
+    greeting: bytes = b""
+    """What the HA connection begins with, before the first offset."""
+    is_apache: bool = False
+    """The other broker knows no request of ours."""
+
+
+Stranger: TypeAlias = Callable[[str, LogClaim], Awaitable[Approach]]
+"""Finds out how to follow the broker at an address that knows no hello."""
 
 
 class MasterLink(asyncio.Protocol):
@@ -159,15 +180,18 @@ class Follower:
         sync: Callable[[], Awaitable[None]] | None,
         log: logging.Logger,
         grown: Callable[[str, int], None] | None = None,
+        stranger: Stranger | None = None,
     ) -> None:
         """`sync` makes the log durable before it is reported; None reports what is written.
-        `grown` is called with topic and id of each queue that grew, for those that wait for it."""
+        `grown` is called with topic and id of each queue that grew, for those that wait for it.
+        Without `stranger` only brokers that know the hello are followed."""
         self._store = store
         self._peers = peers
         self._describe = describe
         self._sync = sync
         self._grown = grown
         self._log = log
+        self._stranger = stranger
         self._complaints = Causes()
         self._link: MasterLink | None = None
         self.accepted = asyncio.Event()
@@ -177,6 +201,8 @@ class Follower:
         self._moved = asyncio.Event()
         self.master_address = ""
         """The one that is followed now; empty when none is."""
+        self.follows_apache = False
+        """Whether that is a master of Apache's."""
         self.master_end = 0
         """The end of the master's log, as far as it is known."""
         self.heard_s = 0.0
@@ -225,29 +251,23 @@ class Follower:
             # The first report stands for everything in the log: a connection that broke may have
             # left something that was taken and not synced.
             await self._sync()
-        own = self._describe().claim
-        answer, source = await self._hello(address, own)
         self._store.forget_held_bytes()
-        # A slave that was a master meanwhile has starts that a returning master does not know.
-        if until is None or _last_start(source.claim.lineage) > _last_start(own.lineage):
-            self._store.epochs.adopt(source.epochs)
-        else:
-            self._store.epochs.take_starts(source.claim.lineage, own.end)
-        self._store.epochs.save()
-        host, port = split_address(answer.ha_address)
+        approach = await self._approach(address, is_returning=until is not None)
+        host, port = split_address(approach.ha_address)
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_CONNECT_S):
             _, link = await loop.create_connection(MasterLink, host, port)
         self._link = link
         try:
-            link.write(encode_token(bytes.fromhex(answer.token)) + encode_offset(answer.start))
+            link.write(approach.greeting + encode_offset(approach.start))
             self.master_address = address
             self._complaints.end("master")
-            self.master_end = max(self.master_end, source.claim.end)
+            self.follows_apache = approach.is_apache
+            self.master_end = max(self.master_end, approach.master_end)
             self.accepted.set()
             self.times_followed += 1
-            self._log.info("following %s from log offset %d", address, answer.start)
-            await self._copy(link, answer.start, until)
+            self._log.info("following %s from log offset %d", address, approach.start)
+            await self._copy(link, approach.start, until)
         finally:
             self._link = None
             link.close()
@@ -262,16 +282,38 @@ class Follower:
         if self._link is not None:
             self._link.close()
 
-    async def _hello(self, address: str, own: LogClaim) -> tuple[FollowAnswer, LogDescription]:
-        body = own.to_json()
-        response = await self._peers.call(address, FollowMaster(), body, timeout_s=_HELLO_S)
+    async def _approach(self, address: str, *, is_returning: bool) -> Approach:
+        """Say hello, and take over the epochs of the log that is copied."""
+        own = self._describe().claim
+        response = await self._peers.call(
+            address, FollowMaster(), own.to_json(), timeout_s=_HELLO_S
+        )
         self.has_parted = response.code == ResponseCode.NO_PERMISSION
+        if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            if self._stranger is not None:
+                return await self._stranger(address, own)
+            raise NotFollowing(
+                f"{address} knows no hello, as SparrowMQ's brokers do; set replication_peer to"
+                " apache to follow a master of Apache's"
+            )
         if response.code != ResponseCode.SUCCESS:
             raise NotFollowing(f"{address} refuses: {response.remark}")
         answer = response.header(FollowAnswer)
         if answer.must_start_anew:
             raise MustStartAnew(response.remark)
-        return answer, LogDescription.from_json(response.body)
+        source = LogDescription.from_json(response.body)
+        # A slave that was a master meanwhile has starts that a returning master does not know.
+        if not is_returning or _last_start(source.claim.lineage) > _last_start(own.lineage):
+            self._store.epochs.adopt(source.epochs)
+        else:
+            self._store.epochs.take_starts(source.claim.lineage, own.end)
+        self._store.epochs.save()
+        return Approach(
+            ha_address=answer.ha_address,
+            start=answer.start,
+            master_end=source.claim.end,
+            greeting=encode_token(bytes.fromhex(answer.token)),
+        )
 
     async def _copy(self, link: MasterLink, start: int, until: int | None) -> None:
         expected, unsynced = start, 0

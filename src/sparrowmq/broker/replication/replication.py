@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 from sparrowmq.broker.config import MASTER_ID, BrokerConfig, Flush, ReplicationPeer
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.environment import Environment
+from sparrowmq.broker.replication.apache_master import ApacheMaster
+from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.feed import Feed
-from sparrowmq.broker.replication.follower import Follower, MustStartAnew
+from sparrowmq.broker.replication.follower import Approach, Follower, MustStartAnew
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
 from sparrowmq.broker.replication.own_log import LogDescription, describe_log
 from sparrowmq.broker.replication.replicas import Replicas
@@ -166,16 +168,19 @@ class Replication:
             env.workers,
             tasks,
             chunk_bytes=config.ha_chunk_bytes,
-            admits_strangers=config.replication_peer is ReplicationPeer.APACHE,
             log=env.log,
         )
         self.follower: Follower | None = None
         """Of a slave."""
         self.admits_slaves = False
-        """Of a master: set when no name server objects. A second master of the name, which is
+        """Of a master: set by `admit_slaves`. A second master of the name, which is
         about to be refused, must not feed a slave what the first one does not have."""
         self.role_change: RoleChange
         """Set when the broker serves."""
+
+    @property
+    def _knows_apache(self) -> bool:
+        return self._config.replication_peer is ReplicationPeer.APACHE
 
     @property
     def is_master(self) -> bool:
@@ -208,6 +213,12 @@ class Replication:
         """host:port that slaves copy from."""
         return self._config.address(self.ha_port)
 
+    def admit_slaves(self) -> None:
+        """Of a master: no name server objects to it. A waiting one feeds none: it may have lost
+        messages that its slaves have."""
+        self.admits_slaves = True
+        self.feed.admits_strangers = self._knows_apache and self.is_master
+
     async def listen(self) -> None:
         """Accept followers. Raises OSError."""
         config = self._config
@@ -231,7 +242,11 @@ class Replication:
                 # What a sync makes visible is announced by the sync.
                 grown=None if is_sync else durability.announce,
                 log=self._env.log,
+                stranger=self._approach_apache if self._knows_apache else None,
             )
+
+    async def _approach_apache(self, address: str, own: LogClaim) -> Approach:
+        return await ApacheMaster(address, self._peers).approach(self.store, own)
 
     def describe(self) -> LogDescription:
         """This broker's log."""

@@ -10,7 +10,8 @@ following ─▶ ask for what changed ─▶ wait until the log has reached it �
 One state at a time: while it waits for the log, none is asked for. A slave that is far behind would
 otherwise replace each by a newer one, and never come to apply any. The pause is short enough for
 tables to be less than a second old, and makes a busy master answer three questions a second, each
-with what changed, instead of one for every commit.
+with what changed, instead of one for every commit. A master of Apache's can only give whole tables
+(`apache_tables.py`), and is asked less often.
 """
 
 import asyncio
@@ -18,7 +19,9 @@ import asyncio
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.replication.follower import Follower
+from sparrowmq.broker.replication import apache_tables
+from sparrowmq.broker.replication.apache_master import ApacheMaster
+from sparrowmq.broker.replication.follower import Follower, NotFollowing
 from sparrowmq.broker.replication.table_copy import apply_state, life_of, save_delivery
 from sparrowmq.broker.replication.table_rules import OffsetChange, When, when_to_apply
 from sparrowmq.broker.replication.table_state import (
@@ -68,6 +71,8 @@ class TableFollowing:
         save_at_s = loop.time() + broker.config.offsets_save_s
         while True:
             pause_s = ASK_EVERY_S
+            if self._follower.follows_apache:
+                pause_s = apache_tables.ASK_EVERY_S
             try:
                 if self._follower.master_address:
                     await self.copy_now()
@@ -77,7 +82,10 @@ class TableFollowing:
                 if is_due:
                     save_at_s = loop.time() + broker.config.offsets_save_s
                 self._failures = 0
-            except (NetError, ProtocolError, StateUnreadable, NotCopied, DiskFull) as error:
+            except (
+                *(NetError, ProtocolError, StateUnreadable, NotCopied, NotFollowing),
+                DiskFull,
+            ) as error:
                 self._complain(str(error))
                 pause_s = _AGAIN_S
             await asyncio.sleep(pause_s)
@@ -116,6 +124,8 @@ class TableFollowing:
             await follower.moves_on()
 
     async def _ask(self, address: str) -> TableState:
+        if self._follower.follows_apache:
+            return await apache_tables.ask_tables(self._broker, ApacheMaster(address, self._peers))
         offsets, progress = self._broker.offsets, self._progress()
         question = msgspec.json.encode(TableQuestion(self._have, progress))
         is_sent = False

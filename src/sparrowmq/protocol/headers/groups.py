@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from sparrowmq.protocol.codes import RequestCode
-from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 
 
 class CreateGroup(RequestHeader, frozen=True, kw_only=True):
@@ -39,6 +39,18 @@ class GetAllGroupConfig(RequestHeader, frozen=True, kw_only=True):
     """How all groups are configured."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+
+    group_seq: int | None = None
+    """From which group on, for tables too long for one answer (5.4)."""
+    max_group_num: int | None = None
+    data_version: str | None = None
+    """Of the pages before, as JSON: a table that has changed since begins anew."""
+
+
+class AllGroupConfig(ResponseHeader, frozen=True, kw_only=True):
+    """How many groups there are in all."""
+
+    total_group_num: int
 
 
 class QueryAssignment(RequestHeader, frozen=True, kw_only=True):

@@ -96,6 +96,12 @@ class GetTimerCheckpoint(RequestHeader, frozen=True, kw_only=True):
     CODE: ClassVar[RequestCode] = RequestCode.GET_TIMER_CHECK_POINT
 
 
+class GetTimerMetrics(RequestHeader, frozen=True, kw_only=True):
+    """How many timers wait by topic; the body of the answer is TimerMetrics."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_TIMER_METRICS
+
+
 class CloneGroupOffset(RequestHeader, frozen=True, kw_only=True):
     """Give a group the progress of another."""
 

@@ -53,6 +53,8 @@ class GetAllTopicConfig(RequestHeader, frozen=True, kw_only=True):
     topic_seq: int | None = None
     """From which topic on, for tables too long for one answer (5.4)."""
     max_topic_num: int | None = None
+    data_version: str | None = None
+    """Of the pages before, as JSON: a table that has changed since begins anew."""
 
 
 class AllTopicConfig(ResponseHeader, frozen=True, kw_only=True):

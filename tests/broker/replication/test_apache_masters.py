@@ -1,0 +1,335 @@
+"""A slave of ours follows a master that knows no hello, as Apache's broker.
+
+Ours plays it: it refuses the hello as an unknown request, sends its last file to a slave that asks
+for offset 0, and says -1 for the beginning of an empty log. `./dev interop` has the real one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.config import Replication, ReplicationPeer
+from sparrowmq.broker.handlers import broker_admin
+from sparrowmq.broker.handlers import replication as handlers
+from sparrowmq.broker.replication import apache_tables
+from sparrowmq.broker.replication.apache_master import ApacheMaster, check_settings
+from sparrowmq.broker.replication.apache_tables import ASK_EVERY_S, numbered
+from sparrowmq.broker.replication.claims import LogClaim
+from sparrowmq.broker.replication.feed import Feed, SlaveLink
+from sparrowmq.broker.replication.follower import NotFollowing
+from sparrowmq.broker.replication.table_rules import OffsetChange
+from sparrowmq.broker.runtime_info import runtime_info
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.protocol.broker_stats import MessageRequestMode
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig
+from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.groups import CreateGroup, DeleteGroup, SetMessageRequestMode
+from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
+from sparrowmq.protocol.headers.topics import CreateTopic, DeleteTopic
+from sparrowmq.store.store import Store
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from sparrowmq.testing.sim_nodes import BrokerNode
+from sparrowmq.testing.wire import Refused
+from tests.store.stores import message
+
+TOPIC = "orders"
+LARGE = bytes(200_000)
+
+
+def knows_no_hello(*args: object) -> None:
+    text = "request type 30001 not supported"
+    raise RequestRefused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
+
+
+def says_where_an_empty_log_begins(broker: Broker) -> dict[str, str]:
+    values = runtime_info(broker)
+    if values["commitLogMaxOffset"] == "0":
+        values["commitLogMinOffset"] = "-1"
+    return values
+
+
+@pytest.fixture
+def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningCluster]:
+    """A master that behaves as Apache's, and a slave; sends want two copies."""
+    join = Feed.join
+
+    def join_at_last_file(feed: Feed, link: SlaveLink, log_offset: int) -> None:
+        store = master_of(running).broker.store
+        size = store.config.log_file_size
+        join(feed, link, log_offset or store.max_log_offset // size * size)
+
+    monkeypatch.setattr(handlers, "judge", knows_no_hello)
+    monkeypatch.setattr(broker_admin, "runtime_info", says_where_an_empty_log_begins)
+    monkeypatch.setattr(Feed, "join", join_at_last_file)
+    cluster = SimCluster(
+        slaves=1,
+        replication=Replication.SYNC,
+        replication_peer=ReplicationPeer.APACHE,
+        flush_interval_s=600.0,
+    )
+    with cluster.run() as running:
+        running.until(lambda: is_followed(running))
+        yield running
+
+
+def master_of(sim: RunningCluster) -> BrokerNode:
+    return sim.brokers["broker-a"]
+
+
+def slave_of(sim: RunningCluster) -> BrokerNode:
+    return sim.brokers["broker-a.1"]
+
+
+def is_followed(sim: RunningCluster) -> bool:
+    server = master_of(sim).server
+    return hasattr(server, "broker") and bool(server.broker.replication.feed.links)
+
+
+def has_all(sim: RunningCluster) -> bool:
+    ends = {node.broker.store.max_log_offset for node in sim.brokers.values()}
+    return len(ends) == 1
+
+
+def send_alone(sim: RunningCluster, body: bytes) -> None:
+    """Store a message that no slave gets yet."""
+    with pytest.raises(Refused) as refused:
+        sim.wait(sim.client.send(TOPIC, body))
+    assert refused.value.code == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+def records(node: BrokerNode) -> list[bytes]:
+    """Every record of a broker's queue, as it is stored."""
+    store = node.broker.store
+    found = [store.read_message(at) for at, _, _ in store.units(TOPIC, 0, 0, 10_000)]
+    return [record for record in found if record is not None]
+
+
+def test_a_slave_has_what_was_acknowledged(sim: RunningCluster) -> None:
+    for number in range(50):
+        sim.wait(sim.client.send(TOPIC, b"message %d" % number))
+    assert records(slave_of(sim)) == records(master_of(sim))
+    assert len(records(slave_of(sim))) == 50
+
+
+def send_over_several_files(sim: RunningCluster) -> None:
+    slave_of(sim).kill()
+    sim.until(lambda: not is_followed(sim))
+    for _ in range(12):
+        send_alone(sim, LARGE)
+    assert master_of(sim).broker.store.max_log_offset > 2 * 1024 * 1024
+
+
+def test_an_empty_slave_gets_more_than_the_masters_last_file(sim: RunningCluster) -> None:
+    send_over_several_files(sim)
+    slave_of(sim).start()
+    sim.until(lambda: is_followed(sim) and has_all(sim))
+    assert records(slave_of(sim)) == records(master_of(sim))
+
+
+def test_planted_asking_for_offset_0_is_noticed(
+    sim: RunningCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def take_nothing(master: ApacheMaster, store: Store, end: int) -> int:
+        return 0
+
+    send_over_several_files(sim)
+    monkeypatch.setattr(ApacheMaster, "take_first_record", take_nothing)
+    slave_of(sim).start()
+    sim.advance(30.0)
+    assert records(slave_of(sim)) == []
+
+
+@pytest.mark.parametrize("killed", ["broker-a", "broker-a.1"])
+def test_a_slave_goes_on_where_it_was_after_a_kill_of_either(
+    killed: str, sim: RunningCluster
+) -> None:
+    sim.wait(sim.client.send(TOPIC, b"before"))
+    sim.brokers[killed].kill()
+    sim.client.disconnect()
+    sim.advance(1.0)
+    sim.brokers[killed].start()
+    sim.until(lambda: is_followed(sim))
+    sim.wait(sim.client.send(TOPIC, b"after"))
+    assert records(slave_of(sim)) == records(master_of(sim))
+    assert len(records(slave_of(sim))) == 2
+
+
+def test_a_slave_whose_log_has_parted_does_not_follow(
+    sim: RunningCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    master, slave = master_of(sim), slave_of(sim)
+    sim.wait(sim.client.send(TOPIC, b"common"))
+    master.stop()
+    slave.stop()
+    as_slave = slave.config
+    slave.config = replace(slave.config, broker_id=0, replication=Replication.ASYNC)
+    slave.start()
+    slave.broker.store.append(message(1), sim.clock())
+    slave.stop()
+    slave.config = as_slave
+    sim.client.disconnect()
+    master.start()
+    send_alone(sim, LARGE)
+    slave.start()
+    sim.until(lambda: "the logs have parted" in caplog.text)
+    assert not is_followed(sim)
+
+
+def test_a_slave_that_is_longer_than_its_master_does_not_follow(
+    sim: RunningCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    master = master_of(sim)
+    sim.wait(sim.client.send(TOPIC, b"lost by the master"))
+    master.lose_power()
+    sim.client.disconnect()
+    master.start()
+    sim.until(lambda: "it has messages that the master lost" in caplog.text)
+    assert not is_followed(sim)
+
+
+def call(sim: RunningCluster, header: RequestHeader, body: bytes = b"") -> None:
+    """Change something at the master."""
+    answer = sim.wait(sim.client.call(header, body))
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
+def commit(sim: RunningCluster, offset: int, queue_id: int = 0) -> None:
+    call(
+        sim,
+        UpdateConsumerOffset(
+            consumer_group="billing", topic=TOPIC, queue_id=queue_id, commit_offset=offset
+        ),
+    )
+
+
+@pytest.mark.parametrize("page_rows", [2, 2_000])
+def test_topics_groups_progress_and_modes_arrive_within_seconds(
+    page_rows: int, sim: RunningCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apache_tables, "PAGE_ROWS", page_rows)
+    call(sim, CreateTopic(topic=TOPIC, read_queue_nums=4, write_queue_nums=4, perm=6))
+    group = SubscriptionGroupConfig(group_name="billing", retry_max_times=3)
+    call(sim, CreateGroup(), group.to_json())
+    mode = MessageRequestMode(topic=TOPIC, consumer_group="billing")
+    call(sim, SetMessageRequestMode(), mode.to_json())
+    for number in range(9):
+        sim.wait(sim.client.send(TOPIC, b"message %d" % number))
+    commit(sim, 7)
+    sim.advance(2 * ASK_EVERY_S)
+    one, other = master_of(sim).broker, slave_of(sim).broker
+    assert other.topics.table() == one.topics.table()
+    assert other.groups.get("billing") == group
+    assert other.groups.table() == one.groups.table()
+    assert other.request_modes.table() == one.request_modes.table()
+    assert other.offsets.queues("billing", TOPIC) == {0: 7}
+
+
+def test_progress_that_the_master_moves_back_or_removes_is_followed(sim: RunningCluster) -> None:
+    call(sim, CreateGroup(), SubscriptionGroupConfig(group_name="billing").to_json())
+    for number in range(9):
+        sim.wait(sim.client.send(TOPIC, b"message %d" % number))
+    offsets = slave_of(sim).broker.offsets
+    for offset in (7, 2, 5):
+        commit(sim, offset)
+        sim.advance(2 * ASK_EVERY_S)
+        assert offsets.queues("billing", TOPIC) == {0: offset}
+    call(sim, DeleteGroup(group_name="billing", clean_offset=True))
+    sim.advance(2 * ASK_EVERY_S)
+    assert offsets.queues("billing", TOPIC) == {}
+    assert "billing" not in slave_of(sim).broker.groups
+
+
+def test_a_deleted_topic_is_deleted_and_keeps_what_is_stored_when_it_is_made_again(
+    sim: RunningCluster,
+) -> None:
+    for number in range(9):
+        sim.wait(sim.client.send(TOPIC, b"message %d" % number))
+    sim.advance(2 * ASK_EVERY_S)
+    call(sim, DeleteTopic(topic=TOPIC))
+    sim.advance(2 * ASK_EVERY_S)
+    assert TOPIC not in slave_of(sim).broker.topics
+    assert records(slave_of(sim)) == []
+    sim.wait(sim.client.send(TOPIC, b"again"))
+    sim.advance(2 * ASK_EVERY_S)
+    assert records(slave_of(sim)) == records(master_of(sim))
+    assert len(records(slave_of(sim))) == 1
+
+
+def test_delayed_messages_are_delivered_once_by_a_promoted_slave(sim: RunningCluster) -> None:
+    master, slave = master_of(sim), slave_of(sim)
+    due_ms = sim.clock() + 60_000
+    sim.wait(sim.client.send(TOPIC, b"soon", DELAY="1"))
+    sim.wait(sim.client.send(TOPIC, b"later", DELAY="5"))
+    sim.wait(sim.client.send(TOPIC, b"timer", TIMER_DELIVER_MS=str(due_ms)))
+    sim.advance(4 * ASK_EVERY_S)
+    assert len(records(slave)) == 1
+    master.stop()
+    slave.stop()
+    slave.config = replace(slave.config, broker_id=0, replication=Replication.ASYNC)
+    slave.start()
+    sim.advance(80.0)
+    assert len(records(slave)) == 3
+
+
+def test_progress_of_a_master_without_rewinds_is_numbered() -> None:
+    own = [
+        OffsetChange("orders@billing", 0, 5),
+        OffsetChange("orders@billing", 1, 5, rewind=3),
+        OffsetChange("orders@billing", 2, 5),
+        OffsetChange("orders@gone", 0, 5),
+        OffsetChange("orders@removed", 0, -1, rewind=2),
+    ]
+    progress = {"orders@billing": {0: 5, 1: 6, 2: 4}, "orders@new": {0: 1}}
+    assert numbered(own, progress) == [
+        OffsetChange("orders@billing", 1, 6, rewind=3),
+        OffsetChange("orders@billing", 2, 4, rewind=4),
+        OffsetChange("orders@new", 0, 1),
+        OffsetChange("orders@gone", 0, -1, rewind=4),
+    ]
+
+
+OWN = LogClaim(
+    cluster="DefaultCluster",
+    broker_name="broker-a",
+    broker_id=1,
+    address="10.0.0.2:10911",
+    file_size=1024**3,
+    begin=0,
+    end=0,
+)
+SETTINGS = {
+    "brokerClusterName": "DefaultCluster",
+    "brokerName": "broker-a",
+    "brokerRole": "ASYNC_MASTER",
+    "brokerIP2": "10.0.0.1",
+    "haListenPort": "10912",
+    "mappedFileSizeCommitLog": str(1024**3),
+    "enableControllerMode": "false",
+}
+
+
+def test_a_master_says_where_to_copy_from() -> None:
+    assert check_settings("10.0.0.1:10911", SETTINGS, OWN) == "10.0.0.1:10912"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("brokerClusterName", "Other", "brokerClusterName of 10.0.0.1:10911 is Other"),
+        ("brokerName", "broker-b", "brokerName of 10.0.0.1:10911 is broker-b"),
+        ("mappedFileSizeCommitLog", "1024", "here it is 1073741824; they must be equal"),
+        ("mappedFileSizeCommitLog", "", "does not say its mappedFileSizeCommitLog"),
+        ("haListenPort", "", "does not say its haListenPort"),
+        ("brokerRole", "SLAVE", "is a slave itself"),
+        ("enableControllerMode", "true", "enableControllerMode=true"),
+        ("enableDLegerCommitLog", "true", "enableDLegerCommitLog=true"),
+    ],
+)
+def test_a_master_that_cannot_be_followed_is_named_with_the_reason(
+    name: str, value: str, text: str
+) -> None:
+    with pytest.raises(NotFollowing, match=text):
+        check_settings("10.0.0.1:10911", SETTINGS | {name: value}, OWN)
