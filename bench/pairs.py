@@ -71,9 +71,9 @@ class Pair:
         """Everything that has to stand still while others are measured."""
         return [pid for server in self.servers for pid in family(server.pid)] + [self.client.pid]
 
-    def add_slave(self) -> Server:
-        """Start the slave, with an empty store."""
-        self.slave = self.start_slave(self.folder / "slave", self.name_server, self.slave_port)
+    def add_slave(self, name: str = "slave") -> Server:
+        """Start the slave, with an empty store in a folder of this name."""
+        self.slave = self.start_slave(self.folder / name, self.name_server, self.slave_port)
         return self.slave
 
     def run(self, op: str, **fields: object) -> Row:

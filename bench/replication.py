@@ -4,6 +4,7 @@ All of it in one run and in turn, so that figures can be compared; the processes
 suspended meanwhile.
 """
 
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -47,13 +48,15 @@ class _CatchUp:
 
 def replication(folder: Path, effort: Effort) -> list[Figure]:
     """Throughput, processor time, lag, and how fast an empty slave catches up."""
-    caught_up = [_catch_up(folder / f"empty-{run}", effort) for run in range(effort.runs)]
+    caught_up = _catch_up(folder / "empty", effort)
     runs = _Runs()
     with ExitStack() as stack:
         pairs = _start_all(stack, folder)
         for pair, _ in _in_turn(pairs, 1):
-            say(f"warming up {pair.name} and its client for {effort.learn_s / 2:.0f} s")
-            pair.run("send", mode="sync", threads=THREADS, seconds=effort.learn_s / 2, warm=0)
+            # Brokers in Java have a compiler to teach as well.
+            warm_s = effort.learn_s / (2 if pair.name == _APACHE else 3)
+            say(f"warming up {pair.name} and its client for {warm_s:.0f} s")
+            pair.run("send", mode="sync", threads=THREADS, seconds=warm_s, warm=0)
         for pair, run in _in_turn(pairs, effort.runs):
             row = pair.run("send", mode="sync", threads=THREADS, seconds=effort.seconds, warm=0)
             say(f"64 senders, run {run}, {pair.name}: {brief(row)}, errors {row['errors']}")
@@ -119,26 +122,33 @@ def _lags(pair: Pair, seconds: float) -> list[float]:
     return lags
 
 
-def _catch_up(folder: Path, effort: Effort) -> _CatchUp:
-    """Timed from the slave's first bytes on; nothing else runs meanwhile."""
+def _catch_up(folder: Path, effort: Effort) -> list[_CatchUp]:
+    """One empty slave after the other copies the same log; nothing else runs meanwhile."""
     with sparrow_pair("empty slave", folder, slave=False, settings=[]) as pair:
         with LogProbe(pair.master_port.address) as master:
             before = master.end()
             pair.run("fill", count=effort.backlog)
             end = master.end()
-        slave = pair.add_slave()
-        address = pair.slave_port.address
-        wait_until(lambda: accepts(address), "the slave listens", folder)
-        with LogProbe(address) as probe:
-            while (begin := probe.end()) == 0:
-                time.sleep(_LOOK_S)
-            began_s, cpu_s = time.monotonic(), -process_cpu_s(slave.pid)
-            while probe.end() < end:
-                time.sleep(20 * _LOOK_S)
-            took_s, cpu_s = time.monotonic() - began_s, cpu_s + process_cpu_s(slave.pid)
-    record_bytes = (end - before) / effort.backlog
+        record_bytes = (end - before) / effort.backlog
+        return [
+            _copy_log(pair, f"slave-{run}", end, record_bytes) for run in range(1, effort.runs + 1)
+        ]
+
+
+def _copy_log(pair: Pair, name: str, end: int, record_bytes: float) -> _CatchUp:
+    """Timed from the slave's first bytes on."""
+    slave, address = pair.add_slave(name), pair.slave_port.address
+    wait_until(lambda: accepts(address), "the slave listens", pair.folder)
+    with LogProbe(address) as probe:
+        while (begin := probe.end()) == 0:
+            time.sleep(_LOOK_S)
+        began_s, cpu_s = time.monotonic(), -process_cpu_s(slave.pid)
+        while probe.end() < end:
+            time.sleep(20 * _LOOK_S)
+        took_s, cpu_s = time.monotonic() - began_s, cpu_s + process_cpu_s(slave.pid)
+    slave.stop(signal.SIGKILL)
     copied = _CatchUp(round((end - begin) / record_bytes), took_s, cpu_s)
-    say(f"an empty slave: {copied}")
+    say(f"an empty slave: {copied.records / took_s:,.0f} records/s, {copied}")
     return copied
 
 

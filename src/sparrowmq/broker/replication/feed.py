@@ -8,8 +8,8 @@ HA connection ─▶ token ─▶ first offset ─▶ fed: log bytes out, acknow
 Where no sender waits for acknowledgements, the log is looked at every 5 ms, and less often while it
 does not grow: a notice for every message would slow down sends, and many small transfers cost the
 master several times as much processor time. Where senders do wait, a slave is sent the next bytes
-as soon as it acknowledged the last ones, so that all messages that were sent meanwhile travel
-together.
+when it has acknowledged the last ones, so that all messages that were sent meanwhile travel
+together, and with many senders not before a group of them waits (`broker/durability.py`).
 
 Every broker can feed: a slave feeds its own master when that comes back with a shorter log.
 """
