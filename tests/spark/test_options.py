@@ -63,7 +63,7 @@ def test_a_time_is_milliseconds_or_a_date(text: str, time_ms: int) -> None:
 
 def test_columns_can_be_chosen_or_the_properties_left_out() -> None:
     chosen = parse_options({**BASE, "columns": "Body, topic"})
-    assert [column.name for column in chosen.columns] == ["topic", "body"]
+    assert [column.name for column in chosen.columns] == ["body", "topic"]
     fewer = parse_options({**BASE, "includeProperties": "false"})
     assert "properties" not in [column.name for column in fewer.columns]
     assert len(fewer.columns) == 13
