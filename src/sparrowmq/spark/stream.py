@@ -34,7 +34,14 @@ from sparrowmq.spark.positions import (
     offsets_of,
     to_json,
 )
-from sparrowmq.spark.read_plan import Reach, find_queues, reach, reach_again, resolve
+from sparrowmq.spark.read_plan import (
+    Reach,
+    find_queues,
+    queues_at_start,
+    reach,
+    reach_again,
+    resolve,
+)
 from sparrowmq.spark.schema import Column
 from sparrowmq.spark.source import Piece, pieces
 from sparrowmq.spark.wire.puller import read_range
@@ -76,7 +83,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._patience.call("finding where to start", self._initial))
 
     def _initial(self) -> Positions:
-        queues = find_queues(self._cluster, self.options)
+        queues = queues_at_start(self._cluster, self.options)
         at = self.options.starting
         return resolve(self._cluster, queues, at, "startingOffsets", default=LATEST)
 
