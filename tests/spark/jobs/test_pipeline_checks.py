@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from sparrowmq.cli.main import app
 from sparrowmq.protocol.codes import RequestCode
+from sparrowmq.spark.jobs.archive_files import OF_HADOOP, local_files
 from tests.spark.scripted_broker import Said, ScriptedBroker
 from tests.spark.topics import fill
 
@@ -95,6 +96,75 @@ def test_a_missing_target_topic_is_reported(running: Cluster) -> None:
 @pytest.mark.parametrize("name", ["dead letters", "dead letters back"])
 def test_a_group_without_dead_letters_is_reported_as_such(name: str, running: Cluster) -> None:
     assert "group reach-nobody has no dead letters" in said(JOBS[name], running.name_server)
+
+
+FOLDERS = {
+    "archive": (
+        ("archive", "--pattern", "reach-.*", "--once", "--to"),
+        "is not empty and not an archive (it has no _log/archive.json): there is notes.txt",
+    ),
+    "query": (("archive", "query"), "there is no archive in"),
+    "compact": (("archive", "compact"), "there is no archive in"),
+    "replay": (
+        ("replay", "reach-orders", "--to", "reach-orders", *TIMES, "--archive"),
+        "there is no archive in",
+    ),
+}
+
+
+@pytest.mark.parametrize(("job", "text"), FOLDERS.values(), ids=FOLDERS)
+@pytest.mark.parametrize("name", ["{}", "file:{}", "file://{}"])
+def test_a_folder_that_is_not_an_archive_is_refused_before_spark_starts(
+    job: tuple[str, ...],
+    text: str,
+    name: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for variable in OF_HADOOP:
+        monkeypatch.delenv(variable, raising=False)
+    folder = tmp_path_factory.mktemp("foreign")
+    (folder / "notes.txt").write_text("not ours")
+    done = CliRunner().invoke(app, ["pipeline", *job, name.format(folder)])
+    assert done.exit_code == 1, done.output
+    assert text in done.output
+    assert "Spark" not in done.output
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "environ", "local"),
+    [
+        ("archive", {}, {}, True),
+        ("/data/a:b", {}, {}, True),
+        ("file:///data/archive", {}, {"HADOOP_CONF_DIR": "/etc/hadoop"}, True),
+        ("hdfs:///archive", {}, {}, False),
+        ("archive", {"spark.hadoop.fs.defaultFS": "hdfs://one"}, {}, False),
+        ("archive", {}, {"HADOOP_CONF_DIR": "/etc/hadoop"}, False),
+    ],
+)
+def test_only_what_is_certain_to_be_on_this_disk_is_looked_at(
+    name: str, settings: dict[str, str], environ: dict[str, str], local: bool
+) -> None:
+    assert (local_files(name, settings, environ) is not None) is local
+
+
+def test_a_pattern_that_matches_no_topic_is_a_warning(
+    running: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Started(Exception):
+        """Spark would start now."""
+
+    def start(*_: object) -> None:
+        raise Started
+
+    monkeypatch.setattr("sparrowmq.cli.commands.pipeline_archive.pipeline_session", start)
+    fill(running, "reach-orders", 1)
+    words = ["pipeline", "archive", "--to", "archive", "--name-servers", running.name_server]
+    assert "warning" not in CliRunner().invoke(app, [*words, "--pattern", "reach-.*"]).output
+    text = CliRunner().invoke(app, [*words, "--pattern", "reach-ordres"]).output
+    assert "warning: --pattern 'reach-ordres' matches no topic; the topics are " in text
+    assert "Started" in text
 
 
 @pytest.mark.parametrize("flag", ["--report", "--hand-back"])

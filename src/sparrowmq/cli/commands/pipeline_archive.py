@@ -8,7 +8,12 @@ from typing import Any
 import click
 
 from sparrowmq.cli.command_group import Group
-from sparrowmq.cli.commands.pipeline_checks import check_topics
+from sparrowmq.cli.commands.pipeline_checks import (
+    check_archive,
+    check_new_archive,
+    check_topics,
+    report_no_match,
+)
 from sparrowmq.cli.commands.pipeline_options import Moment, name_server_option, spark_options
 from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.cli.option_types import Duration
@@ -106,8 +111,11 @@ def archive(
         compaction=CompactionRule(least_files=compact_after),
     )
     job.options()  # mistakes are reported before Spark starts
+    check_new_archive(to, settings)
     # Without --once it waits for a topic that is away with its broker.
     check_topics(name_server, job.topics if once else ())
+    if pattern is not None:
+        report_no_match(name_server, pattern)
     never = threading.Event()
     with (
         pipeline_session("archive", master, settings) as spark,
@@ -157,6 +165,7 @@ def query(
       sparrowmq pipeline archive query archive --key o-7
       sparrowmq pipeline archive query archive --topic orders --since 2026-01-01 --limit 3 --json
     """
+    check_archive(folder, settings)
     question = Question(topic=topic, key=key, msg_id=msg_id, tag=tag, since=since, until=until)
     with pipeline_session("archive query", master, settings) as spark:
         rows = read_archive(spark, folder, question).limit(limit).collect()
@@ -182,6 +191,7 @@ def compact(folder: str, keep_removed: float, master: str, settings: dict[str, s
     Example:
       sparrowmq pipeline archive compact archive
     """
+    check_archive(folder, settings)
     rule = CompactionRule(keep_removed_ms=int(keep_removed * 1000))
     with (
         pipeline_session("archive compact", master, settings) as spark,

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from sparrowmq.cli.commands.pipeline_archive import shown
-from sparrowmq.cli.commands.pipeline_checks import check_dead_letters, check_topics
+from sparrowmq.cli.commands.pipeline_checks import check_archive, check_dead_letters, check_topics
 from sparrowmq.cli.commands.pipeline_options import (
     Moment,
     name_server_option,
@@ -81,6 +81,8 @@ def replay(
         batch_rows=batch,
         rows_per_second=rate,
     )
+    if archive is not None:
+        check_archive(archive, settings)
     check_topics(name_server, [to] if archive else [topic, to])
     with RemoteCluster(name_server) as cluster:
         folder = journal_folder(state_folder(state), job, cluster)

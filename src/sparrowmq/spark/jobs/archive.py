@@ -216,14 +216,15 @@ def compact_archive(
 ) -> tuple[int, int]:
     """Compact all that can be, without a broker; files before and after."""
     files = archive_files(spark, path)
-    _existing(files, path)
+    existing_archive(files, path)
     with opened_folder(files) as folder:
         before = len(folder.archive.files)
         Compactor(spark, folder, rule, on_step, clock).run(all_of_it=True)
         return before, len(folder.archive.files)
 
 
-def _existing(files: ArchiveFiles, path: str) -> Archive:
+def existing_archive(files: ArchiveFiles, path: str) -> Archive:
+    """The archive in a folder that has one. Raises JobError, also where its log is not whole."""
     archive = ArchiveLog(files).read()
     if archive.version == 0:
         raise JobError(f"there is no archive in {path}; make one with: sparrowmq pipeline archive")
@@ -238,7 +239,7 @@ def read_archive(spark: "SparkSession", path: str, question: Question | None = N
     """
     wanted = question or Question()
     files = archive_files(spark, path)
-    archive = _existing(files, path)
+    archive = existing_archive(files, path)
     chosen = {
         name: size for name, size in archive.files.items() if wanted.wants(*partition_of(name))
     }
