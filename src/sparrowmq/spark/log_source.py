@@ -20,6 +20,7 @@ from sparrowmq.spark.errors import OptionError, few_of
 from sparrowmq.spark.log_files.options import LogOptions, parse_log_options
 from sparrowmq.spark.log_files.ranges import LogRange, log_files, log_ranges
 from sparrowmq.spark.schema import struct_type
+from sparrowmq.spark.worker_errors import reported_by_text
 from sparrowmq.store.layout import CONFIG_DIR, LOG_DIR, QUEUE_DIR
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class RangePartition(InputPartition):
         self.wanted = wanted
 
 
+@reported_by_text
 class LogReader(DataSourceReader):
     """Reads a log once."""
 
@@ -56,6 +58,7 @@ class LogReader(DataSourceReader):
         return LogRows(self._options).batches(partition.wanted)
 
 
+@reported_by_text
 class LogSource(DataSource):
     """The log files of one broker as a table."""
 
@@ -92,13 +95,18 @@ def check_topics(path: Path, topics: Iterable[str]) -> None:
         if known and topic not in known:
             near = get_close_matches(topic, known, 1)
             maybe = f"did you mean {near[0]}? " if near else ""
-            there = few_of(sorted(name for name in known if not is_system_topic(name)))
+            users = [name for name in sorted(known) if not _is_brokers_own(name)]
+            there = few_of(users) or "none"
             raise OptionError(
                 "topic",
-                f"there is no topic {topic} in the store {path}; {maybe}it has {there or 'none'}."
+                f"there is no topic {topic} in the store {path}; {maybe}it has {there}."
                 " For messages of a topic that was deleted, leave out this option and filter by the"
                 " column topic",
             )
+
+
+def _is_brokers_own(topic: str) -> bool:
+    return is_system_topic(topic) or topic.startswith("%")
 
 
 def _topics_of(store: Path) -> set[str]:

@@ -43,7 +43,7 @@ def queues_at_start(cluster: RemoteCluster, options: Options) -> list[Queue]:
     """
     found = find_queues(cluster, options)
     if options.subscribe_pattern is not None and not found:
-        topics = cluster.user_topics()
+        topics = [topic for topic in cluster.user_topics() if not topic.startswith("%")]
         there = f"its topics are {few_of(topics)}" if topics else "it has no topics"
         _log.warning(
             "option subscribePattern: %r matches no topic of %s, so there is nothing to read; %s",

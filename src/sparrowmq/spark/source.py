@@ -37,6 +37,7 @@ from sparrowmq.spark.sink_options import SinkOptions, parse_sink_options
 from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.spark.wire.remoting import Patience
+from sparrowmq.spark.worker_errors import reported_by_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +53,7 @@ _OPERATORS: dict[type[Filter], str] = {
 }
 
 
+@reported_by_text
 class RocketMQSource(DataSource):
     """The format `rocketmq`."""
 
@@ -110,6 +112,7 @@ class Piece(InputPartition):
     address: str
 
 
+@reported_by_text
 class BatchReader(DataSourceReader):
     """Reads the ranges that the options ask for, fixed when the query is planned."""
 

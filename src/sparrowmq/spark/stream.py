@@ -46,6 +46,7 @@ from sparrowmq.spark.schema import Column
 from sparrowmq.spark.source import Piece, pieces
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.spark.wire.remoting import Patience
+from sparrowmq.spark.worker_errors import reported_by_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +56,7 @@ LAG = "$lag"
 """Beside the topics in the latest offset that query progress shows: messages not read yet."""
 
 
+@reported_by_text
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches over the queues that the options name."""
 
