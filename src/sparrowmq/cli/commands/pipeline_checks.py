@@ -12,7 +12,7 @@ from sparrowmq.cli.remote import NOT_A_NAME_SERVER, no_name_server
 from sparrowmq.cli.settings.settings import nearest
 from sparrowmq.protocol.names import dlq_topic
 from sparrowmq.spark.errors import ServerRefused, TopicMissing, Unreachable, few_of
-from sparrowmq.spark.jobs.archive import existing_archive
+from sparrowmq.spark.jobs.archive import check_archived, existing_archive
 from sparrowmq.spark.jobs.archive_files import local_files
 from sparrowmq.spark.jobs.archive_folder import check_folder
 from sparrowmq.spark.jobs.job import JobError
@@ -39,7 +39,8 @@ def report_no_match(name_server: str, pattern: str) -> None:
     with RemoteCluster(name_server) as cluster:
         topics = cluster.user_topics()
     if not any(matches(pattern, topic) for topic in topics):
-        there = f"the topics are {few_of(topics)}" if topics else "there are no topics"
+        users = [topic for topic in topics if not topic.startswith("%")]
+        there = f"the topics are {few_of(users)}" if users else "there are no topics"
         click.echo(f"warning: --pattern {pattern!r} matches no topic; {there}", err=True)
 
 
@@ -62,11 +63,13 @@ def check_new_archive(folder: str, settings: Mapping[str, str]) -> None:
         check_folder(files)
 
 
-def check_archive(folder: str, settings: Mapping[str, str]) -> None:
-    """Raises JobError for a folder of this machine that has no archive."""
+def check_archive(folder: str, settings: Mapping[str, str], topic: str | None) -> None:
+    """Raises JobError for a folder of this machine that has no archive, or not of this topic."""
     files = local_files(folder, settings)
     if files is not None:
-        existing_archive(files, folder)
+        archive = existing_archive(files, folder)
+        if topic is not None:
+            check_archived(archive, topic, folder)
 
 
 def _brokers(cluster: RemoteCluster, name_server: str) -> None:

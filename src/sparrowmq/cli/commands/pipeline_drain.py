@@ -113,6 +113,10 @@ def drain(
                 work.run(spark, on_step)
         found = drain_report(work, worked_by or group)
         _show(work.job, found)
+        if report or hand_back:
+            _show_left(work.job, found, worked_by)
+        else:
+            click.echo(f"next: consume {job.to}, then --hand-back --worked-by its group")
         if hand_back:
             _hand_back(work, found, cleanup=cleanup)
 
@@ -136,7 +140,12 @@ def _show(job: DrainJob, found: DrainReport) -> None:
     )
     if found.twice > 0:
         console.print(f"{found.twice:,} of them are there twice: a batch that was cut short")
-    console.print(f"{found.left:,} of them are not handled yet")
+
+
+def _show_left(job: DrainJob, found: DrainReport, worked_by: str | None) -> None:
+    click.echo(f"{found.left:,} of them are not handled yet by group {worked_by or job.group}")
+    if found.left and worked_by is None:
+        click.echo(f"--worked-by names the group that consumes {job.to}, if it is another")
 
 
 def _hand_back(work: Drain, found: DrainReport, *, cleanup: bool) -> None:

@@ -205,7 +205,7 @@ class Drain:
         ):
             return
         near = difflib.get_close_matches(job.group, known, 1)
-        maybe = f"did you mean {near[0]}? " if near else ""
+        maybe = f"Did you mean {near[0]}? " if near else ""
         raise JobError(
             f"group {job.group} does not exist at the brokers of {job.topic}: it has no members, no"
             f" progress and no settings. {maybe}Nothing was copied"
