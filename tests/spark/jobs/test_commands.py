@@ -179,6 +179,10 @@ def test_an_error_in_a_task_is_reported_without_its_stack() -> None:
 
     stack = "Job aborted\n at x\nsparrowmq.spark.errors.DataLoss: orders queue 0: gone\n at y"
     assert spark_reason(PySparkException(stack)) == "orders queue 0: gone"
+    plain = (
+        "[X] Failed to plan: sparrowmq.spark.errors.TopicMissing: topic a: gone\n SQLSTATE: 38000"
+    )
+    assert spark_reason(PySparkException(plain)) == "topic a: gone"
     assert spark_reason(PySparkException("[UNRESOLVED] no column x\nat y")) == (
         "[UNRESOLVED] no column x"
     )
@@ -313,6 +317,10 @@ def test_a_drain_is_reported_and_handed_back_by_commands(
     assert "40 of 40 messages of told-drain copied to told-drain-drain" in text
     assert "20 queues with 2 to 2 each" in text
     assert text.endswith("next: consume told-drain-drain, then --hand-back --worked-by its group\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sparrowmq.cli.commands.pipeline_drain.pipeline_session", None)
+        code, text = said()  # all is copied, so that Spark is not needed
+    assert (code, "40 of 40 messages of told-drain copied" in text) == (0, True), text
     code, text = said("--report")
     assert code == 0, text
     assert text.endswith(

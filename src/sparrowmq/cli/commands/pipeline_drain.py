@@ -1,6 +1,7 @@
 """`sparrowmq pipeline drain`"""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -105,11 +106,9 @@ def drain(
     with RemoteCluster(name_server, 10.0) as cluster, JobJournal(job.state) as journal:
         work = Drain(job, cluster, AdminOperator(name_server), journal)
         if not report and not hand_back:
-            work.prepare()
-            with (
-                pipeline_session("drain", master, settings) as spark,
-                shown_progress("drain") as on_step,
-            ):
+            is_copied = work.prepare()["copy"]["isFinished"]
+            session = nullcontext() if is_copied else pipeline_session("drain", master, settings)
+            with session as spark, shown_progress("drain") as on_step:
                 work.run(spark, on_step)
         found = drain_report(work, worked_by or group)
         _show(work.job, found)
