@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
+pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparrowmq[spark]")
 
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.log_files.options import LOG_OPTIONS, parse_log_options
+from sparrowmq.spark.log_source import LogSource
 from tests.spark.written_logs import HOST, HOST_V6, LogWriter, hundred_messages, rows
 
 
@@ -40,6 +41,43 @@ def test_only_the_wanted_topics_and_columns_are_given(writer: LogWriter) -> None
 def test_a_wrong_option_is_refused_with_what_is_allowed(options: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=text):
         parse_log_options(options)
+
+
+def planned(store: Path, topic: str) -> int:
+    """How many tasks would read a topic: one for each file."""
+    source = LogSource({"path": str(store), "topic": topic})
+    return len(source.reader(source.schema()).partitions())
+
+
+def test_a_topic_that_the_store_does_not_have_is_refused_with_those_it_has(
+    writer: LogWriter,
+) -> None:
+    store = writer.write()
+    for topic in ("orders", "refunds", "SCHEDULE_TOPIC_XXXX"):
+        (store / "consumequeue" / topic / "0").mkdir(parents=True)
+    (store / "config").mkdir()
+    table = '{"topicConfigTable": {"orders": {}, "made-and-empty": {}}}'
+    (store / "config" / "topics.json").write_text(table)
+    for path in (store, store / "commitlog"):
+        with pytest.raises(OptionError) as caught:
+            planned(path, "orders,ordres")
+        assert str(caught.value) == (
+            f"option topic: there is no topic ordres in the store {path}; did you mean orders? it"
+            " has made-and-empty, orders, refunds. For messages of a topic that was deleted, leave"
+            " out this option and filter by the column topic"
+        )
+    assert planned(store, "orders,made-and-empty,SCHEDULE_TOPIC_XXXX") == 4
+
+
+@pytest.mark.parametrize("config", [None, "[]", "{"], ids=["none", "a list", "no JSON"])
+def test_a_log_without_the_rest_of_its_store_is_read_for_any_topic(
+    writer: LogWriter, config: str | None
+) -> None:
+    store = writer.write()
+    if config is not None:
+        (store / "config").mkdir()
+        (store / "config" / "topics.json").write_text(config)
+    assert planned(store, "ordres") == 4
 
 
 def test_the_guide_names_every_option_with_its_default() -> None:

@@ -1,5 +1,7 @@
 """Options: texts in, one typed value out, and a useful sentence for everything that is wrong."""
 
+import json
+
 import pytest
 
 from sparrowmq.spark.errors import OptionError
@@ -63,7 +65,7 @@ def test_a_time_is_milliseconds_or_a_date(text: str, time_ms: int) -> None:
 
 def test_columns_can_be_chosen_or_the_properties_left_out() -> None:
     chosen = parse_options({**BASE, "columns": "Body, topic"})
-    assert [column.name for column in chosen.columns] == ["topic", "body"]
+    assert [column.name for column in chosen.columns] == ["body", "topic"]
     fewer = parse_options({**BASE, "includeProperties": "false"})
     assert "properties" not in [column.name for column in fewer.columns]
     assert len(fewer.columns) == 13
@@ -180,6 +182,55 @@ def test_what_a_batch_cannot_do_is_refused(options: dict[str, str], text: str) -
     with pytest.raises(OptionError) as caught:
         parse_options({**BASE, **options}, stream=False)
     assert text in str(caught.value)
+
+
+def times(**of_queue: int) -> str:
+    return json.dumps({"orders": {"broker-a": of_queue}})
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "text"),
+    [
+        (
+            {"startingTimestamp": "2026-11-16"},
+            {"endingTimestamp": "2026-11-15"},
+            "startingTimestamp: 2026-11-16T00:00:00+00:00 (1794787200000 ms) is after the end,"
+            " 2026-11-15T00:00:00+00:00 (1794700800000 ms); must be earlier",
+        ),
+        (
+            {"startingTimestamp": "1700000000000000"},
+            {"endingTimestamp": "1700000000000"},
+            "startingTimestamp: 1700000000000000 ms is after the end, 2023-11-14T22:13:20+00:00",
+        ),
+        (
+            {"startingOffsetsByTimestamp": times(**{"0": 5, "1": 8})},
+            {"endingOffsetsByTimestamp": times(**{"0": 5, "1": 7})},
+            "startingOffsetsByTimestamp: 1970-01-01T00:00:00.008000+00:00 (8 ms) is after the end"
+            " of orders queue 1 of broker-a, ",
+        ),
+        (
+            {"startingOffsetsByTimestamp": times(**{"0": 8})},
+            {"endingTimestamp": "7"},
+            "startingOffsetsByTimestamp: ",
+        ),
+        (
+            {"startingTimestamp": "8"},
+            {"endingOffsetsByTimestamp": times(**{"0": 7})},
+            "startingTimestamp: ",
+        ),
+    ],
+)
+def test_a_batch_that_would_start_after_its_end_is_refused(
+    start: dict[str, str], end: dict[str, str], text: str
+) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_options({**BASE, **start, **end}, stream=False)
+    assert f"option {text}" in str(caught.value)
+
+
+def test_a_batch_may_end_when_it_starts() -> None:
+    same = {"startingTimestamp": "7", "endingTimestamp": "7"}
+    assert parse_options({**BASE, **same}, stream=False).ending == At(time_ms=7)
 
 
 def test_a_stream_has_no_end() -> None:

@@ -8,7 +8,7 @@ import pytest
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.spark.errors import DataLoss, OptionError
 from sparrowmq.spark.options import parse_options
-from sparrowmq.spark.read_plan import batch_ranges, find_queues
+from sparrowmq.spark.read_plan import batch_ranges, find_queues, queues_at_start
 from sparrowmq.spark.wire.cluster import RemoteCluster
 from tests.spark.scripted_broker import Said, ScriptedBroker
 
@@ -128,3 +128,26 @@ def test_a_pattern_means_whole_names_and_no_topics_of_the_brokers_own(
     """Retry and dead-letter topics belong to groups: only a pattern that speaks of % means them."""
     options = parse_options({"nameServer": "x:1", "subscribePattern": pattern}, stream=False)
     assert {queue.topic for queue in find_queues(cluster, options)} == topics
+
+
+@pytest.mark.parametrize(
+    ("given", "warned"),
+    [
+        ({"subscribePattern": "ordres.*"}, True),
+        ({"subscribePattern": "orders.*"}, False),
+        ({"subscribe": "orders"}, False),
+    ],
+)
+def test_a_pattern_that_matches_nothing_is_reported_with_the_topics_there_are(
+    cluster: RemoteCluster,
+    given: dict[str, str],
+    warned: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = parse_options({"nameServer": "x:1", **given}, stream=False)
+    assert bool(queues_at_start(cluster, options)) is not warned
+    text = (
+        f"option subscribePattern: 'ordres.*' matches no topic of {cluster}, so there is nothing to"
+        " read; its topics are orders, orders-2"
+    )
+    assert [record.getMessage() for record in caplog.records] == ([text] if warned else [])

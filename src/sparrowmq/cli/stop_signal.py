@@ -97,3 +97,26 @@ def sigterm_like_ctrl_c(notes: MutableMapping[str, Any]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def signals_kept() -> Iterator[None]:
+    """Keep SIGTERM and SIGINT while the block runs, and handle them when it ends.
+
+    For a step of a few seconds that leaves something behind if it is interrupted.
+    """
+    kept: list[int] = []
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before[number] = signal.signal(number, lambda found, _: kept.append(found))
+    except ValueError:  # not the main thread, which alone may handle signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for found in kept[:1]:
+            signal.raise_signal(found)

@@ -13,6 +13,16 @@
 Spark shows the text of an error and little else, so each text names the thing and the remedy.
 """
 
+from collections.abc import Sequence
+
+_SHOWN = 5
+
+
+def few_of(names: Sequence[str]) -> str:
+    """Names for a text: the first of them, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
+
 
 class RocketMQError(Exception):
     """Something between Spark and RocketMQ went wrong."""

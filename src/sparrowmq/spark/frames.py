@@ -1,5 +1,6 @@
 """DataFrames of messages to other DataFrames: without repeated rows, or ready to be sent again."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,11 +40,20 @@ def resent_by_key(frame: "DataFrame") -> "DataFrame":
     )
 
 
+_ORIGINS = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
+"""Properties of a dead letter that name its topic: for a group's retries, and Apache's own."""
+
+
+def origin_of(properties: Mapping[str, str]) -> str | None:
+    """The topic that a dead letter came from, if it says."""
+    return next((properties[name] for name in _ORIGINS if properties.get(name)), None)
+
+
 def resent_to_origin(frame: "DataFrame") -> "DataFrame":
     """Dead letters, each to the topic it came from; those that do not name one are left out."""
     from pyspark.sql import functions as F
 
     properties = F.col("properties")
-    topic = F.coalesce(properties["RETRY_TOPIC"], properties["DLQ_ORIGIN_TOPIC"])
+    topic = F.coalesce(*(properties[name] for name in _ORIGINS))
     sent = frame.select("body", "tags", "keys", "properties", topic.alias("topic"))
     return sent.where(F.col("topic").isNotNull())

@@ -5,16 +5,23 @@
 SparrowMQ's store or Apache's, of a running broker, a stopped one or a copy. Nothing is written.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from sparrowmq.protocol.names import is_system_topic
+from sparrowmq.spark.errors import OptionError, few_of
 from sparrowmq.spark.log_files.options import LogOptions, parse_log_options
 from sparrowmq.spark.log_files.ranges import LogRange, log_files, log_ranges
 from sparrowmq.spark.schema import struct_type
+from sparrowmq.spark.worker_errors import reported_by_text
+from sparrowmq.store.layout import CONFIG_DIR, LOG_DIR, QUEUE_DIR
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +34,7 @@ class RangePartition(InputPartition):
         self.wanted = wanted
 
 
+@reported_by_text
 class LogReader(DataSourceReader):
     """Reads a log once."""
 
@@ -34,8 +42,9 @@ class LogReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """The log in ranges."""
+        """The log in ranges. Raises OptionError, LogFileError."""
         path = self._options.path
+        check_topics(path, self._options.topics)
         ranges = log_ranges(log_files(path), self._options.max_bytes_per_partition, _sure(path))
         # Spark needs at least one partition; this one is empty.
         return [RangePartition(one) for one in ranges] or [InputPartition(None)]
@@ -49,6 +58,7 @@ class LogReader(DataSourceReader):
         return LogRows(self._options).batches(partition.wanted)
 
 
+@reported_by_text
 class LogSource(DataSource):
     """The log files of one broker as a table."""
 
@@ -74,3 +84,37 @@ def _sure(path: Path) -> int:
         return 0
     mark = StoreFiles.at(path).mark()
     return 0 if mark is None else mark.log_offset
+
+
+def check_topics(path: Path, topics: Iterable[str]) -> None:
+    """Raises OptionError for a topic that the store does not have, as far as its files say which it
+    has: a log without the rest of its store is read as it is.
+    """
+    known = _topics_of(path if (path / LOG_DIR).is_dir() else path.parent)
+    for topic in topics:
+        if known and topic not in known:
+            near = get_close_matches(topic, known, 1)
+            maybe = f"did you mean {near[0]}? " if near else ""
+            users = [name for name in sorted(known) if not _is_brokers_own(name)]
+            there = few_of(users) or "none"
+            raise OptionError(
+                "topic",
+                f"there is no topic {topic} in the store {path}; {maybe}it has {there}."
+                " For messages of a topic that was deleted, leave out this option and filter by the"
+                " column topic",
+            )
+
+
+def _is_brokers_own(topic: str) -> bool:
+    return is_system_topic(topic) or topic.startswith("%")
+
+
+def _topics_of(store: Path) -> set[str]:
+    """Topics that have a queue or a configuration; Apache's brokers keep both in the same place."""
+    found: set[str] = set()
+    with suppress(OSError):
+        found |= {entry.name for entry in (store / QUEUE_DIR).iterdir() if entry.is_dir()}
+    with suppress(OSError, ValueError, AttributeError):  # no file, or another program's
+        config = json.loads((store / CONFIG_DIR / "topics.json").read_bytes())
+        found |= set(config.get("topicConfigTable") or ())
+    return found

@@ -5,13 +5,21 @@ Names and meaning are those of spark-sql-kafka where there is such an option the
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from sparrowmq.cluster_address import NameServerAddresses
 from sparrowmq.protocol.names import check_group
 from sparrowmq.protocol.tags import tags_fault
 from sparrowmq.spark.errors import OptionError
-from sparrowmq.spark.offsets import EARLIEST, LATEST, Assignment, NestedOffsets, read_assignment
+from sparrowmq.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    Assignment,
+    NestedOffsets,
+    flat,
+    read_assignment,
+)
 from sparrowmq.spark.option_values import (
     NAME_SERVER,
     NO_TABLES,
@@ -34,7 +42,7 @@ from sparrowmq.spark.option_values import (
 )
 from sparrowmq.spark.positions import Positions
 from sparrowmq.spark.schema import PROPERTIES, Column, read_columns
-from sparrowmq.spark.wire.cluster import RemoteCluster
+from sparrowmq.spark.wire.cluster import Queue, RemoteCluster
 
 _OF_SPARK = frozenset({"checkpointlocation", "path"})
 """What Spark passes on although it is for Spark itself."""
@@ -130,6 +138,7 @@ def parse_options(
     _choose_columns(values)
     _check_filters(values)
     if stream is False:
+        _check_order(values["starting"], values["ending"])
         _refuse_in(values, "batch", _STREAM_ONLY)
     return Options(**values)
 
@@ -187,6 +196,34 @@ def _check_batch_place(side: str, at: At) -> None:
     if at.word == wrong or mark in marks:
         verb = "start" if side == "starting" else "end"
         raise OptionError(f"{side}Offsets", f"a batch cannot {verb} at {wrong} ({mark})")
+
+
+def _check_order(starting: At, ending: At) -> None:
+    """Refuse times that are the wrong way round. The order of offsets is left to the plan, because
+    only brokers know it; the same time twice is a range without messages, and allowed.
+    """
+    named = sorted({*flat(starting.times or {}), *flat(ending.times or {})})
+    for queue in named or (None,):
+        start, end = _time_of(starting, queue), _time_of(ending, queue)
+        if start is not None and end is not None and start > end:
+            is_for_all = starting.time_ms is not None
+            option = "startingTimestamp" if is_for_all else "startingOffsetsByTimestamp"
+            of_queue = f" of {queue}" if queue is not None else ""
+            text = f"{_moment(start)} is after the end{of_queue}, {_moment(end)}; must be earlier"
+            raise OptionError(option, text)
+
+
+def _time_of(at: At, queue: Queue | None) -> int | None:
+    if at.times is None or queue is None:
+        return at.time_ms
+    return flat(at.times).get(queue)
+
+
+def _moment(time_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()} ({time_ms} ms)"
+    except (ValueError, OverflowError, OSError):  # after the year 9999: microseconds, perhaps
+        return f"{time_ms} ms"
 
 
 def _choose_columns(values: dict[str, Any]) -> None:

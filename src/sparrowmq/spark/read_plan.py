@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
-from sparrowmq.spark.errors import BrokerAway, DataLoss, OptionError, TopicMissing
+from sparrowmq.spark.errors import BrokerAway, DataLoss, OptionError, TopicMissing, few_of
 from sparrowmq.spark.offsets import (
     EARLIEST,
     EARLIEST_MARK,
@@ -31,9 +31,27 @@ def find_queues(cluster: RemoteCluster, options: Options) -> list[Queue]:
     if options.assign is not None:
         return _assigned(cluster, options.assign)
     topics = options.subscribe or [
-        topic for topic in cluster.user_topics() if _matches(options, topic)
+        topic for topic in cluster.user_topics() if matches(options.subscribe_pattern or "", topic)
     ]
     return sorted(queue for topic in topics for queue in cluster.queues(topic))
+
+
+def queues_at_start(cluster: RemoteCluster, options: Options) -> list[Queue]:
+    """The same for a read that begins: a pattern that matches no topic is reported as a warning.
+
+    It is no error, because the topics of a pattern may all be made later. Raises as `find_queues`.
+    """
+    found = find_queues(cluster, options)
+    if options.subscribe_pattern is not None and not found:
+        topics = [topic for topic in cluster.user_topics() if not topic.startswith("%")]
+        there = f"its topics are {few_of(topics)}" if topics else "it has no topics"
+        _log.warning(
+            "option subscribePattern: %r matches no topic of %s, so there is nothing to read; %s",
+            options.subscribe_pattern,
+            cluster,
+            there,
+        )
+    return found
 
 
 def _assigned(cluster: RemoteCluster, assign: Assignment) -> list[Queue]:
@@ -55,12 +73,13 @@ def covers(options: Options, topic: str) -> bool:
     """Whether a topic is among those to read, if it exists."""
     if options.assign is not None:
         return topic in options.assign
-    return topic in options.subscribe if options.subscribe else _matches(options, topic)
+    if options.subscribe:
+        return topic in options.subscribe
+    return matches(options.subscribe_pattern or "", topic)
 
 
-def _matches(options: Options, topic: str) -> bool:
-    """By its name; retry and dead-letter topics only for a pattern that speaks of %."""
-    pattern = options.subscribe_pattern or ""
+def matches(pattern: str, topic: str) -> bool:
+    """Whether a topic is meant; retry and dead-letter topics only by a pattern that names %."""
     return bool(re.fullmatch(pattern, topic)) and ("%" in pattern or not topic.startswith("%"))
 
 

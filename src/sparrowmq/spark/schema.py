@@ -96,18 +96,21 @@ def _kafka_hint(name: str, names: dict[str, str]) -> str:
 
 
 def choose_columns(offered: Sequence[Column], names: Iterable[str] | None) -> tuple[Column, ...]:
-    """The columns of these names, in any case, in the order they are offered; all for None.
+    """The columns of these names, in any case, in the order they are named; all for None.
 
-    Raises OptionError that names the unknown one and what there is.
+    One that is named twice comes once. Raises OptionError that names the unknown one and what there
+    is.
     """
     if names is None:
         return tuple(offered)
-    known = {column.name.lower() for column in offered}
-    wanted = {name.lower(): name for name in names}
-    for lower, name in wanted.items():
-        if lower not in known:
-            raise OptionError("columns", _no_column(name, [column.name for column in offered]))
-    return tuple(column for column in offered if column.name.lower() in wanted)
+    known = {column.name.lower(): column for column in offered}
+    chosen: dict[str, Column] = {}
+    for name in names:
+        column = known.get(name.lower())
+        if column is None:
+            raise OptionError("columns", _no_column(name, [each.name for each in offered]))
+        chosen[column.name] = column
+    return tuple(chosen.values())
 
 
 def read_columns(names: Iterable[str] | None = None) -> tuple[Column, ...]:
@@ -161,16 +164,18 @@ def arrow_schema(columns: Iterable[Column] = READ_COLUMNS) -> pa.Schema:
 def chosen_columns(schema: StructType) -> tuple[Column, ...]:
     """The columns of a schema that a user gave, in that order.
 
-    Raises ValueError that names the column that is unknown or has another type.
+    Raises ColumnError for one that is unknown or has another type.
     """
     declared = {field.name: field.dataType for field in struct_type()}
     for field in schema.fields:
         if field.name not in declared:
-            raise ValueError(_no_column(field.name, READ_NAMES))
+            hint = _kafka_hint(field.name, KAFKA_READ_NAMES)
+            text = f"unknown to the source{hint}, allowed are {_listed(READ_NAMES)}"
+            raise ColumnError(field.name, text)
         if field.dataType != declared[field.name]:
             found = field.dataType.simpleString()
             wanted = _BY_NAME[field.name].sql_type
-            raise ValueError(f"column {field.name} is {found} in the schema, must be {wanted}")
+            raise ColumnError(field.name, f"is {found} in the schema, must be {wanted}")
     return tuple(_BY_NAME[field.name] for field in schema.fields)
 
 

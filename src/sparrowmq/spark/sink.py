@@ -25,6 +25,7 @@ from sparrowmq.spark.schema import ColumnPlaces, check_columns
 from sparrowmq.spark.sink_options import SinkOptions
 from sparrowmq.spark.wire.remoting import Patience
 from sparrowmq.spark.wire.sender import write_queues
+from sparrowmq.spark.worker_errors import reported_by_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +45,7 @@ class TaskSent(WriterCommitMessage):
     body_bytes: int
 
 
+@reported_by_text
 class BatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame once."""
 
@@ -66,6 +68,7 @@ class BatchWriter(DataSourceArrowWriter):
         _log.warning("the write failed after %s", _summary(messages))
 
 
+@reported_by_text
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 

@@ -31,12 +31,13 @@ from sparrowmq.spark.offsets import QueueRange, split
 from sparrowmq.spark.option_values import find_servers
 from sparrowmq.spark.options import Options, parse_options
 from sparrowmq.spark.pushdown import RowCondition, can_be_pushed, narrow_queues, narrow_range
-from sparrowmq.spark.read_plan import batch_ranges, find_queues
+from sparrowmq.spark.read_plan import batch_ranges, queues_at_start
 from sparrowmq.spark.schema import Column, chosen_columns, struct_type
 from sparrowmq.spark.sink_options import SinkOptions, parse_sink_options
 from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.spark.wire.remoting import Patience
+from sparrowmq.spark.worker_errors import reported_by_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +53,7 @@ _OPERATORS: dict[type[Filter], str] = {
 }
 
 
+@reported_by_text
 class RocketMQSource(DataSource):
     """The format `rocketmq`."""
 
@@ -110,6 +112,7 @@ class Piece(InputPartition):
     address: str
 
 
+@reported_by_text
 class BatchReader(DataSourceReader):
     """Reads the ranges that the options ask for, fixed when the query is planned."""
 
@@ -125,7 +128,7 @@ class BatchReader(DataSourceReader):
             return patience.call("planning the read", lambda: self._plan(cluster))
 
     def _plan(self, cluster: RemoteCluster) -> list[InputPartition]:
-        queues = narrow_queues(find_queues(cluster, self.options), self.conditions)
+        queues = narrow_queues(queues_at_start(cluster, self.options), self.conditions)
         ranges = [
             narrow_range(found, self.conditions, cluster.offset_at)
             for found in batch_ranges(cluster, queues, self.options)

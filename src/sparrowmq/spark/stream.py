@@ -34,11 +34,19 @@ from sparrowmq.spark.positions import (
     offsets_of,
     to_json,
 )
-from sparrowmq.spark.read_plan import Reach, find_queues, reach, reach_again, resolve
+from sparrowmq.spark.read_plan import (
+    Reach,
+    find_queues,
+    queues_at_start,
+    reach,
+    reach_again,
+    resolve,
+)
 from sparrowmq.spark.schema import Column
 from sparrowmq.spark.source import Piece, pieces
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.spark.wire.remoting import Patience
+from sparrowmq.spark.worker_errors import reported_by_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +56,7 @@ LAG = "$lag"
 """Beside the topics in the latest offset that query progress shows: messages not read yet."""
 
 
+@reported_by_text
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches over the queues that the options name."""
 
@@ -76,7 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._patience.call("finding where to start", self._initial))
 
     def _initial(self) -> Positions:
-        queues = find_queues(self._cluster, self.options)
+        queues = queues_at_start(self._cluster, self.options)
         at = self.options.starting
         return resolve(self._cluster, queues, at, "startingOffsets", default=LATEST)
 

@@ -154,7 +154,10 @@ def test_questions_find_messages_by_key_id_tag_topic_and_time(
 
     assert asked(key="k3") == [b"000003", b"000010", b"000017", b"000024"]
     assert asked(key="k3", tag="t1") == [b"000003", b"000017"]
-    assert asked(topic="other") == []
+    assert len(asked(topic="archive-asked")) == 30
+    missing = "topic other is not in the archive .*; it has archive-asked$"
+    with pytest.raises(JobError, match=missing):
+        asked(topic="other")
     rows = read_archive(spark, str(tmp_path)).where("body = X'303030303133'").collect()
     (row,) = rows
     assert asked(msg_id=row.msgId) == [b"000013"]

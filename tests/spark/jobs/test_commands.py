@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ from sparrowmq.spark.jobs.job import Step
 from tests.patience import PATIENCE_S
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import fill_topic, put_group, topics
+from tests.spark.jobs.test_dead_letters import bury
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,6 +87,36 @@ def test_an_archive_that_runs_for_ever_ends_quietly_by_a_signal(
     assert rest.endswith("sparrowmq: stopped; run it again to go on\n")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_job_that_is_stopped_while_java_starts_leaves_no_java(
+    number: signal.Signals, sparrowmq_session_cluster: Cluster, tmp_path: Path
+) -> None:
+    topic = f"stopped-early-by-{number.name.lower()}"
+    fill_topic(sparrowmq_session_cluster, topic, 1)
+    words = ["pipeline", "archive", "--topics", topic, "--to", str(tmp_path), "--once"]
+    at = ["--name-servers", sparrowmq_session_cluster.name_server, "--master", "local[1]"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "sparrowmq", *words, *at],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.send_signal(number)
+        try:
+            # Java has the same standard output: this waits for the end of both.
+            printed, rest = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    assert first.startswith("Spark local[1] on Java ")
+    assert (process.returncode, printed) == (128 + number, "")
+    assert rest.lstrip() == "sparrowmq: stopped; run it again to go on\n"
+
+
 def test_help_needs_neither_spark_nor_numpy() -> None:
     code = (
         "import sys\n"
@@ -146,6 +179,10 @@ def test_an_error_in_a_task_is_reported_without_its_stack() -> None:
 
     stack = "Job aborted\n at x\nsparrowmq.spark.errors.DataLoss: orders queue 0: gone\n at y"
     assert spark_reason(PySparkException(stack)) == "orders queue 0: gone"
+    plain = (
+        "[X] Failed to plan: sparrowmq.spark.errors.TopicMissing: topic a: gone\n SQLSTATE: 38000"
+    )
+    assert spark_reason(PySparkException(plain)) == "topic a: gone"
     assert spark_reason(PySparkException("[UNRESOLVED] no column x\nat y")) == (
         "[UNRESOLVED] no column x"
     )
@@ -215,6 +252,53 @@ def test_progress_is_a_line_for_each_commit_where_there_is_no_terminal(
     assert capsys.readouterr().err == "drain: committed 100 rows, 100 of 250 done\n"
 
 
+def test_a_replay_that_sends_nothing_says_why(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    assert spark.range(1).count() == 1
+    fill_topic(running, "told-nothing", 4)
+
+    def said(*more: str) -> str:
+        words = ["pipeline", "replay", "told-nothing", "--to", "told-nothing", *more]
+        where = ["--name-server", running.name_server, "--state", str(tmp_path)]
+        done = CliRunner().invoke(app, [*words, *where])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    past = said("--since", "2020-01-01", "--until", "2020-01-02")
+    assert (
+        "no message of told-nothing was stored from 2020-01-01 00:00:00+00:00 until"
+        " 2020-01-02 00:00:00+00:00" in past
+    )
+    now = (datetime.now(UTC) + timedelta(milliseconds=1)).isoformat()
+    text = said("--since", "2020-01-01", "--until", now, "--where", "tags = 'refunded'")
+    assert "none of the 4 messages of that time fulfils --where tags = 'refunded'" in text
+
+
+def test_dead_letters_that_were_looked_at_before_are_not_sent_back_again(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    assert spark.range(1).count() == 1
+    create_topic(running, "%DLQ%told-once", 1)
+    fill_topic(running, "told-origin", 1)
+    bury(running, "told-once", "told-origin", 1, 2)
+
+    def said(*more: str) -> str:
+        words = ["pipeline", "dead-letters", "told-once", *more]
+        where = ["--name-server", running.name_server, "--state", str(tmp_path)]
+        done = CliRunner().invoke(app, [*words, *where])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert "1 dead letter; there are more, --limit shows them" in said("--limit", "1")
+    first, second = said("--send-back"), said("--send-back")
+    assert first.endswith("2 dead letters of told-once sent back\n")
+    assert second.endswith(
+        "0 dead letters of told-once sent back\n"
+        "there are none that an earlier run with this condition has not looked at\n"
+    )
+
+
 def test_a_drain_is_reported_and_handed_back_by_commands(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
@@ -232,7 +316,19 @@ def test_a_drain_is_reported_and_handed_back_by_commands(
     assert code == 0, text
     assert "40 of 40 messages of told-drain copied to told-drain-drain" in text
     assert "20 queues with 2 to 2 each" in text
+    assert text.endswith("next: consume told-drain-drain, then --hand-back --worked-by its group\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sparrowmq.cli.commands.pipeline_drain.pipeline_session", None)
+        code, text = said()  # all is copied, so that Spark is not needed
+    assert (code, "40 of 40 messages of told-drain copied" in text) == (0, True), text
+    code, text = said("--report")
+    assert code == 0, text
+    assert text.endswith(
+        "40 of them are not handled yet by group told-slow\n"
+        "--worked-by names the group that consumes told-drain-drain, if it is another\n"
+    )
     code, text = said("--hand-back", "--worked-by", "fast")
+    assert "40 of them are not handled yet by group fast\nnot yet: " in text
     assert (code, "not yet: 40 messages of the temporary topic" in text) == (1, True), text
     put_group(running, "fast", "told-drain-drain", offset=2)
     code, text = said("--hand-back", "--worked-by", "fast", "--cleanup")

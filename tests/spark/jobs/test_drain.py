@@ -161,7 +161,7 @@ def test_the_temporary_topic_can_go_when_all_of_it_is_handled(
         assert drain_report(drain, "fast").open_points() == []
         drain.forget()
         assert job.to not in topics(running)
-        with pytest.raises(JobError, match="was not drained"):
+        with pytest.raises(JobError, match="was handed back and its temporary topic deleted"):
             drain.saved()
 
 

@@ -14,6 +14,8 @@ from sparrowmq.spark.errors import RocketMQError
 _JAVA_CALL = re.compile("An error occurred while calling ")
 """How py4j begins; the reason is in the next line, after the name of Java's class."""
 _JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
+_OURS = re.compile(r"(?:^|: )sparrowmq\.spark\.[\w.]+: (.+)")
+"""An error of ours that Python or Java reports, by its class and its text."""
 
 _MODULES = {
     "archive": "pipeline_archive",
@@ -70,9 +72,9 @@ def spark_reason(error: Exception) -> str | None:
     if not isinstance(error, PySparkException | Py4JError):
         return None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("sparrowmq.spark.")]
+    ours = [found[1] for line in lines if (found := _OURS.search(line))]
     if ours:
-        return ours[-1].partition(": ")[2]
+        return ours[-1]
     if _JAVA_CALL.match(lines[0]) and len(lines) > 1:
         return _JAVA_CLASS.sub("", lines[1])
     return lines[0]

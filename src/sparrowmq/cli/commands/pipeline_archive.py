@@ -2,16 +2,24 @@
 
 import json
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from sparrowmq.cli.command_group import Group
-from sparrowmq.cli.commands.pipeline_checks import check_topics
+from sparrowmq.cli.commands.pipeline_checks import (
+    check_archive,
+    check_new_archive,
+    check_topics,
+    report_no_match,
+)
 from sparrowmq.cli.commands.pipeline_options import Moment, name_server_option, spark_options
 from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.cli.option_types import Duration
+from sparrowmq.protocol.names import DLQ_PREFIX
+from sparrowmq.spark.frames import origin_of
 from sparrowmq.spark.jobs.archive import (
     ArchiveJob,
     archive_forever,
@@ -106,8 +114,11 @@ def archive(
         compaction=CompactionRule(least_files=compact_after),
     )
     job.options()  # mistakes are reported before Spark starts
+    check_new_archive(to, settings)
     # Without --once it waits for a topic that is away with its broker.
     check_topics(name_server, job.topics if once else ())
+    if pattern is not None:
+        report_no_match(name_server, pattern)
     never = threading.Event()
     with (
         pipeline_session("archive", master, settings) as spark,
@@ -157,12 +168,11 @@ def query(
       sparrowmq pipeline archive query archive --key o-7
       sparrowmq pipeline archive query archive --topic orders --since 2026-01-01 --limit 3 --json
     """
+    check_archive(folder, settings, topic)
     question = Question(topic=topic, key=key, msg_id=msg_id, tag=tag, since=since, until=until)
     with pipeline_session("archive query", master, settings) as spark:
-        rows = read_archive(spark, folder, question).limit(limit).collect()
-    for row in rows:
-        click.echo(shown(row, as_json=as_json))
-    click.echo(f"{len(rows)} messages" + (" (or more)" if len(rows) == limit else ""), err=True)
+        rows = read_archive(spark, folder, question).limit(limit + 1).collect()
+    show_rows(rows, limit, "message", as_json=as_json)
 
 
 @archive.command()
@@ -182,6 +192,7 @@ def compact(folder: str, keep_removed: float, master: str, settings: dict[str, s
     Example:
       sparrowmq pipeline archive compact archive
     """
+    check_archive(folder, settings, None)
     rule = CompactionRule(keep_removed_ms=int(keep_removed * 1000))
     with (
         pipeline_session("archive compact", master, settings) as spark,
@@ -191,8 +202,17 @@ def compact(folder: str, keep_removed: float, master: str, settings: dict[str, s
     click.echo(f"{before:,} files are {after:,} now")
 
 
+def show_rows(rows: Sequence[Any], limit: int, what: str, *, as_json: bool) -> None:
+    """Print up to `limit` messages and how many they are; another row means that there are more."""
+    for row in rows[:limit]:
+        click.echo(shown(row, as_json=as_json))
+    count = min(len(rows), limit)
+    more = "; there are more, --limit shows them" if len(rows) > limit else ""
+    click.echo(f"{count:,} {what}{'' if count == 1 else 's'}{more}", err=True)
+
+
 def shown(row: Any, *, as_json: bool) -> str:
-    """A message of a DataFrame as one line."""
+    """A message of a DataFrame as one line; a dead letter with the topic it came from."""
     body = bytes(row["body"]).decode("utf-8", "backslashreplace")
     if as_json:
         value = {**row.asDict(), "body": body}
@@ -200,6 +220,8 @@ def shown(row: Any, *, as_json: bool) -> str:
     tags = f" [{row['tags']}]" if row["tags"] else ""
     keys = f" {' '.join(row['keys'])}" if row["keys"] else ""
     place = f"{row['topic']}/{row['brokerName']}/{row['queueId']}/{row['queueOffset']}"
+    if row["topic"].startswith(DLQ_PREFIX) and (origin := origin_of(row["properties"])):
+        place += f" from {origin}"
     # PySpark hands out times of this machine's zone.
     at = row["storeTimestamp"].astimezone(UTC)
     return f"{at:%Y-%m-%d %H:%M:%S} {place}{tags}{keys}: {body}"

@@ -1,16 +1,22 @@
-"""What a job needs of a cluster, checked before Spark starts.
+"""What a job needs of a cluster and of an archive, checked before Spark starts.
 
 Jobs are patient with servers that are away, and Spark takes a while to start: without these checks
 a mistyped address or topic would be reported after a minute.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+import click
 
 from sparrowmq.cli.remote import NOT_A_NAME_SERVER, no_name_server
 from sparrowmq.cli.settings.settings import nearest
 from sparrowmq.protocol.names import dlq_topic
-from sparrowmq.spark.errors import ServerRefused, TopicMissing, Unreachable
+from sparrowmq.spark.errors import ServerRefused, TopicMissing, Unreachable, few_of
+from sparrowmq.spark.jobs.archive import check_archived, existing_archive
+from sparrowmq.spark.jobs.archive_files import local_files
+from sparrowmq.spark.jobs.archive_folder import check_folder
 from sparrowmq.spark.jobs.job import JobError
+from sparrowmq.spark.read_plan import matches
 from sparrowmq.spark.wire.cluster import RemoteCluster
 
 
@@ -28,6 +34,16 @@ def check_topics(name_server: str, topics: Iterable[str]) -> None:
                 )
 
 
+def report_no_match(name_server: str, pattern: str) -> None:
+    """Warn of a pattern that matches no topic. It is no error: its topics may be made later."""
+    with RemoteCluster(name_server) as cluster:
+        topics = cluster.user_topics()
+    if not any(matches(pattern, topic) for topic in topics):
+        users = [topic for topic in topics if not topic.startswith("%")]
+        there = f"the topics are {few_of(users)}" if users else "there are no topics"
+        click.echo(f"warning: --pattern {pattern!r} matches no topic; {there}", err=True)
+
+
 def check_dead_letters(name_server: str, group: str) -> None:
     """The same for the dead letters of a group, whose topic is made by the first of them."""
     with RemoteCluster(name_server) as cluster:
@@ -38,6 +54,22 @@ def check_dead_letters(name_server: str, group: str) -> None:
                 " for good, or it has another name; those that have some are the topics"
                 f" {dlq_topic('GROUP')} of: sparrowmq topic list --all"
             )
+
+
+def check_new_archive(folder: str, settings: Mapping[str, str]) -> None:
+    """Raises JobError for a folder of this machine that is neither empty nor an archive."""
+    files = local_files(folder, settings)
+    if files is not None:
+        check_folder(files)
+
+
+def check_archive(folder: str, settings: Mapping[str, str], topic: str | None) -> None:
+    """Raises JobError for a folder of this machine that has no archive, or not of this topic."""
+    files = local_files(folder, settings)
+    if files is not None:
+        archive = existing_archive(files, folder)
+        if topic is not None:
+            check_archived(archive, topic, folder)
 
 
 def _brokers(cluster: RemoteCluster, name_server: str) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from sparrowmq.cli.commands.pipeline_archive import shown
-from sparrowmq.cli.commands.pipeline_checks import check_dead_letters, check_topics
+from sparrowmq.cli.commands.pipeline_archive import show_rows
+from sparrowmq.cli.commands.pipeline_checks import check_archive, check_dead_letters, check_topics
 from sparrowmq.cli.commands.pipeline_options import (
     Moment,
     name_server_option,
@@ -16,13 +16,17 @@ from sparrowmq.cli.commands.pipeline_options import (
 )
 from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.clock import system_clock
+from sparrowmq.spark.jobs.copy import Copied
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.journal import JobJournal
-from sparrowmq.spark.jobs.replay import Replay, ReplayJob, journal_folder
+from sparrowmq.spark.jobs.replay import Replay, ReplayJob, journal_folder, sent_before
 from sparrowmq.spark.wire.cluster import RemoteCluster
 
 _rate = click.option("--rate", type=click.IntRange(min=1), help="Most messages per second.")
-_where = click.option("--where", help="A condition in Spark's SQL on the columns.")
+_where = click.option(
+    "--where",
+    help="A condition in Spark's SQL on the columns: tags = 'paid' and properties['amount'] > 50.",
+)
 
 
 @click.command()
@@ -81,28 +85,43 @@ def replay(
         batch_rows=batch,
         rows_per_second=rate,
     )
+    if archive is not None:
+        check_archive(archive, settings, topic)
     check_topics(name_server, [to] if archive else [topic, to])
     with RemoteCluster(name_server) as cluster:
         folder = journal_folder(state_folder(state), job, cluster)
     with JobJournal(folder) as journal:
         if again:
             journal.put_aside()
-        if journal.read() is None:
+        before = sent_before(journal)
+        if before is None:
             job.check_range(system_clock())
-        with pipeline_session("replay", master, settings) as spark:
-            work = Replay(spark, job, journal)
-            before = work.before()
-            if before is not None:
-                word = "all of it" if before.is_finished else "a part of it"
-                click.echo(f"{before.sent:,} messages, {word}, were sent by an earlier run")
-            with shown_progress("replay") as on_step:
-                copied = work.run(on_step)
+        elif before.is_finished:
+            click.echo(
+                f"{before.sent:,} messages of {topic} were sent to {to} by an earlier run, and"
+                " nothing was left to send; --again sends them once more"
+            )
+            return
+        else:
+            click.echo(f"{before.sent:,} messages, a part of it, were sent by an earlier run")
+        with (
+            pipeline_session("replay", master, settings) as spark,
+            shown_progress("replay") as on_step,
+        ):
+            copied = Replay(spark, job, journal).run(on_step)
     now = copied.sent - (before.sent if before else 0)
     click.echo(f"{now:,} messages of {topic} sent to {to} now, {copied.sent:,} in all")
     if copied.repeated:
         click.echo(f"at most {copied.repeated:,} of them came twice: a batch was cut short")
-    if before is not None and before.is_finished:
-        click.echo("nothing was left to send; --again sends it once more")
+    if not copied.sent:
+        click.echo(_why_nothing(job, copied))
+
+
+def _why_nothing(job: ReplayJob, copied: Copied) -> str:
+    if copied.wanted:
+        return f"none of the {copied.wanted:,} messages of that time fulfils --where {job.where}"
+    where = f" in the archive {job.archive}" if job.archive else ""
+    return f"no message of {job.topic}{where} was stored from {job.since} until {job.until}"
 
 
 @click.command("dead-letters")
@@ -144,11 +163,8 @@ def dead_letters(
     letters = DeadLetters(name_server=name_server, group=group, where=where)
     with pipeline_session("dead letters", master, settings) as spark:
         if not sending:
-            rows = letters.frame(spark).orderBy("storeTimestamp").limit(limit).collect()
-            for row in rows:
-                click.echo(shown(row, as_json=as_json))
-            more = " (or more)" if len(rows) == limit else ""
-            click.echo(f"{len(rows)} dead letters{more}", err=True)
+            rows = letters.frame(spark).orderBy("storeTimestamp").limit(limit + 1).collect()
+            show_rows(rows, limit, "dead letter", as_json=as_json)
             return
         with RemoteCluster(name_server) as cluster:
             folder = letters.journal_folder(state_folder(state), cluster)
@@ -156,10 +172,12 @@ def dead_letters(
             JobJournal(folder) as journal,
             shown_progress("dead letters") as on_step,
         ):
-            sent, _ = send_back(
+            sent, copied = send_back(
                 spark, letters, journal, to=to, rows_per_second=rate, on_step=on_step
             )
     click.echo(f"{sent:,} dead letters of {group} sent back")
+    if not copied.wanted:
+        click.echo("there are none that an earlier run with this condition has not looked at")
 
 
 def commands() -> list[click.Command]:

@@ -1,6 +1,7 @@
 """`sparrowmq pipeline drain`"""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -105,14 +106,16 @@ def drain(
     with RemoteCluster(name_server, 10.0) as cluster, JobJournal(job.state) as journal:
         work = Drain(job, cluster, AdminOperator(name_server), journal)
         if not report and not hand_back:
-            work.prepare()
-            with (
-                pipeline_session("drain", master, settings) as spark,
-                shown_progress("drain") as on_step,
-            ):
+            is_copied = work.prepare()["copy"]["isFinished"]
+            session = nullcontext() if is_copied else pipeline_session("drain", master, settings)
+            with session as spark, shown_progress("drain") as on_step:
                 work.run(spark, on_step)
         found = drain_report(work, worked_by or group)
         _show(work.job, found)
+        if report or hand_back:
+            _show_left(work.job, found, worked_by)
+        else:
+            click.echo(f"next: consume {job.to}, then --hand-back --worked-by its group")
         if hand_back:
             _hand_back(work, found, cleanup=cleanup)
 
@@ -136,7 +139,12 @@ def _show(job: DrainJob, found: DrainReport) -> None:
     )
     if found.twice > 0:
         console.print(f"{found.twice:,} of them are there twice: a batch that was cut short")
-    console.print(f"{found.left:,} of them are not handled yet")
+
+
+def _show_left(job: DrainJob, found: DrainReport, worked_by: str | None) -> None:
+    click.echo(f"{found.left:,} of them are not handled yet by group {worked_by or job.group}")
+    if found.left and worked_by is None:
+        click.echo(f"--worked-by names the group that consumes {job.to}, if it is another")
 
 
 def _hand_back(work: Drain, found: DrainReport, *, cleanup: bool) -> None:

@@ -6,14 +6,16 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sparrowmq.cli.commands.pipeline_options import is_verbose
+from sparrowmq.cli.stop_signal import signals_kept
 from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.jobs.job import OnStep, Step
 from sparrowmq.spark.session import find_java, spark_session
@@ -34,8 +36,8 @@ def pipeline_session(
 ) -> "Iterator[SparkSession]":
     """A session for the block; one that was there before is used, and stays."""
     before = _running_session()
-    session = before or _quiet_session(name, master, settings, environ)
     with quiet_stop(), nullcontext() if is_verbose() else _without_traces():
+        session = before or _quiet_session(name, master, settings, environ)
         try:
             yield session
         finally:
@@ -93,7 +95,8 @@ def _quiet_session(
     kept = os.dup(_STDERR)
     os.dup2(number, _STDERR)
     try:
-        session = spark_session(name, master=master, settings=settings, environ=environ)
+        with _java_starts_whole():
+            session = spark_session(name, master=master, settings=settings, environ=environ)
     except Exception as error:
         text = Path(log).read_text(errors="replace")[-2000:]
         raise RocketMQError(f"Spark does not start: {error}\n{text}".rstrip()) from error
@@ -101,9 +104,36 @@ def _quiet_session(
         os.dup2(kept, _STDERR)
         os.close(kept)
         os.close(number)
-    Path(log).unlink()  # Java goes on writing to it, and it is gone when Java ends
+        Path(log).unlink()  # Java goes on writing to it, and it is gone when Java ends
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+@contextmanager
+def _java_starts_whole() -> Iterator[None]:
+    """Let no signal end the start of Java half-way.
+
+    PySpark waits until Java has written its port to a file in a temporary folder. If a signal ends
+    that wait, PySpark removes the folder, Java fails to write the file, and one of its threads
+    keeps it running for good: it never comes to watching the pipe by which it notices that its
+    Python has ended. Once PySpark has the port, Java ends with its Python, whatever happens.
+    """
+    try:
+        context: Any = import_module("pyspark.core.context")
+    except ImportError:  # reported by the start itself
+        yield
+        return
+    launch = context.launch_gateway
+
+    def launch_whole(*args: Any, **named: Any) -> Any:
+        with signals_kept():
+            return launch(*args, **named)
+
+    context.launch_gateway = launch_whole  # PySpark has no seam here
+    try:
+        yield
+    finally:
+        context.launch_gateway = launch
 
 
 @contextmanager

@@ -14,9 +14,11 @@ remembers offsets, so that nothing can disagree (docs/decisions/0010).
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from sparrowmq.clock import Clock, system_clock
+from sparrowmq.spark.errors import few_of
 from sparrowmq.spark.group_progress import GroupProgress
 from sparrowmq.spark.jobs.archive_compact import CompactionRule, Compactor
 from sparrowmq.spark.jobs.archive_files import ArchiveFiles, archive_files
@@ -216,29 +218,43 @@ def compact_archive(
 ) -> tuple[int, int]:
     """Compact all that can be, without a broker; files before and after."""
     files = archive_files(spark, path)
-    _existing(files, path)
+    existing_archive(files, path)
     with opened_folder(files) as folder:
         before = len(folder.archive.files)
         Compactor(spark, folder, rule, on_step, clock).run(all_of_it=True)
         return before, len(folder.archive.files)
 
 
-def _existing(files: ArchiveFiles, path: str) -> Archive:
+def existing_archive(files: ArchiveFiles, path: str) -> Archive:
+    """The archive in a folder that has one. Raises JobError, also where its log is not whole."""
     archive = ArchiveLog(files).read()
     if archive.version == 0:
         raise JobError(f"there is no archive in {path}; make one with: sparrowmq pipeline archive")
     return archive
 
 
+def check_archived(archive: Archive, topic: str, path: str) -> None:
+    """Raises JobError for a topic that was never archived here; one without messages was."""
+    topics = {partition_of(name)[0] for name in archive.files}
+    topics |= {queue.topic for queue in archive.positions}
+    if topic not in topics:
+        near = get_close_matches(topic, topics, 1)
+        maybe = f"did you mean {near[0]}? " if near else ""
+        there = few_of(sorted(topics)) or "no topic"
+        raise JobError(f"topic {topic} is not in the archive {path}; {maybe}it has {there}")
+
+
 def read_archive(spark: "SparkSession", path: str, question: Question | None = None) -> "DataFrame":
     """The archive as its newest commit says; with a question only its answer.
 
     Reads just the files of the topics and days that can hold an answer. Raises JobError where
-    there is no archive, or it is not whole.
+    there is no archive, it is not whole, or it does not have the topic.
     """
     wanted = question or Question()
     files = archive_files(spark, path)
-    archive = _existing(files, path)
+    archive = existing_archive(files, path)
+    if wanted.topic is not None:
+        check_archived(archive, wanted.topic, path)
     chosen = {
         name: size for name, size in archive.files.items() if wanted.wants(*partition_of(name))
     }

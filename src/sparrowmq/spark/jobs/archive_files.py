@@ -4,6 +4,7 @@ On this machine Python does it, because it can sync files and folders; Hadoop's 
 syncs nothing. HDFS and object stores are reached by way of the JVM that Spark runs in.
 """
 
+import os
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -134,6 +135,7 @@ class LocalFiles:
 
 _MISSING = "java.io.FileNotFoundException"
 _EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
+_DEFAULT_FILE_SYSTEM = "spark.hadoop.fs.defaultFS"
 
 
 def archive_files(spark: "SparkSession", root: str) -> ArchiveFiles:
@@ -141,6 +143,23 @@ def archive_files(spark: "SparkSession", root: str) -> ArchiveFiles:
     found = HadoopFiles(spark, root)
     folder = found.local_folder
     return found if folder is None else LocalFiles(folder)
+
+
+OF_HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
+"""Folders with settings of the user's, which may name another file system than this machine's."""
+
+
+def local_files(
+    root: str, settings: Mapping[str, str], environ: Mapping[str, str] = os.environ
+) -> LocalFiles | None:
+    """The files below a folder that is certain to be on this machine's disk, before there is a
+    session to ask; None for any other. `settings` are those of the session to come."""
+    scheme, colon, rest = root.partition(":")
+    if colon and "/" not in scheme:
+        return LocalFiles(Path("/" + rest.lstrip("/"))) if scheme == "file" else None
+    if _DEFAULT_FILE_SYSTEM in settings or any(name in environ for name in OF_HADOOP):
+        return None
+    return LocalFiles(Path(root).absolute())
 
 
 class HadoopFiles:

@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from sparrowmq.spark.errors import few_of
 from sparrowmq.spark.jobs.archive_files import ArchiveFiles
 from sparrowmq.spark.jobs.archive_log import IDENTITY, LOG, ArchiveLog
 from sparrowmq.spark.jobs.job import JobError
@@ -24,7 +25,6 @@ from sparrowmq.spark.jobs.journal import LOCK, FolderLock
 
 STAGING = "_staging"
 _MARK = re.compile(r"(\d{10})-([0-9a-f]{8})-([0-9a-f]{8})")
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +157,10 @@ def check_folder(files: ArchiveFiles) -> None:
         there = []
     if ArchiveLog(files).exists() or not (there or _is_foreign_lock(files)):
         return
-    more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
     raise JobError(
         f"{files.local_folder or files.root} is not empty and not an archive (it has no"
-        f" {LOG}/{IDENTITY}): there is {', '.join(there[:_SHOWN] or [LOCK])}{more}. Nothing was"
-        " changed. An archive begins in an empty folder or a new one: name another with --to"
+        f" {LOG}/{IDENTITY}): there is {few_of(there or [LOCK])}. Nothing was changed."
+        " An archive begins in an empty folder or a new one: name another with --to"
     )
 
 

@@ -111,8 +111,9 @@ class Drain:
         self._claims = Claims(cluster, job.topic, job.group)
         self._patience = Patience(_PATIENCE_S)
 
-    def run(self, spark: "SparkSession", on_step: OnStep = ignore_step) -> Copied:
-        """Do what is left of it. Raises JobError, RocketMQError and what Spark raises."""
+    def run(self, spark: "SparkSession | None", on_step: OnStep = ignore_step) -> Copied:
+        """Do what is left of it; `spark` may be None where all is copied. Raises JobError,
+        RocketMQError and what Spark raises."""
         saved = self.prepare()
         claim = claim_from(saved.get("claim", {}))
         copied = copied_from(saved["copy"])
@@ -120,6 +121,7 @@ class Drain:
         self._create_topic(copied)
         on_step(Step("created", 0, copied.looked_at, copied.wanted))
         if not copied.is_finished:
+            assert spark is not None
             copied = self._copier(spark, on_step, claim).run(copied)
         if not saved["isMoved"]:
             self._check_claim(claim)
@@ -182,6 +184,11 @@ class Drain:
     def saved(self) -> dict[str, Any]:
         """The journal of a drain that was begun. Raises JobError where there is none."""
         found = self._journal.read()
+        if found is None and self._journal.was_put_aside():
+            raise JobError(
+                f"the last drain of {self.job.topic} for {self.job.group} was handed back and its"
+                " temporary topic deleted; there was none since"
+            )
         if found is None:
             raise JobError(
                 f"{self.job.topic} was not drained for {self.job.group}: there is no journal"
@@ -205,7 +212,7 @@ class Drain:
         ):
             return
         near = difflib.get_close_matches(job.group, known, 1)
-        maybe = f"did you mean {near[0]}? " if near else ""
+        maybe = f"Did you mean {near[0]}? " if near else ""
         raise JobError(
             f"group {job.group} does not exist at the brokers of {job.topic}: it has no members, no"
             f" progress and no settings. {maybe}Nothing was copied"

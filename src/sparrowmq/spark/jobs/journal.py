@@ -132,6 +132,10 @@ class JobJournal(FolderLock):
         sync_folder(self.path.parent)
         return aside
 
+    def was_put_aside(self) -> bool:
+        """Whether an earlier job of this folder has come to its end."""
+        return any(self.path.parent.glob("journal-*.json"))
+
 
 # ---- which cluster a journal is about
 #

@@ -96,17 +96,12 @@ class Replay:
         self._journal = journal
         self._clock = clock
 
-    def before(self) -> Copied | None:
-        """What earlier runs of the same job have sent."""
-        saved = self._journal.read()
-        return copied_from(saved["copy"]) if saved else None
-
     def run(self, on_step: OnStep = ignore_step) -> Copied:
         """Send what is left of it; nothing when all was sent before."""
         job = self._job
         with RemoteCluster(job.name_server, 10.0) as cluster:
             queues = len(write_queues(cluster, job.to))
-            copied = self.before()
+            copied = sent_before(self._journal)
             self._check_same(copied)
             saved = self._journal.read() or {}
             check_same_cluster(saved, cluster, job.to, self._journal.path)
@@ -179,6 +174,12 @@ class Replay:
         ]
         schema = "brokerName string, queueId int, first bigint, end bigint"
         return within(self._asked(), self._spark.createDataFrame(rows, schema))
+
+
+def sent_before(journal: JobJournal) -> Copied | None:
+    """What earlier runs of the same replay have sent."""
+    saved = journal.read()
+    return copied_from(saved["copy"]) if saved else None
 
 
 def within(frame: "DataFrame", ranges: "DataFrame") -> "DataFrame":
