@@ -20,6 +20,7 @@ from sparrowmq.protocol.headers.offsets import (
 )
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
 from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import dlq_topic, retry_topic
 from sparrowmq.testing.sim_cluster import RunningCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
 from tests.client.lite_readers import using
@@ -217,3 +218,24 @@ def test_a_message_that_cannot_be_given_back_is_handled_again() -> None:
         sim.advance(6)
         assert member.got.count(b"1") == 1
         assert stored_at(sim, sim.brokers[SLAVE]) == 2
+
+
+@pytest.mark.parametrize(("times", "topic"), [(16, retry_topic(GROUP)), (0, dlq_topic(GROUP))])
+def test_a_message_that_is_given_back_goes_to_another_master(times: int, topic: str) -> None:
+    async def fail_once(message: MessageExt) -> None:
+        if not message.reconsume_times:
+            await asyncio.sleep(3)
+            raise ValueError("not yet")
+
+    with with_slave(brokers=2) as sim:
+        member = Member(sim, fail_once, max_reconsume_times=times)
+        sim.advance(2)  # the slave knows the group
+        send(sim, b"0")
+        sim.until(lambda: member.got == [b"0"])
+        kill(sim, sim.brokers[MASTER])
+        other = sim.brokers["broker-b"].broker.store
+        sim.until(lambda: other.max_offset(topic, 0) == 1)
+        sim.advance(6)
+        assert stored_at(sim, sim.brokers[SLAVE]) == 1
+        if times:
+            sim.until(lambda: member.got == [b"0", b"0"])

@@ -27,9 +27,11 @@ def with_slave(queues: int = 1, **settings: Any) -> Iterator[RunningCluster]:
 
 
 def create_topic(sim: RunningCluster, queues: int = 1) -> None:
-    """At the master, known to the slave and to the name servers."""
+    """At the masters, known to slaves and name servers."""
     header = CreateTopic(topic=TOPIC, read_queue_nums=queues, write_queue_nums=queues, perm=6)
-    sim.wait(sim.client.call(header))
+    for node in sim.brokers.values():
+        if not node.config.is_slave:
+            sim.wait(sim.client.call(header, address=node.address))
     sim.until(lambda: all(TOPIC in node.broker.topics for node in sim.brokers.values()))
     sim.advance(1)
 

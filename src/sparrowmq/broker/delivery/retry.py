@@ -22,7 +22,7 @@ from sparrowmq.broker.delivery.placement import (
 )
 from sparrowmq.broker.delivery.redelivery import copy_to, dead_letter_topic, properties_without_crc
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.codes import Language, ResponseCode
 from sparrowmq.protocol.group_config import GroupRetryPolicy, SubscriptionGroupConfig
 from sparrowmq.protocol.ids import offset_id
 from sparrowmq.protocol.message import MessageQueue
@@ -165,12 +165,16 @@ def dead_letter_when_exhausted(
 
 
 def _consumes_in_order(broker: Broker, group: str) -> bool:
-    """Whether a member holds a lock on a queue: ordered consumers have retried in place already."""
+    """Whether a Java or Go member holds a lock on a queue: ordered consumers have retried in place
+    already. Python members lock all queues, and give ordered messages up in another way."""
     live = broker.consumers.group(group)
-    for topic in live.subscriptions if live is not None else ():
+    if live is None:
+        return False
+    for topic in live.subscriptions:
         config = broker.topics.get(topic)
         for queue_id in range(config.read_queue_nums if config is not None else 0):
             queue = MessageQueue(topic, broker.config.broker_name, queue_id)
-            if broker.locks.owner(group, queue) is not None:
+            member = live.find(broker.locks.owner(group, queue) or "")
+            if member is not None and member.language != Language.PYTHON.name:
                 return True
     return False

@@ -12,9 +12,10 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from sparrowmq.client.broker_calls import call, master_address
+from sparrowmq.client.broker_calls import call, find_broker
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.consuming.handler_calls import DEAD_LETTER, THREADS_CLOSED, HandlerCalls
+from sparrowmq.client.consuming.retry_elsewhere import send_to_retry_topic
 from sparrowmq.client.errors import ClientError, counted
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
@@ -48,9 +49,11 @@ class GivingBack:
             max_reconsume_times=self._max_reconsume_times,
         )
         try:
-            # A slave stores nothing. Without a master the message stays here, and is handled again.
-            address = await master_address(self._client, message.topic, message.broker_name)
-            await call(self._client, address, header)
+            broker = await find_broker(self._client, message.topic, message.broker_name)
+            if broker.is_master:
+                await call(self._client, broker.address, header)
+            else:
+                await self._send_elsewhere(message, delay_level)
         except (ClientError, NetError) as error:
             self._log.warning("message %s not given back: %s", message.msg_id, error)
             return False
@@ -65,6 +68,13 @@ class GivingBack:
                 reason,
             )
         return True
+
+    async def _send_elsewhere(self, message: MessageExt, delay_level: int) -> None:
+        """The master is away, and its slave stores nothing."""
+        times = self._max_reconsume_times
+        if delay_level == DEAD_LETTER:
+            times = min(times, message.reconsume_times)
+        await send_to_retry_topic(self._client, self._group, message, delay_level, times)
 
 
 HAND_AGAIN_S = 5.0
