@@ -198,8 +198,9 @@ class Storm:
             self.check_copies()
 
     def start(self, node: BrokerNode) -> None:
-        """Start a broker that does not run."""
+        """Start a broker that does not run, also on a host that was paused meanwhile."""
         if not node.is_running:
+            node.host.resume()
             node.start()
 
     def calm(self) -> None:
