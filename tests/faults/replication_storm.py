@@ -171,8 +171,13 @@ class Storm:
             self.problems += [f"{name}: acknowledged, and on no slave" for name in sorted(lost)[:3]]
 
     def _contents(self, node: BrokerNode, rng: Random | None = None) -> Contents:
+        with store_alone(node, self.sim.clock()) as store:
+            found = contents(store, TOPIC)
+        if rng is None:
+            return found
         with store_alone(node, self.sim.clock(), rng) as store:
-            return contents(store, TOPIC)
+            # A power cut may bring back log files that had expired, without their queues.
+            return replace(contents(store, TOPIC), begin=max(found.begin, store.min_log_offset))
 
     # ---- faults
 
@@ -198,8 +203,9 @@ class Storm:
             self.check_copies()
 
     def start(self, node: BrokerNode) -> None:
-        """Start a broker that does not run."""
+        """Start a broker that does not run, also on a host that was paused meanwhile."""
         if not node.is_running:
+            node.host.resume()
             node.start()
 
     def calm(self) -> None:
