@@ -2,6 +2,7 @@
 
 import json
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -77,6 +78,14 @@ class Peer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def pause(self) -> None:
+        """Let the driver stand still, so that messages wait for its clients."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End the driver without a goodbye."""

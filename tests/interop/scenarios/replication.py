@@ -1,14 +1,22 @@
 """Masters and slaves, as Apache's tools see them."""
 
 import re
+import signal
+import time
+from pathlib import Path
 
 from tests.interop import raw, sparrow
 from tests.interop.cluster import GET_CLUSTER_INFO, Settings
+from tests.interop.handles import PushConsumer
+from tests.interop.peers import start_peer
 from tests.interop.registry import Outcome, check, scenario
 from tests.interop.scenarios.administration import printed
 from tests.interop.scene import Scene
 
 GET_HA_STATUS = 907
+CLIENTS = ("java5", "java4", "go", "python")
+TABLES_S = 1.5
+"""A slave has its master's tables less than a second later."""
 
 
 @scenario(clients=("java5",), needs="replication", lane="apart", compared=False)
@@ -31,6 +39,58 @@ def mqadmin_shows_how_far_slaves_are(scene: Scene) -> Outcome:
     check(f"#MasterAddr {own.cluster.broker}" in of_slave, str(of_slave))
     check("#MasterFlushOffset 0" in of_slave, str(of_slave))
     return {"master": len(of_master), "slave": len(of_slave)}
+
+
+@scenario(clients=("java5",), needs="replication", lane="apart", compared=False)
+def a_group_of_all_clients_reads_on_from_the_slave(scene: Scene) -> Outcome:
+    """Of our own brokers. Each client holds two of eight queues, and finds messages that only the
+    slave has when it goes on: Java and Go look for routes every 30 s."""
+    own = scene.on(sparrow.start(scene.folder / "master", Settings()))
+    server = sparrow.start_slave(own.cluster, scene.folder / "slave")
+    scene.closing(server.stop)
+    own.wait_until(lambda: _slave(own) is not None, "the slave is registered")
+    topic, producer = own.topic("orders", queues=8), own.producer()
+    peers = [start_peer(client, Path(scene.folder) / client) for client in CLIENTS]
+    members = []
+    for peer in peers:
+        scene.closing(peer.close)
+        members.append(
+            PushConsumer(
+                peer,
+                f"{peer.name}-{own.suffix}",
+                own.cluster.name_server,
+                group=own.name("readers"),
+                topic=topic,
+                from_where="CONSUME_FROM_FIRST_OFFSET",
+            )
+        )
+
+    def got() -> list[str]:
+        return [body for member in members for body in member.bodies()]
+
+    sent = [f"early-{number}" for number in range(80)]
+    producer.send(topic, sent)
+    own.wait_until(lambda: set(got()) >= set(sent), "the members have what came early")
+    own.pause(6)  # they commit every 5 s
+    for peer in peers:
+        peer.pause()
+    late = [f"late-{number}" for number in range(80)]
+    producer.send(topic, late)
+    own.wait_until(lambda: b'"diff":0' in _status(own).body, "the slave has everything")
+    own.pause(TABLES_S)
+    own.cluster.stop_broker(signal.SIGKILL)
+    killed_s = time.monotonic()
+    for peer in peers:
+        peer.resume()
+    own.wait_until(lambda: set(got()) >= {*sent, *late}, "the members have what the slave has")
+    scene.say(f"everything was read from the slave after {time.monotonic() - killed_s:.1f} s")
+    own.cluster.start_broker()
+    last = [f"last-{number}" for number in range(80)]
+    producer.send(topic, last)
+    own.wait_until(lambda: set(got()) >= {*sent, *late, *last}, "the members are back")
+    bodies = got()
+    scene.say(f"{len(bodies) - len(set(bodies))} of {len(set(bodies))} messages came twice")
+    return {"messages": len(set(bodies))}
 
 
 def _status(scene: Scene) -> raw.RawReply:
