@@ -3,12 +3,15 @@ when it is promoted."""
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import Flush
 from sparrowmq.broker.delivery.delay_levels import DelayOffsets
 from sparrowmq.broker.delivery.timer_files import TimerCheck
+from sparrowmq.broker.replication.table_rules import OffsetChange
+from sparrowmq.broker.replication.table_state import TableQuestion
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.broker_stats import MessageRequestMode
 from sparrowmq.protocol.codes import ResponseCode
@@ -22,6 +25,7 @@ from sparrowmq.protocol.headers.offsets import (
     QueryConsumerOffset,
     UpdateConsumerOffset,
 )
+from sparrowmq.protocol.headers.replication import CopyTables
 from sparrowmq.protocol.headers.topics import CreateTopic, DeleteTopic
 from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData
 from sparrowmq.protocol.names import TIMER_TOPIC
@@ -413,6 +417,32 @@ def test_a_slave_refuses_changes_of_its_tables(header: RequestHeader, body: byte
         answer = ask(sim, header, body, of=slave_of(sim))
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert "change them there (id 0)" in answer.remark
+
+
+def test_a_question_that_cannot_be_read_is_refused() -> None:
+    with SimCluster().run() as sim:
+        answer = ask(sim, CopyTables(), b"[1, 2", of=master_of(sim))
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        OffsetChange("unheard-of@billing", 0, 4),
+        OffsetChange(f"{TOPIC}@{GROUP}", 0, 21),
+        OffsetChange(f"{TOPIC}@{GROUP}", 0, -1),
+        OffsetChange(f"{TOPIC}@{GROUP}", 0, 20, rewind=2**50),
+        OffsetChange(f"{TOPIC}@{GROUP}", -3, 0),
+    ],
+)
+def test_progress_that_no_slave_can_have_is_ignored(sent: OffsetChange) -> None:
+    with SimCluster().run() as sim:
+        with_progress(sim, 20)
+        commit(sim, 4, at=master_of(sim))
+        before = sim.broker.offsets.everything()
+        question = msgspec.json.encode(TableQuestion(progress=(sent,)))
+        assert ask(sim, CopyTables(), question, of=master_of(sim)).code == ResponseCode.SUCCESS
+        assert sim.broker.offsets.everything() == before
 
 
 def test_a_slave_that_stops_and_starts_keeps_what_it_had() -> None:

@@ -103,15 +103,17 @@ def _delivery(broker: Broker) -> DeliveryCopied:
 
 def merge_from_slave(broker: Broker, progress: Iterable[OffsetChange]) -> None:
     """What was committed at a slave counts here, too, unless it is older than what is here."""
-    store, offsets = broker.store, broker.offsets
-    fitting = []
-    for change in progress:
-        topic = change.key.partition("@")[0]
-        end = store.max_offset(topic, change.queue_id) if topic in broker.topics else -1
-        # Rewinds are a master's: a slave has none that this one does not know.
-        if 0 <= change.offset <= end and change.rewind <= offsets.last_rewind:
-            fitting.append(change)
-    offsets.merge(fitting)
+    broker.offsets.merge(change for change in progress if _can_be_of_slave(broker, change))
+
+
+def _can_be_of_slave(broker: Broker, change: OffsetChange) -> bool:
+    """Whether a slave of this master can have it: its log is not longer, and rewinds, removals
+    among them, are a master's."""
+    topic, queue_id = change.key.partition("@")[0], change.queue_id
+    if topic not in broker.topics or not 0 <= queue_id < broker.config.max_queues_per_topic:
+        return False
+    is_in_queue = 0 <= change.offset <= broker.store.max_offset(topic, queue_id)
+    return is_in_queue and change.rewind <= broker.offsets.last_rewind
 
 
 # ---- on the slave
