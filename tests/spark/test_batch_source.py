@@ -177,7 +177,9 @@ def test_a_schema_with_another_type_is_refused(spark: SparkSession, running: Clu
     from pyspark.errors import AnalysisException
 
     fill(running, "batch-schema", 1)
-    with pytest.raises(AnalysisException, match="column body is string in the schema"):
+    with pytest.raises(
+        AnalysisException, match="column body: is string in the schema, must be binary"
+    ):
         load(spark, running, "body STRING", subscribe="batch-schema").collect()
 
 

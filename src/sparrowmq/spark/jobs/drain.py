@@ -187,7 +187,7 @@ class Drain:
         if found is None and self._journal.was_put_aside():
             raise JobError(
                 f"the last drain of {self.job.topic} for {self.job.group} was handed back and its"
-                " temporary topic deleted; there was none since"
+                f" temporary topic deleted; there is no journal {self._journal.path} of a later one"
             )
         if found is None:
             raise JobError(
