@@ -18,6 +18,7 @@ from sparrowmq.testing.sim_nodes import BrokerNode
 from tests.faults.replication_clients import SHORT_LIVED, Ledger, id_of
 
 _PORT = 10911
+_ASIDE = "aside-1"
 _MOST = 1_000_000
 
 
@@ -37,6 +38,22 @@ def opened(config: StoreConfig, disk: RecordingDisk, now_ms: int) -> Iterator[St
         yield store
     finally:
         store.abandon()
+
+
+def has_started_anew(node: BrokerNode) -> bool:
+    """Whether a broker began with an empty log once."""
+    return node.disk.exists(_ASIDE)
+
+
+@contextmanager
+def store_kept_aside(node: BrokerNode, now_ms: int) -> Iterator[Store]:
+    """The store that a broker had before it started anew."""
+    disk = RecordingDisk()
+    for path, data in node.disk.files().items():
+        if path.startswith(f"{_ASIDE}/"):
+            disk.poke(path.removeprefix(f"{_ASIDE}/"), data)
+    with opened(node.config.store_config(_PORT), disk, now_ms) as store:
+        yield store
 
 
 def records(store: Store, start: int) -> Iterator[tuple[int, bytes]]:

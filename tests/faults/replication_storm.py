@@ -12,8 +12,8 @@ asynchronous replication  an acknowledged message is on the master; with asynchr
 ```
 """
 
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -26,12 +26,21 @@ from sparrowmq.protocol.headers.topics import DeleteTopic
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
-from tests.faults.replication_checks import Contents, contents, differences, store_alone
+from tests.faults.replication_checks import (
+    Contents,
+    contents,
+    differences,
+    has_started_anew,
+    store_alone,
+    store_kept_aside,
+)
 from tests.faults.replication_clients import SHORT_LIVED, TOPIC, Ledger, Reader, Sender
 
 SENDERS = 3
 _SETTLE_S = 90.0
 """A peer that vanished is noticed after 20 s, and its name at the name server after some more."""
+_NOTICE_S = 0.1
+"""A host that was paused learns now that it lost connections meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +126,7 @@ class Storm:
         self.master = sim.brokers["broker-a"]
         self.slaves = [node for node in sim.brokers.values() if node is not self.master]
         self.parted: dict[BrokerNode, int] = {}
-        """Brokers whose log is another one than the master's, and where it ends."""
+        """Brokers whose log became another one than the master's, and where it ended then."""
         self.faults: dict[str, int] = {}
         self.problems: list[str] = []
         self._reached: dict[BrokerNode, int] = {}
@@ -127,6 +136,12 @@ class Storm:
     @property
     def nodes(self) -> list[BrokerNode]:
         return [self.master, *self.slaves]
+
+    @property
+    def copies(self) -> list[BrokerNode]:
+        """Slaves whose log is the master's. One that parted is among them again when the master no
+        longer has what comes after its end: then it starts anew, and keeps its old log aside."""
+        return [n for n in self.slaves if n not in self.parted or has_started_anew(n)]
 
     # ---- what holds at any time
 
@@ -165,7 +180,7 @@ class Storm:
             return
         # With synchronous flush a slave acknowledges what survives its own power cut too.
         rng = self.rng if self.plan.flush is Flush.SYNC else None
-        found = [self._contents(node, rng) for node in self.slaves if node not in self.parted]
+        found = [self._contents(node, rng) for node in self.copies]
         if found:
             lost = set.intersection(*(set(each.lacks(self.ledger)) for each in found))
             self.problems += [f"{name}: acknowledged, and on no slave" for name in sorted(lost)[:3]]
@@ -215,13 +230,19 @@ class Storm:
             node.host.resume()
         for node in self.nodes:
             self.start(node)
-        limit_s = self.sim.now_s + _SETTLE_S
-        self.sim.until(lambda: self._is_settled() or self.sim.now_s > limit_s)
-        if not self._is_settled():
+        self.sim.advance(_NOTICE_S)
+        if not self.reaches(self._is_settled):
             states = [f"{node.name} {self._state(node)}" for node in self.nodes]
             self.problems.append(f"not settled after {_SETTLE_S:.0f} s: {', '.join(states)}")
 
+    def reaches(self, state: Callable[[], bool]) -> bool:
+        """Wait for that, for a while; whether it came."""
+        limit_s = self.sim.now_s + _SETTLE_S
+        self.sim.until(lambda: state() or self.sim.now_s > limit_s)
+        return state()
+
     def _is_settled(self) -> bool:
+        """All slaves follow, and have most of what the master has."""
         if self._state(self.master) != Role.MASTER.value:
             return False
         end = self.master.broker.store.max_log_offset
@@ -229,8 +250,23 @@ class Storm:
         return all(
             node.config.broker_id in links
             and links[node.config.broker_id].acknowledged >= end - 32 * 1024
-            for node in self.slaves
-            if node not in self.parted
+            and self.follows(node)
+            for node in self.copies
+        )
+
+    def follows(self, node: BrokerNode) -> bool:
+        """What the slave says. Its master may not have noticed yet that their connection is lost,
+        and the slave may wait for some seconds before it connects again."""
+        if self._state(node) != Role.SLAVE.value:
+            return False
+        follower = node.broker.replication.follower
+        return follower is not None and follower.master_address == self.master.address
+
+    def _is_equal(self) -> bool:
+        """All slaves have everything that the master has."""
+        return self._is_settled() and all(
+            node.broker.store.max_log_offset == self.master.broker.store.max_log_offset
+            for node in self.copies
         )
 
     def _state(self, node: BrokerNode) -> str:
@@ -247,6 +283,7 @@ class Storm:
             self.sim.host(f"sender-{number}").kill()
         self.sim.host("reader").kill()
         self.sim.advance(4.0)  # delayed messages and what is on its way
+        self.reaches(self._is_equal)  # if they do not, their stores show where they differ
         self.check_alive()
         for node in self.nodes:
             if node.is_running:
@@ -273,11 +310,9 @@ class Storm:
                 for node in self.nodes
             }
             master = stores[self.master]
-            for node, store in stores.items():
-                if node in self.parted:
-                    if store.max_log_offset != self.parted[node]:
-                        self.problems.append(f"{node.name} lost the end of its parted log")
-                    continue
+            self._check_parted()
+            for node in (self.master, *self.copies):
+                store = stores[node]
                 if store.max_log_offset != master.max_log_offset:
                     ends = f"{store.max_log_offset}, master {master.max_log_offset}"
                     self.problems.append(f"{node.name} ends at {ends}")
@@ -291,6 +326,13 @@ class Storm:
                 if plan.waits_for_copies:
                     hidden = found.hides(self.ledger)
                     self.problems += [f"{node.name} has not what was seen: {e}" for e in hidden[:3]]
+
+    def _check_parted(self) -> None:
+        for node, end in self.parted.items():
+            look = store_kept_aside if has_started_anew(node) else store_alone
+            with look(node, self.sim.clock()) as store:
+                if store.max_log_offset != end:
+                    self.problems.append(f"{node.name} lost the end of its parted log")
 
 
 def kill_master(storm: Storm) -> None:
@@ -400,6 +442,8 @@ def promote(storm: Storm) -> None:
     storm._has_promoted = True
     resume(storm)
     storm.lose(storm.master, power=storm.plan.flush is Flush.SYNC and storm.rng.random() < 0.5)
+    # What the master sent still arrives: only a slave that has noticed its end can be compared.
+    storm.reaches(lambda: not any(storm.follows(node) for node in storm.slaves))
     ends = {node: _end(storm, node) for node in storm.slaves}
     old, new = storm.master, max(storm.slaves, key=lambda node: ends[node])
     if new.is_running:
@@ -455,9 +499,9 @@ FAULTS: dict[Callable[[Storm], None], int] = {
 }
 
 
-def run_storm(seed: int, *, rounds: int = 10) -> StormResult:
-    """Run one seed. What it found is in `problems`."""
-    plan = Plan.of(seed, rounds)
+@contextmanager
+def storm_of(plan: Plan) -> Iterator[Storm]:
+    """A cluster with its clients, to which nothing has happened yet."""
     with plan.cluster().run() as sim:
         storm = Storm(sim, plan)
         for number in range(SENDERS):
@@ -471,8 +515,15 @@ def run_storm(seed: int, *, rounds: int = 10) -> StormResult:
             sim.host(sender.name).start(sender.send_forever())
         reader = Reader(sim, storm.ledger, lambda: storm.master)
         sim.host("reader").start(reader.read_forever())
+        yield storm
+
+
+def run_storm(seed: int, *, rounds: int = 10) -> StormResult:
+    """Run one seed. What it found is in `problems`."""
+    plan = Plan.of(seed, rounds)
+    with storm_of(plan) as storm:
         for _ in range(plan.rounds):
-            sim.advance(storm.rng.random() * 2.5)
+            storm.sim.advance(storm.rng.random() * 2.5)
             storm.check_alive()
             storm.fault()
         return storm.finish()

@@ -1,0 +1,79 @@
+"""What a storm waits for and compares: it must not blame brokers that do what they should."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from sparrowmq.broker.config import Flush, Replication
+from sparrowmq.testing.sim_nodes import BrokerNode
+from tests.faults.replication_storm import Plan, Storm, expire, promote, storm_of
+
+_PLAN = Plan(
+    seed=1,  # messages expire after 6 s
+    flush=Flush.ASYNC,
+    replication=Replication.SYNC,
+    slaves=1,
+    copies=2,
+    rounds=0,
+)
+
+
+def reset_a_paused_master(storm: Storm) -> None:
+    storm.master.host.pause()
+    for _ in range(2):  # the slave tries again, and is about to wait for longer
+        storm.sim.network.reset_connections(storm.master.host)
+        storm.sim.advance(2.0)
+    storm.sim.network.reset_connections(storm.master.host)
+
+
+def reset_while_both_are_paused(storm: Storm) -> None:
+    for node in storm.nodes:
+        node.host.pause()
+    storm.sim.network.reset_connections(storm.master.host)
+
+
+@pytest.mark.parametrize("lose_the_link", [reset_a_paused_master, reset_while_both_are_paused])
+def test_a_storm_is_calm_when_the_slave_really_follows(
+    lose_the_link: Callable[[Storm], None],
+) -> None:
+    with storm_of(_PLAN) as storm:
+        storm.sim.advance(1.0)
+        lose_the_link(storm)
+        storm.calm()
+        (slave,) = storm.slaves
+        follower = slave.broker.replication.follower
+        assert follower is not None
+        session = follower.session
+        storm.sim.advance(1.0)
+        assert (follower.session, storm.follows(slave)) == (session, True)
+
+
+def test_a_promotion_waits_for_what_the_lost_master_had_sent() -> None:
+    with storm_of(replace(_PLAN, slaves=2)) as storm:
+        storm.sim.advance(1.0)
+        storm.sim.until(lambda: all(_is_on_its_way(storm, slave) for slave in storm.slaves))
+        promote(storm)
+        result = storm.finish()
+    assert result, str(result)
+
+
+def _is_on_its_way(storm: Storm, slave: BrokerNode) -> bool:
+    """Whether something was sent that the slave does not have yet."""
+    link = storm.master.broker.replication.feed.links[slave.config.broker_id]
+    return link.position > slave.broker.store.max_log_offset
+
+
+def test_a_parted_log_may_be_kept_aside_when_its_slave_starts_anew() -> None:
+    with storm_of(_PLAN) as storm:
+        storm.sim.advance(1.0)
+        old, (slave,) = storm.master, storm.slaves
+        storm.sim.paths.partition([old.host], [slave.host])
+        storm.sim.advance(1.0)
+        promote(storm)
+        assert old in storm.parted
+        storm.sim.advance(10.0)
+        expire(storm)
+        result = storm.finish()
+        assert storm.copies == [old]
+    assert result, str(result)
