@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 
@@ -251,6 +251,25 @@ def test_a_killed_process_runs_no_more_code_not_even_its_cleanup() -> None:
     loop.close()
     del task
     gc.collect()  # complaints about coroutines left behind are errors
+
+
+def test_a_killed_process_whose_cleanup_never_ends_leaves_no_complaint() -> None:
+    loop = VirtualLoop()
+    process = Process("victim")
+
+    async def main() -> None:
+        never = asyncio.Event()
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(never.wait)
+            stack.push_async_callback(asyncio.sleep, 0)
+            stack.push_async_callback(never.wait)
+            await never.wait()
+
+    loop.create_task(main(), context=process.context())
+    loop.advance(1)
+    loop.kill(process)
+    loop.close()
+    gc.collect()
 
 
 def test_closing_cancels_what_still_runs() -> None:

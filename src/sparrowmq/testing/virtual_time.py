@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Iterator
 from contextlib import suppress
+from inspect import CORO_CLOSED, getcoroutinestate
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from sparrowmq.testing.errors import SimulationStuck, UnhandledError
@@ -103,10 +106,24 @@ def _bury(task: SimTask[Any]) -> None:
     """End a coroutine that refuses cancellation, so that nothing is left to complain about."""
     # asyncio complains about a pending task without any reference to it
     task._log_destroy_pending = False  # type: ignore[attr-defined]
-    coroutine = task.get_coro()
     for _ in range(100):  # each close passes at least one `await` of a cleanup block
-        try:
-            coroutine.close()
-        except BaseException:  # a task group makes a BaseExceptionGroup of the GeneratorExit
-            continue
-        return
+        # From the inside: a coroutine that awaits one which refuses to end lets go of it, and
+        # Python would report what the rest of its cleanup raises.
+        awaited = [each for each in _await_chain(task.get_coro()) if not _is_closed(each)]
+        if not awaited:
+            return
+        # a task group makes a BaseExceptionGroup of the GeneratorExit
+        with suppress(BaseException):
+            awaited[-1].close()
+
+
+def _await_chain(outermost: object) -> Iterator[CoroutineType[Any, Any, Any]]:
+    """A coroutine, the one it waits for, and so on."""
+    each = outermost
+    while isinstance(each, CoroutineType):
+        yield each
+        each = each.cr_await
+
+
+def _is_closed(coroutine: CoroutineType[Any, Any, Any]) -> bool:
+    return getcoroutinestate(coroutine) == CORO_CLOSED
