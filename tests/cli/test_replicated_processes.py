@@ -4,6 +4,8 @@ import json
 import secrets
 import subprocess
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from sparrowmq import FlowLimits, Message, MessageExt
@@ -120,7 +122,7 @@ def test_a_consumer_goes_on_from_the_slave_of_a_killed_master(tmp_path: Path) ->
             with Producer("tests", name_servers=server.name_server) as producer:
                 for body in sorted(sent):
                     producer.send(Message.text("orders", body))
-            got = Got(enough=sent, kills=master)
+            got = Got(enough=sent, kills=master, copied=tmp_path / "slave" / "config")
             with PushConsumer(
                 "billing",
                 {"orders": "*"},
@@ -136,15 +138,35 @@ def test_a_consumer_goes_on_from_the_slave_of_a_killed_master(tmp_path: Path) ->
 class Got:
     """What a consumer got; the master is killed after the first few."""
 
-    def __init__(self, enough: set[str], kills: subprocess.Popen[str]) -> None:
+    def __init__(self, enough: set[str], kills: subprocess.Popen[str], copied: Path) -> None:
         self.bodies: set[str] = set()
         self.is_all = threading.Event()
         self._enough = enough
         self._kills = kills
+        self._copied = copied
 
     def take(self, message: MessageExt) -> None:
         self.bodies.add(message.body.decode())
         if len(self.bodies) == 10:
+            # The slave's tables are up to a second old: it must know the topic and the group.
+            until(
+                lambda: (
+                    "orders" in self._text("topics")
+                    and "billing" in self._text("subscriptionGroup")
+                )
+            )
             self._kills.kill()
         if self.bodies >= self._enough:
             self.is_all.set()
+
+    def _text(self, table: str) -> str:
+        path = self._copied / f"{table}.json"
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that no server reports."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)

@@ -216,7 +216,7 @@ def test_a_group_that_does_not_exist_is_refused_before_anything_is_copied(
     with opened(job) as drain, pytest.raises(JobError) as caught:
         drain.prepare()
     assert "group claim-biling does not exist at the brokers of claim-group" in str(caught.value)
-    assert "did you mean claim-billing?" in str(caught.value)
+    assert "Did you mean claim-billing?" in str(caught.value)
     assert job.to not in topics(running)
     assert not (tmp_path / "state").exists()
 

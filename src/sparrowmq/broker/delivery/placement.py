@@ -190,8 +190,6 @@ def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
         broker.delivery.halves.add(stored.queue_offset, stored.log_offset, due_ms)
     else:
         broker.durability.announce(topic, put.queue_id)
-        return stored
-    broker.durability.note_growth()
     return stored
 
 

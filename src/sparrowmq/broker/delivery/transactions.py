@@ -146,7 +146,8 @@ def write_operations(broker: Broker) -> None:
             _ENDED_CODE,
         )
         stored = broker.store.append(put, now_ms)
-        broker.durability.note_growth()
+        if broker.durability.copies is not None:  # a call less for masters without slaves
+            broker.durability.note_growth()
         halves.operation_written(stored.queue_offset, max(ended))
         del halves.unrecorded_ends[: len(ended)]
 
