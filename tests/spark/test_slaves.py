@@ -30,10 +30,10 @@ def replicated() -> Iterator[Cluster]:
 
 def until_copied(replicated: Cluster, topic: str) -> None:
     """A slave's tables are up to a second old: wait until it has the topic."""
-    fields = {"topic": topic, "queueId": "0"}
+    fields = {"topic": topic}
     deadline_s = time.monotonic() + PATIENCE_S
     with Remoting(replicated.broker_addresses["broker-a.1"], timeout_s=PATIENCE_S) as slave:
-        while slave.call(RequestCode.GET_MAX_OFFSET, fields).code != ResponseCode.SUCCESS:
+        while slave.call(RequestCode.GET_TOPIC_CONFIG, fields).code != ResponseCode.SUCCESS:
             assert time.monotonic() < deadline_s
             time.sleep(0.02)
 
