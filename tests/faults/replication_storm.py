@@ -185,6 +185,15 @@ class Storm:
             lost = set.intersection(*(set(each.lacks(self.ledger)) for each in found))
             self.problems += [f"{name}: acknowledged, and on no slave" for name in sorted(lost)[:3]]
 
+    def check_new_starts(self) -> None:
+        """A slave drops its parted log only if its master no longer has what comes after it."""
+        for node, end in self.parted.items():
+            if has_started_anew(node):
+                with store_alone(node, self.sim.clock()) as store:
+                    begin, is_empty = store.min_log_offset, not store.max_log_offset
+                if begin <= end and not is_empty:
+                    self.problems.append(f"{node.name} lost the end of its parted log")
+
     def _contents(self, node: BrokerNode, rng: Random | None = None) -> Contents:
         with store_alone(node, self.sim.clock()) as store:
             found = contents(store, TOPIC)
@@ -201,6 +210,7 @@ class Storm:
         kinds = [kind for kind, weight in FAULTS.items() for _ in range(weight)]
         kind = self.rng.choice(kinds)
         self.note_ends()
+        self.check_new_starts()
         self.faults[kind.__name__] = self.faults.get(kind.__name__, 0) + 1
         kind(self)
 
@@ -333,6 +343,7 @@ class Storm:
             with look(node, self.sim.clock()) as store:
                 if store.max_log_offset != end:
                     self.problems.append(f"{node.name} lost the end of its parted log")
+        self.check_new_starts()
 
 
 def kill_master(storm: Storm) -> None:

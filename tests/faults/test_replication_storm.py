@@ -7,6 +7,7 @@ import pytest
 
 from sparrowmq.broker.config import Flush, Replication
 from sparrowmq.testing.sim_nodes import BrokerNode
+from tests.faults.replication_planted import drop_a_tail_silently
 from tests.faults.replication_storm import Plan, Storm, expire, promote, storm_of
 
 _PLAN = Plan(
@@ -64,16 +65,32 @@ def _is_on_its_way(storm: Storm, slave: BrokerNode) -> bool:
     return link.position > slave.broker.store.max_log_offset
 
 
-def test_a_parted_log_may_be_kept_aside_when_its_slave_starts_anew() -> None:
+def part(storm: Storm) -> BrokerNode:
+    """Promote the slave of a master that has messages of its own; returns the old master."""
+    storm.sim.advance(1.0)
+    old, (slave,) = storm.master, storm.slaves
+    storm.sim.paths.partition([old.host], [slave.host])
+    storm.sim.advance(1.0)
+    promote(storm)
+    assert old in storm.parted
+    return old
+
+
+def test_a_parted_log_may_be_kept_aside_when_its_master_has_nothing_that_follows_it() -> None:
     with storm_of(_PLAN) as storm:
-        storm.sim.advance(1.0)
-        old, (slave,) = storm.master, storm.slaves
-        storm.sim.paths.partition([old.host], [slave.host])
-        storm.sim.advance(1.0)
-        promote(storm)
-        assert old in storm.parted
+        old = part(storm)
         storm.sim.advance(10.0)
         expire(storm)
         result = storm.finish()
         assert storm.copies == [old]
     assert result, str(result)
+
+
+def test_planted_a_parted_log_that_is_dropped_too_early_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drop_a_tail_silently(monkeypatch.setattr)
+    with storm_of(_PLAN) as storm:
+        part(storm)
+        result = storm.finish()
+    assert any("lost the end of its parted log" in each for each in result.problems), str(result)
