@@ -87,7 +87,7 @@ def _follows_through_kills(
     """Everything that was acknowledged is in the slave's files alone, with `reads_slave` the tables
     are there, too, and Java's clients read from it."""
     own, one, other = _pair(scene, name_server, master, slave)
-    topic, producer = own.topic(queues=4), own.producer(timeout_ms=3000)
+    topic, producer = own.topic(queues=4), own.producer(timeout_ms=8000)
     earlier = _earlier(own, one, producer, topic)
     other.start(SLAVE)
     own.wait_until(one.feeds_a_slave, "the slave has what was stored before it came")
