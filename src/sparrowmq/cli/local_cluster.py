@@ -22,7 +22,13 @@ from pathlib import Path
 
 from sparrowmq.broker.config import MASTER_ID, BrokerConfig
 from sparrowmq.cli.descriptors import Descriptors
-from sparrowmq.cli.serve import CannotServe, fitted_to, say_ready
+from sparrowmq.cli.serve import (
+    CannotServe,
+    ConsoleWish,
+    console_beside,
+    fitted_to,
+    say_ready,
+)
 from sparrowmq.cli.settings.servers import broker_settings
 from sparrowmq.cli.settings.settings import PREFIX
 from sparrowmq.cli.stop_signal import stop_signal
@@ -132,6 +138,8 @@ async def serve_several(
     brokers: int,
     slaves: int,
     flags: list[str],
+    *,
+    console: ConsoleWish = None,
 ) -> None:
     """Serve until a signal comes; `flags` are for each broker besides its settings.
 
@@ -141,23 +149,28 @@ async def serve_several(
     nameserver = fitted_to(nameserver, Descriptors.raised_for(nameserver))
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(NameServer(nameserver).running())
+        beside = console_beside(console, names.address, first.data_dir)
+        child = await stack.enter_async_context(beside)
         started = []
         for member in members(first, brokers, slaves):
             arguments = broker_arguments(first, member, names.address)
-            child = _child(member.title, [*arguments, *flags, "--with-parent"])
-            started.append((member, await stack.enter_async_context(child)))
+            process = _child(member.title, [*arguments, *flags, "--with-parent"])
+            started.append((member, await stack.enter_async_context(process)))
         async with asyncio.TaskGroup() as tasks:
-            watches = [tasks.create_task(_watch(member, child)) for member, child in started]
+            watches = [tasks.create_task(_watch(*each)) for each in started]
             await _until_registered(names, brokers * (slaves + 1), stopping)
             titles = [member.title for member, _ in started]
-            say_ready(_ready_line(names.address, brokers, titles, first.data_dir))
+            line = _ready_line(names.address, brokers, titles, first.data_dir)
+            say_ready(line + (child.text if child else ""))
+            if child:
+                child.start.set()
             await stopping.wait()
             for watch in watches:
                 watch.cancel()
         # Masters first: what they acknowledge until the end is on their slaves then. The stack ends
         # the slaves.
-        masters = (child for member, child in started if member.is_master)
-        await asyncio.gather(*(_end(child) for child in masters))
+        masters = (process for member, process in started if member.is_master)
+        await asyncio.gather(*(_end(process) for process in masters))
 
 
 async def _until_registered(names: NameServer, count: int, stopping: asyncio.Event) -> None:

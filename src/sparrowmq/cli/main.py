@@ -12,6 +12,7 @@ _MODULES = {
     "nameserver": "servers",
     "broker": "servers",
     "up": "servers",
+    "console": "console",
     "config": "config",
     "topic": "topic",
     "slave": "slave",
