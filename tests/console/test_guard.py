@@ -41,7 +41,7 @@ def address(path: str) -> str:
     return path
 
 
-SHOWN = sorted(address(each.path) for each in ROUTES if each.show) + ["/live?page=/audit"]
+SHOWN = [*sorted(address(each.path) for each in ROUTES if each.show), "/live?page=/audit"]
 CHANGED = sorted(address(each.path) for each in ROUTES if each.act)
 
 
@@ -199,7 +199,7 @@ def test_a_form_that_is_too_large_is_refused() -> None:
 
 
 def test_a_login_leads_back_and_its_cookie_is_out_of_reach_of_scripts(users: Path) -> None:
-    console, visitor = offline(Clock(), users=users)
+    _, visitor = offline(Clock(), users=users)
 
     async def work() -> tuple[Got, str, Got]:
         await visitor.get("/login?back=/audit")

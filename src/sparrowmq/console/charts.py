@@ -125,23 +125,19 @@ def _clock(time_ms: int) -> str:
 def _rows(
     lines: Sequence[Sequence[tuple[int, float]]],
 ) -> tuple[tuple[str, tuple[float | None, ...]], ...]:
-    """Every so many points, the newest first."""
+    """The last value of each of a dozen parts of the time, the newest part first."""
     longest = max(lines, key=len, default=[])
-    if not longest:
-        return ()
     every = max(1, len(longest) // _TABLE_ROWS)
     found = []
-    for at in range(len(longest) - 1, -1, -every):
-        values = tuple(_value(line, at) for line in lines)
+    for end in range(len(longest), 0, -every):
+        values = tuple(_last(line[max(0, end - every) : end]) for line in lines)
         if any(value is not None for value in values):
-            found.append((_clock(longest[at][0]), values))
+            found.append((_clock(longest[end - 1][0]), values))
     return tuple(found)
 
 
-def _value(line: Sequence[tuple[int, float]], at: int) -> float | None:
-    if at >= len(line) or math.isnan(line[at][1]):
-        return None
-    return line[at][1]
+def _last(points: Sequence[tuple[int, float]]) -> float | None:
+    return next((value for _, value in reversed(points) if not math.isnan(value)), None)
 
 
 def _text(value: float | None) -> str:

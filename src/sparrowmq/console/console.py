@@ -16,6 +16,7 @@ from sparrowmq.console.config import ConsoleConfig
 from sparrowmq.console.history import History, write_file
 from sparrowmq.console.live import Live
 from sparrowmq.console.names import ClusterNames
+from sparrowmq.console.resets import Resets
 from sparrowmq.console.sampler import Sampler
 from sparrowmq.console.sessions import FormTokens, LoginLimit, Sessions
 from sparrowmq.console.users import Users
@@ -61,6 +62,7 @@ class Console:
         self.audit = Audit(clock, self._file("audit.jsonl"))
         self.live = Live()
         self._notices: OrderedDict[str, str] = OrderedDict()
+        self.resets = Resets()
 
     def _file(self, name: str) -> Path | None:
         return None if self.config.state_dir is None else self.config.state_dir / name

@@ -27,6 +27,7 @@ PANEL_S = 2.0
 _SPARE_S = 0.5
 """A broker that is silent is found out after PANEL_S; the others' answers are put together then."""
 AT_ONCE = 8
+_MOST_NOTES = 5
 
 EXPECTED = (AdminError, ClientError, NetError, ProtocolError, SparrowMQError)
 """What a panel or an action reports in words."""
@@ -74,6 +75,12 @@ async def panels(
     async with asyncio.TaskGroup() as tasks:
         running = {name: tasks.create_task(one(name)) for name in names}
     return {name: task.result() for name, task in running.items()}
+
+
+def missing_parts(answers: Iterable[Panel[T]]) -> list[str]:
+    """What brokers did not answer, each said once."""
+    found = {note for answer in answers for note in answer.notes}
+    return sorted(found)[:_MOST_NOTES]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

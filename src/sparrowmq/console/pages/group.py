@@ -66,6 +66,7 @@ async def show(view: View) -> Answer:
             "plain_topics": plain_topics(topics, info.value),
             "state": state_of(info.value, lag.value),
             "wanted": wanted_by(info.value.members) if info.value else [],
+            "last_reset": console.resets.last(name),
             "span": view.span,
             "charts": [
                 chart(

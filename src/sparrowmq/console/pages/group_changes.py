@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.console.resets import Reset
 from sparrowmq.console.scan import parse_cursor
 from sparrowmq.console.text import instant, parse_time, segment
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel
@@ -47,14 +48,46 @@ async def reset(view: View) -> Answer:
     work = view.console.changer.reset_offsets(name, topic, exact)
     before, after = (offsets_text(moves, is_after) for is_after in (False, True))
     await changing(view, "reset group", f"{name} in {topic}", before, after, work)
+    user = view.user.name if view.user else ""
+    view.console.resets.keep(name, Reset(topic, view.now_ms, user, tuple(moves)))
     queues = sum(each.before != each.after for each in moves)
-    return Done(f"/groups/{segment(name)}", f"{name} goes on elsewhere in {queues} queues.")
+    where = f"/groups/{segment(name)}"
+    return Done(where, f"{name} goes on elsewhere in {queues} queues. The page offers to undo it.")
 
 
-def preview(view: View, moves: Sequence[OffsetMove], state: str, title: str, words: str) -> Page:
+async def undo(view: View) -> Answer:
+    """Preview the way back from the last reset; go it when the form confirms exactly that."""
+    name = view.names["group"]
+    last = view.console.resets.last(name)
+    if last is None:
+        raise ValueError(f"this console knows of no reset of {name} that could be undone")
+    admin = view.console.changer
+    moves = await admin.reset_offsets(name, last.topic, last.back, dry_run=True)
+    state = state_of(moves)
+    if view.entered("state") != state:
+        words = f"back to where it was before {instant(last.time_ms)}"
+        gone_on = last.gone_on(moves)
+        if gone_on:
+            words += f"; members have read {gone_on:,} messages since"
+        return preview(view, moves, state, f"Undo the reset of {name}", words, topic=last.topic)
+    work = admin.reset_offsets(name, last.topic, {each.queue: each.after for each in moves})
+    before, after = (offsets_text(moves, is_after) for is_after in (False, True))
+    await changing(view, "undo reset", f"{name} in {last.topic}", before, after, work)
+    view.console.resets.forget(name)
+    return Done(f"/groups/{segment(name)}", f"The reset of {name} was undone.")
+
+
+def preview(
+    view: View,
+    moves: Sequence[OffsetMove],
+    state: str,
+    title: str,
+    words: str,
+    topic: str = "",
+) -> Page:
     """Every queue with its offset before and after."""
     name = view.names["group"]
-    topic = view.entered("topic")
+    topic = topic or view.entered("topic")
     return Page(
         template="reset.html",
         title=title,
@@ -136,6 +169,7 @@ async def delete(view: View) -> Answer:
 
 ROUTES = (
     PageRoute("/groups/{group}/reset", None, reset),
+    PageRoute("/groups/{group}/undo", None, undo),
     PageRoute("/groups/{group}/pause", None, pause),
     PageRoute("/groups/{group}/update", None, update),
     PageRoute("/groups/{group}/delete", None, delete),

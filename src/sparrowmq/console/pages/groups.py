@@ -8,7 +8,17 @@ from sparrowmq.admin.lag import GroupLag
 from sparrowmq.console.listing import part_of
 from sparrowmq.console.sampler import oldest_waiting
 from sparrowmq.console.text import segment
-from sparrowmq.console.view import Answer, Done, Page, PageRoute, Panel, View, changing, panels
+from sparrowmq.console.view import (
+    Answer,
+    Done,
+    Page,
+    PageRoute,
+    Panel,
+    View,
+    changing,
+    missing_parts,
+    panels,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,7 @@ async def show(view: View) -> Answer:
         values={
             "part": part,
             "rows": {name: _row(infos[name], lags[name]) for name in part.rows},
+            "missing": missing_parts(lags.values()),
             "shows_all": shows_all,
             "hidden": len(names) - len(shown),
         },

@@ -2,7 +2,16 @@
 
 from sparrowmq.console.listing import part_of
 from sparrowmq.console.text import segment
-from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panels
+from sparrowmq.console.view import (
+    Answer,
+    Done,
+    Page,
+    PageRoute,
+    View,
+    changing,
+    missing_parts,
+    panels,
+)
 
 _MOST_QUEUES = 1_024
 
@@ -34,6 +43,7 @@ async def show(view: View) -> Answer:
         values={
             "part": part,
             "answers": answers,
+            "missing": missing_parts(answers.values()),
             "shows_all": shows_all,
             "hidden": len(names) - len(shown),
             "kind_of": console.names.kind_of,
