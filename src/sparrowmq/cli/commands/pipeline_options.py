@@ -5,7 +5,6 @@ import getpass
 import os
 import socket
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,30 +13,11 @@ import click
 from sparrowmq.cli.logs import with_log_level
 from sparrowmq.cli.remote import ADDRESSES, HELP, found_addresses
 from sparrowmq.cluster_address import DEFAULT
-from sparrowmq.spark.option_values import read_moment
 
 P = ParamSpec("P")
 
 
 T = TypeVar("T")
-
-
-class Moment(click.ParamType[datetime]):
-    """A time: `2026-11-15`, `2026-11-15T13:30`, with a zone or in UTC."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        """The text as a time with its zone."""
-        if isinstance(value, datetime):
-            return value
-        try:
-            return read_moment(value)
-        except ValueError:
-            text = f"{value!r} is not a time; write 2026-11-15 or 2026-11-15T13:30, in UTC"
-            self.fail(text, param, ctx)
 
 
 name_server_option = click.option(

@@ -1,0 +1,233 @@
+"""`Shell`: what a command that looks at a cluster or changes it shares with all others.
+
+    @group.command("lag")
+    @click.argument("name")
+    @shell_options(watch=True)
+    def lag(name: str, shell: Shell) -> None:
+        async def look(admin: Admin) -> Report: ...
+        shell.report(look)
+
+The options say where the cluster is, how long a broker may take, and how the answer is printed.
+Data goes to standard output, everything else to standard error. Exit codes: 0 done; 1 refused,
+failed or no answer; 2 wrong usage; 3 done in part, where a broker did not answer.
+"""
+
+import asyncio
+import functools
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.errors import AdminError, PartlyDone
+from sparrowmq.cli.option_types import Wait
+from sparrowmq.cli.output import (
+    Report,
+    cut_note,
+    document,
+    json_text,
+    lines_for_people,
+    lines_for_pipes,
+)
+from sparrowmq.cli.remote import ORIGIN, explained, name_servers_option, run_remote
+
+T = TypeVar("T")
+IN_PART = 3
+"""Exit code: some brokers did not answer, or did not do what was asked."""
+
+_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+_TIMEOUT_S = 5.0
+_WATCH_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """Where a command's cluster is, and how its answers are printed."""
+
+    name_servers: str
+    origin: str = ""
+    """Who named the name servers, as ` (from …)`; empty for an option."""
+    timeout_s: float = _TIMEOUT_S
+    as_json: bool = False
+    is_quiet: bool = False
+    is_verbose: bool = False
+    watch_s: float | None = None
+    """Seconds between two rounds of a command that repeats itself; None: one round."""
+
+    # ---- asking
+
+    def ask(self, work: Callable[[Admin], Awaitable[T]]) -> T:
+        """Run an operation. A failure is one line on standard error and exit code 1; a change that
+        was made on some brokers only is exit code 3."""
+        return run_remote(self._with_admin(work))
+
+    def report(self, look: Callable[[Admin], Awaitable[Report]]) -> None:
+        """Print what an operation finds, once or again and again, and end with exit code 3 where
+        brokers did not answer."""
+        if self.watch_s is not None:
+            run_remote(self._with_admin(functools.partial(self._watch, look)))
+            return
+        found = self.ask(look)
+        self.show(found)
+        if found.errors:
+            sys.exit(IN_PART)
+
+    async def _with_admin(self, work: Callable[[Admin], Awaitable[T]]) -> T:
+        try:
+            async with Admin(self.name_servers, timeout_s=self.timeout_s) as admin:
+                return await work(admin)
+        except AdminError as error:
+            if self.is_verbose:
+                traceback.print_exc()
+            if isinstance(error, PartlyDone):
+                self.warn(explained(error))
+                sys.exit(IN_PART)
+            raise
+
+    async def _watch(self, look: Callable[[Admin], Awaitable[Report]], admin: Admin) -> None:
+        assert self.watch_s is not None
+        while True:
+            found = await look(admin)
+            if self._is_terminal and not self.as_json:
+                click.echo(_CLEAR, nl=False)
+            self.show(found, one_line=True)
+            await asyncio.sleep(self.watch_s)
+
+    # ---- printing
+
+    @property
+    def _is_terminal(self) -> bool:
+        return sys.stdout.isatty()
+
+    def show(self, report: Report, *, one_line: bool = False) -> None:
+        """Print a report; its notes and the brokers that did not answer go to standard error."""
+        if self.as_json:
+            click.echo(json_text(document(report), indent=None if one_line else 2))
+            return
+        lines = lines_for_people if self._is_terminal else lines_for_pipes
+        for line in lines(report):
+            click.echo(line)
+        for failure in report.errors:
+            self.warn(str(failure))
+        for table in report.tables:
+            if table.is_cut:
+                self.say(cut_note(table))
+        for note in report.notes:
+            self.say(note)
+
+    def say(self, text: str) -> None:
+        """A sentence for people, on standard error."""
+        if not self.is_quiet:
+            click.echo(text, err=True)
+
+    def warn(self, text: str) -> None:
+        """A failure, on standard error, also for those who asked for quiet."""
+        click.echo(f"sparrowmq: {text}", err=True)
+
+    def done(self, text: str) -> None:
+        """What was changed, and in which cluster."""
+        self.say(f"{text} ({self.where})")
+
+    @property
+    def where(self) -> str:
+        """The cluster in words: its name servers, and who named them."""
+        named_by = self.origin.replace(" (from ", ", from ").removesuffix(")")
+        return f"name servers {self.name_servers.replace(';', ', ')}{named_by}"
+
+    # ---- asking back
+
+    def confirm(self, what: str, name: str, *, yes: bool) -> None:
+        """Ask before something is lost: at a terminal the name has to be typed, elsewhere `--yes`
+        is needed. Ends the command with exit code 1 otherwise."""
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            self.warn(f"{what}: nothing was changed; --yes does it without asking")
+            sys.exit(1)
+        try:
+            typed = click.prompt(f"{what}. Type {name} to go on", err=True, default="")
+        except click.Abort:
+            typed = ""
+            click.echo(err=True)
+        if typed != name:
+            self.warn("nothing was changed")
+            sys.exit(1)
+
+
+def shell_options(
+    *, watch: bool = False, json: bool = True
+) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Options of every command over a cluster; the command gets them as `shell`."""
+
+    def add(command: Callable[..., T]) -> Callable[..., T]:
+        @functools.wraps(command)
+        def wrapped(*args: Any, name_servers: str, **values: Any) -> T:
+            own = {name: values.pop(name) for name in _OWN if name in values}
+            context = click.get_current_context()
+            shell = Shell(name_servers=name_servers, origin=context.meta.get(ORIGIN, ""), **own)
+            return command(*args, shell=shell, **values)
+
+        for option in reversed(_options(watch=watch, json=json)):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return add
+
+
+_OWN = ("timeout_s", "as_json", "is_quiet", "is_verbose", "watch_s")
+
+
+def _options(*, watch: bool, json: bool) -> list[Callable[[Any], Any]]:
+    options: list[Callable[[Any], Any]] = []
+    if watch:
+        options.append(
+            click.option(
+                "--watch",
+                "watch_s",
+                type=Wait(),
+                is_flag=False,
+                flag_value=_WATCH_S,
+                metavar="[DURATION]",
+                help="Repeat until Ctrl-C, every 2 s unless told otherwise.",
+            )
+        )
+    if json:
+        options.append(
+            click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+        )
+    return [
+        *options,
+        name_servers_option,
+        click.option(
+            "--timeout",
+            "timeout_s",
+            type=Wait(),
+            metavar="DURATION",
+            default=_TIMEOUT_S,
+            show_default="5s",
+            help="How long each broker may take to answer.",
+        ),
+        click.option("--quiet", "-q", "is_quiet", is_flag=True, help="Print only data and errors."),
+        click.option(
+            "--verbose", "-v", "is_verbose", is_flag=True, help="Show the trace of an error."
+        ),
+    ]
+
+
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="At most so many rows; 0 for all.",
+)
+match_option = click.option(
+    "--match", metavar="GLOB", help="Only names that match, such as 'order*'."
+)
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, and stop.")
