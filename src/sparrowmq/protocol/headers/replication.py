@@ -105,6 +105,15 @@ class CopyTablesAnswer(ResponseHeader, frozen=True, kw_only=True):
     """The body is compressed, as zlib does it."""
 
 
+class GiveTables(RequestHeader, frozen=True, kw_only=True):
+    """A master that stops gives a slave its last tables; the body is a TableState."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GIVE_TABLES
+    master_address: str
+    is_deflated: bool = False
+    """The body is compressed, as zlib does it."""
+
+
 class GetHaStatus(RequestHeader, frozen=True, kw_only=True):
     """How replication is doing; the body of the answer is an HaStatus."""
 
