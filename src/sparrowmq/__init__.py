@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sparrowmq.admin.lag import GroupLag, QueueLag
     from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
     from sparrowmq.admin.offsets import OffsetMove, ResetTo
+    from sparrowmq.admin.roles import RoleChange
     from sparrowmq.admin.slaves import SlaveInfo
     from sparrowmq.admin.topics import TopicInfo, TopicQueue, TopicSettings
     from sparrowmq.admin.values import BrokerFailure, Listing, SettingChange
@@ -124,6 +125,7 @@ __all__ = [
     "RequestTimedOut",
     "ResetTo",
     "RetryLater",
+    "RoleChange",
     "ScheduledPull",
     "SendFailed",
     "SendResult",
@@ -205,6 +207,7 @@ _HOMES = {
     "SendStatus": "client.send_result",
     "Sending": "client.hooks",
     "SettingChange": "admin.values",
+    "RoleChange": "admin.roles",
     "SlaveInfo": "admin.slaves",
     "SparrowMQError": "errors",
     "Sql": "client.subscriptions",

@@ -19,6 +19,7 @@ from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.admin.roles import RoleChange
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
@@ -85,6 +86,33 @@ class Admin(Facade[AsyncAdmin]):
         """Let a master forget a slave that will not come back; what it knew of it. Raises NotFound,
         and AdminError for a slave that follows, or that its master waits for."""
         return self._wait(lambda admin: admin.retire_slave(broker, broker_id, dry_run=dry_run))
+
+    def hand_over(
+        self, broker: str, slave_id: int | None = None, *, dry_run: bool = False
+    ) -> RoleChange:
+        """Let the master of a name give its role to a slave: the one named, or the one that has
+        most. Nothing is lost, and no send of a SparrowMQ client fails. The new master is registered
+        when this returns. Raises NotFound, and AdminError where the roles stay as they are."""
+        return self._wait(lambda admin: admin.hand_over(broker, slave_id, dry_run=dry_run))
+
+    def promote(
+        self,
+        broker: str,
+        slave_id: int | None = None,
+        *,
+        accept_loss: str | None = None,
+        address: str | None = None,
+        dry_run: bool = False,
+    ) -> RoleChange:
+        """Make a slave the master: by the present master as in `hand_over`, or without it when it
+        is gone and `accept_loss` is the broker's name. Then the slave with the longest log is
+        taken unless one is named. `address` is for slaves that were started without a master, and
+        are not registered. Raises NotFound, and AdminError where the roles stay as they are."""
+        return self._wait(
+            lambda admin: admin.promote(
+                broker, slave_id, accept_loss=accept_loss, address=address, dry_run=dry_run
+            )
+        )
 
     def producers(self) -> Listing[LiveProducer]:
         """The live producers of all brokers."""

@@ -214,7 +214,7 @@ def _up_command() -> SettingsCommand:
     )
 
 
-_BROKER_VERBS: dict[str, str] = {}
+_BROKER_VERBS = {"promote": "broker_roles", "demote": "broker_roles"}
 _NAMESERVER_VERBS: dict[str, str] = {}
 """The verb and its module, as in `cli.main`. `run` is there already."""
 
