@@ -13,6 +13,7 @@ _MODULES = {
     "broker": "servers",
     "up": "servers",
     "config": "config",
+    "context": "context",
     "topic": "topic",
     "slave": "slave",
     "store": "store",

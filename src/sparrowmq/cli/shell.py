@@ -178,6 +178,10 @@ def shell_options(
     return add
 
 
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+_quiet_option = click.option(
+    "--quiet", "-q", "is_quiet", is_flag=True, help="Print only data and errors."
+)
 _OWN = ("timeout_s", "as_json", "is_quiet", "is_verbose", "watch_s")
 
 
@@ -196,9 +200,7 @@ def _options(*, watch: bool, json: bool) -> list[Callable[[Any], Any]]:
             )
         )
     if json:
-        options.append(
-            click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-        )
+        options.append(_json_option)
     return [
         *options,
         name_servers_option,
@@ -211,11 +213,22 @@ def _options(*, watch: bool, json: bool) -> list[Callable[[Any], Any]]:
             show_default="5s",
             help="How long each broker may take to answer.",
         ),
-        click.option("--quiet", "-q", "is_quiet", is_flag=True, help="Print only data and errors."),
+        _quiet_option,
         click.option(
             "--verbose", "-v", "is_verbose", is_flag=True, help="Show the trace of an error."
         ),
     ]
+
+
+def local_shell_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Options of commands that print as the others do and ask no cluster."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, as_json: bool, is_quiet: bool, **values: Any) -> T:
+        shell = Shell(name_servers="", as_json=as_json, is_quiet=is_quiet)
+        return command(*args, shell=shell, **values)
+
+    return _json_option(_quiet_option(wrapped))
 
 
 limit_option = click.option(
