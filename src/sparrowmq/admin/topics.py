@@ -102,7 +102,7 @@ async def describe_topic(cluster: ClusterCalls, name: str) -> TopicInfo:
 
     async def ask(broker: str, address: str) -> tuple[TopicSettings, TopicStats]:
         config = await topic_config(cluster, address, name)
-        return _settings(broker, config), await topic_stats(cluster, address, name)
+        return settings_of(broker, config), await topic_stats(cluster, address, name)
 
     answers = await cluster.ask_each(addresses_of(route.broker_datas), ask)
     found = answers.by_broker.values()
@@ -147,7 +147,8 @@ async def topic_stats(cluster: ClusterCalls, address: str, topic: str) -> TopicS
     return TopicStats.from_json(response.body)
 
 
-def _settings(broker: str, config: TopicConfig) -> TopicSettings:
+def settings_of(broker: str, config: TopicConfig) -> TopicSettings:
+    """The settings as operators read them."""
     return TopicSettings(
         broker=broker,
         read_queues=config.read_queue_nums,
