@@ -222,10 +222,10 @@ class Admin(Block):
 
     # ---- topics
 
-    async def topics(self) -> list[str]:
-        """Names of all topics: also RocketMQ's own, and the retry and dead-letter topics of
-        groups."""
-        return await topics.topic_names(self._cluster)
+    async def topics(self, *, cluster: str | None = None) -> list[str]:
+        """Names of all topics, or of those that the brokers of a cluster have: also RocketMQ's own,
+        and the retry and dead-letter topics of groups. Raises NotFound."""
+        return await topics.topic_names(self._cluster, cluster)
 
     async def topic(self, topic: str) -> TopicInfo:
         """Settings per broker, and the offsets of every queue. Raises NotFound."""

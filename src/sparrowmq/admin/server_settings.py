@@ -5,7 +5,7 @@ start. Apache's take any name, also one that they do not know, and write the cha
 that they were started with. So names are checked here, against those that a server has.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -46,9 +46,8 @@ class ServerSettings:
     def changes(self, wanted: Mapping[str, str]) -> list[SettingChange]:
         """What differs. Raises NotFound for a name that the server does not have, and AdminError
         for one that cannot change while it runs."""
+        self.check_known(wanted)
         for name in wanted:
-            if name not in self.values:
-                raise NotFound("setting", name, self._nearest(name))
             if self.changeable is not None and name not in self.changeable:
                 raise AdminError(
                     f"{name} cannot be changed while {self.server} runs; these can:"
@@ -59,6 +58,12 @@ class ServerSettings:
             for name, value in wanted.items()
             if self.values[name] != value
         ]
+
+    def check_known(self, names: Iterable[str]) -> None:
+        """Raises NotFound for a name that the server does not have."""
+        for name in names:
+            if name not in self.values:
+                raise NotFound("setting", name, self._nearest(name))
 
     def _nearest(self, name: str) -> str:
         near = get_close_matches(name, self.values, n=3)

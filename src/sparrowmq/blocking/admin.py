@@ -176,10 +176,10 @@ class Admin(Facade[AsyncAdmin]):
 
     # ---- topics
 
-    def topics(self) -> list[str]:
-        """Names of all topics: also RocketMQ's own, and the retry and dead-letter topics of
-        groups."""
-        return self._wait(lambda admin: admin.topics())
+    def topics(self, *, cluster: str | None = None) -> list[str]:
+        """Names of all topics, or of those that the brokers of a cluster have: also RocketMQ's own,
+        and the retry and dead-letter topics of groups. Raises NotFound."""
+        return self._wait(lambda admin: admin.topics(cluster=cluster))
 
     def topic(self, topic: str) -> TopicInfo:
         """Settings per broker, and the offsets of every queue. Raises NotFound."""

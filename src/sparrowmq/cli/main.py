@@ -15,12 +15,15 @@ _MODULES = {
     "config": "config",
     "context": "context",
     "topic": "topic",
+    "cluster": "cluster",
+    "client": "client",
     "slave": "slave",
     "store": "store",
     "send": "message",
     "consume": "message",
     "pipeline": "pipeline",
     "spark": "spark",
+    "completion": "completion",
 }
 # `config` lists unknown variables itself; servers may have to report them as JSON.
 _WARN_THEMSELVES = frozenset({"config", "nameserver", "broker", "up"})

@@ -16,8 +16,9 @@ import asyncio
 import functools
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 import click
@@ -89,13 +90,23 @@ class Shell:
             raise
 
     async def _watch(self, look: Callable[[Admin], Awaitable[Report]], admin: Admin) -> None:
+        """Repeat. The first round has to succeed, since a wrong address would be repeated in vain;
+        later ones may fail, and the next one follows all the same."""
         assert self.watch_s is not None
+        self._show_round(await look(admin))
         while True:
-            found = await look(admin)
-            if self._is_terminal and not self.as_json:
-                click.echo(_CLEAR, nl=False)
-            self.show(found, one_line=True)
             await asyncio.sleep(self.watch_s)
+            try:
+                found = await look(admin)
+            except AdminError as error:
+                self.warn(explained(error))
+            else:
+                self._show_round(found)
+
+    def _show_round(self, found: Report) -> None:
+        if self._is_terminal and not self.as_json:
+            click.echo(_CLEAR, nl=False)
+        self.show(found, one_line=True)
 
     # ---- printing
 
@@ -137,6 +148,12 @@ class Shell:
         """The cluster in words: its name servers, and who named them."""
         named_by = self.origin.replace(" (from ", ", from ").removesuffix(")")
         return f"name servers {self.name_servers.replace(';', ', ')}{named_by}"
+
+    def preview(self, report: Report) -> None:
+        """What a change concerns, for people who are asked whether to go on."""
+        if not self.is_quiet:
+            for line in lines_for_people(report):
+                click.echo(line, err=True)
 
     # ---- asking back
 
@@ -229,6 +246,26 @@ def local_shell_options(command: Callable[..., T]) -> Callable[..., T]:
         return command(*args, shell=shell, **values)
 
     return _json_option(_quiet_option(wrapped))
+
+
+def selected(names: Iterable[str], match: str | None, limit: int) -> tuple[list[str], int]:
+    """The names that match, cut to a number of rows, and how many match."""
+    found = [each for each in names if match is None or fnmatchcase(each, match)]
+    return (found[:limit] if limit else found), len(found)
+
+
+def key_value_pairs(pairs: Sequence[str], what: str) -> dict[str, str]:
+    """`KEY=VALUE` arguments. Raises UsageError for anything else, and for a key that is there
+    twice."""
+    found: dict[str, str] = {}
+    for each in pairs:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{what} {each!r} is not KEY=VALUE")
+        if name in found:
+            raise click.UsageError(f"{what} {name} is given twice")
+        found[name] = value
+    return found
 
 
 limit_option = click.option(
