@@ -57,7 +57,8 @@ def change_table(changes: Sequence[SettingChange], *, server: str = "BROKER") ->
     """What changes where."""
     columns = (("FIELD", "field"), (server, server.lower()), ("WAS", "was"), ("NOW", "now"))
     rows = [
-        [each.setting, each.broker, _shown(each.before), _shown(each.after)] for each in changes
+        [each.setting.replace("_", "-"), each.broker, _shown(each.before), _shown(each.after)]
+        for each in changes
     ]
     return table(columns, rows, empty="nothing differs")
 

@@ -19,7 +19,7 @@ _MODULES = {
     "client": "client",
     "slave": "slave",
     "store": "store",
-    "send": "message",
+    "send": "send",
     "consume": "message",
     "pipeline": "pipeline",
     "spark": "spark",
