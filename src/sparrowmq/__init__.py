@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparrowmq.admin.admin import Admin
     from sparrowmq.admin.brokers import BrokerInfo, BrokerRuntime
+    from sparrowmq.admin.cleaning import Cleanable, CleanedPart
+    from sparrowmq.admin.clients import ClientRole, LiveClient
     from sparrowmq.admin.errors import (
         AdminError,
         AlreadyExists,
@@ -24,11 +26,16 @@ if TYPE_CHECKING:
         PartlyReset,
     )
     from sparrowmq.admin.groups import GroupInfo, GroupSettings
+    from sparrowmq.admin.health import Health, HealthCheck
     from sparrowmq.admin.lag import GroupLag, QueueLag
     from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
+    from sparrowmq.admin.name_servers import NameServerInfo
     from sparrowmq.admin.offsets import OffsetMove, ResetTo
     from sparrowmq.admin.roles import RoleChange
+    from sparrowmq.admin.server_settings import ServerSettings
     from sparrowmq.admin.slaves import SlaveInfo
+    from sparrowmq.admin.topic_figures import TopicFigures
+    from sparrowmq.admin.topic_readers import TopicReader
     from sparrowmq.admin.topics import TopicInfo, TopicQueue, TopicSettings
     from sparrowmq.admin.values import BrokerFailure, Listing, SettingChange
     from sparrowmq.client.client import Client
@@ -82,9 +89,12 @@ __all__ = [
     "BrokerRefusal",
     "BrokerRefused",
     "BrokerRuntime",
+    "Cleanable",
+    "CleanedPart",
     "Client",
     "ClientConfig",
     "ClientError",
+    "ClientRole",
     "CompressionType",
     "ConsumeFromWhere",
     "Deduplicate",
@@ -95,16 +105,20 @@ __all__ = [
     "GroupSettings",
     "HalfMessage",
     "Handling",
+    "Health",
+    "HealthCheck",
     "Hooks",
     "InUse",
     "Listing",
     "LitePullConsumer",
+    "LiveClient",
     "LiveProducer",
     "MemorySeen",
     "Message",
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "NameServerInfo",
     "NameServerRefusal",
     "NameServersAway",
     "NetError",
@@ -131,6 +145,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "Sending",
+    "ServerSettings",
     "SettingChange",
     "SlaveInfo",
     "SparrowMQError",
@@ -138,8 +153,10 @@ __all__ = [
     "SqliteSeen",
     "Strategy",
     "Subscription",
+    "TopicFigures",
     "TopicInfo",
     "TopicQueue",
+    "TopicReader",
     "TopicSettings",
     "TransactionListener",
     "TransactionResult",
@@ -149,6 +166,16 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Cleanable": "admin.cleaning",
+    "CleanedPart": "admin.cleaning",
+    "ClientRole": "admin.clients",
+    "LiveClient": "admin.clients",
+    "Health": "admin.health",
+    "HealthCheck": "admin.health",
+    "NameServerInfo": "admin.name_servers",
+    "ServerSettings": "admin.server_settings",
+    "TopicFigures": "admin.topic_figures",
+    "TopicReader": "admin.topic_readers",
     "BodyError": "protocol.errors",
     "Admin": "admin.admin",
     "AdminError": "admin.errors",

@@ -7,20 +7,27 @@
 Every method is written out with its signature, so that editors complete it and mypy checks it.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from sparrowmq.admin.admin import Admin as AsyncAdmin
 from sparrowmq.admin.brokers import BrokerInfo
+from sparrowmq.admin.cleaning import Cleanable, CleanedPart
+from sparrowmq.admin.clients import ClientRole, LiveClient
 from sparrowmq.admin.groups import GroupInfo
+from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.messages import MOST_FOUND
+from sparrowmq.admin.name_servers import NameServerInfo
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
 from sparrowmq.admin.roles import RoleChange
+from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.slaves import SlaveInfo
+from sparrowmq.admin.topic_figures import TopicFigures
+from sparrowmq.admin.topic_readers import TopicReader
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.admin.wanted_settings import Attributes
@@ -77,6 +84,34 @@ class Admin(Facade[AsyncAdmin]):
         """The settings in force on a broker, by Apache's names. Raises NotFound."""
         return self._wait(lambda admin: admin.broker_config(broker))
 
+    def broker_settings(self, broker: str, *, broker_id: int = 0) -> ServerSettings:
+        """The same, and which of them may change while the broker runs; of one of its slaves with
+        a `broker_id`. Raises NotFound."""
+        return self._wait(lambda admin: admin.broker_settings(broker, broker_id=broker_id))
+
+    def change_broker_settings(
+        self, broker: str, values: Mapping[str, str], *, broker_id: int = 0, dry_run: bool = False
+    ) -> list[SettingChange]:
+        """Change settings of a running broker, all or none; what changed. SparrowMQ's brokers
+        forget it at their next start. Raises ValueError, NotFound, also for a setting that the
+        broker does not have, and AdminError for one that cannot change."""
+        return self._wait(
+            lambda admin: admin.change_broker_settings(
+                broker, values, broker_id=broker_id, dry_run=dry_run
+            )
+        )
+
+    def clean_broker(self, broker: str, what: Collection[Cleanable]) -> list[CleanedPart]:
+        """Let a broker delete what is expired or unused, now. Raises NotFound."""
+        return self._wait(lambda admin: admin.clean_broker(broker, what))
+
+    def health(
+        self, *, max_lag: int | None = None, max_disk: float = MOST_DISK
+    ) -> list[HealthCheck]:
+        """Whether servers answer, masters take sends, slaves keep up and disks have room; with
+        `max_lag` also whether a group is further behind. Raises ValueError."""
+        return self._wait(lambda admin: admin.health(max_lag=max_lag, max_disk=max_disk))
+
     def slaves(self, brokers: Sequence[str] = ()) -> Listing[SlaveInfo]:
         """The slaves that masters remember, also those that are away: of the brokers named, or of
         all. Raises NotFound."""
@@ -118,16 +153,75 @@ class Admin(Facade[AsyncAdmin]):
         """The live producers of all brokers."""
         return self._wait(lambda admin: admin.producers())
 
+    def clients(
+        self,
+        *,
+        role: ClientRole | None = None,
+        group: str | None = None,
+        topic: str | None = None,
+    ) -> Listing[LiveClient]:
+        """The live consumers and producers; of a topic the consumers only, since brokers do not
+        know who sends to it. Raises ValueError."""
+        return self._wait(lambda admin: admin.clients(role=role, group=group, topic=topic))
+
+    def with_start_times(self, listed: Sequence[LiveClient]) -> list[LiveClient]:
+        """The same clients, with `since` of each consumer that answers."""
+        return self._wait(lambda admin: admin.with_start_times(listed))
+
+    # ---- name servers
+
+    def name_servers(self) -> Listing[NameServerInfo]:
+        """Each name server with what it knows; those that do not answer are in `errors` too."""
+        return self._wait(lambda admin: admin.name_servers())
+
+    def name_server_settings(self) -> Listing[ServerSettings]:
+        """The settings in force on each name server."""
+        return self._wait(lambda admin: admin.name_server_settings())
+
+    def change_name_server_settings(
+        self, values: Mapping[str, str], *, dry_run: bool = False
+    ) -> list[SettingChange]:
+        """Change settings of all name servers; what changed. Nothing is changed unless all of them
+        answer. SparrowMQ's forget it at their next start. Raises ValueError, NotFound, AdminError
+        as `change_broker_settings`."""
+        return self._wait(lambda admin: admin.change_name_server_settings(values, dry_run=dry_run))
+
+    def key_values(self, namespace: str) -> dict[str, str]:
+        """All keys of a namespace of the name servers. Raises NotFound."""
+        return self._wait(lambda admin: admin.key_values(namespace))
+
+    def key_value(self, namespace: str, key: str) -> str:
+        """One value that name servers keep. Raises NotFound."""
+        return self._wait(lambda admin: admin.key_value(namespace, key))
+
+    def set_key_value(self, namespace: str, key: str, value: str) -> None:
+        """Set a value on all name servers. Raises ValueError."""
+        return self._wait(lambda admin: admin.set_key_value(namespace, key, value))
+
+    def delete_key_value(self, namespace: str, key: str) -> None:
+        """Remove a key from all name servers. Raises NotFound."""
+        return self._wait(lambda admin: admin.delete_key_value(namespace, key))
+
     # ---- topics
 
-    def topics(self) -> list[str]:
-        """Names of all topics: also RocketMQ's own, and the retry and dead-letter topics of
-        groups."""
-        return self._wait(lambda admin: admin.topics())
+    def topics(self, *, cluster: str | None = None) -> list[str]:
+        """Names of all topics, or of those that the brokers of a cluster have: also RocketMQ's own,
+        and the retry and dead-letter topics of groups. Raises NotFound."""
+        return self._wait(lambda admin: admin.topics(cluster=cluster))
 
     def topic(self, topic: str) -> TopicInfo:
         """Settings per broker, and the offsets of every queue. Raises NotFound."""
         return self._wait(lambda admin: admin.topic(topic))
+
+    def topic_figures(self, topics: Sequence[str], *, rates: bool = False) -> Listing[TopicFigures]:
+        """Settings, messages and sends per second of many topics, with a question for each and a
+        few for all; `rates` adds deliveries and sizes, which are several more questions."""
+        return self._wait(lambda admin: admin.topic_figures(topics, rates=rates))
+
+    def topic_readers(self, topic: str) -> Listing[TopicReader]:
+        """The groups that read a topic, with what they have not read and their live members. Raises
+        NotFound."""
+        return self._wait(lambda admin: admin.topic_readers(topic))
 
     def route(self, topic: str) -> TopicRoute:
         """Where clients find a topic. Raises NotFound."""
