@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparrowmq.admin.admin import Admin
     from sparrowmq.admin.brokers import BrokerInfo, BrokerRuntime
+    from sparrowmq.admin.doctor.catalogue import Severity
+    from sparrowmq.admin.doctor.findings import Examination, Finding, NotMade
     from sparrowmq.admin.errors import (
         AdminError,
         AlreadyExists,
@@ -87,6 +89,8 @@ __all__ = [
     "CompressionType",
     "ConsumeFromWhere",
     "Deduplicate",
+    "Examination",
+    "Finding",
     "FlowLimits",
     "GroupInfo",
     "GroupLag",
@@ -111,6 +115,7 @@ __all__ = [
     "NoNameServer",
     "NoRoute",
     "NotFound",
+    "NotMade",
     "NotStarted",
     "OffsetMove",
     "Only",
@@ -130,6 +135,7 @@ __all__ = [
     "SendStatus",
     "Sending",
     "SettingChange",
+    "Severity",
     "SlaveInfo",
     "SparrowMQError",
     "Sql",
@@ -162,6 +168,8 @@ _HOMES = {
     "CompressionType": "protocol.compression",
     "ConsumeFromWhere": "protocol.heartbeat",
     "Deduplicate": "client.consuming.deduplicate",
+    "Examination": "admin.doctor.findings",
+    "Finding": "admin.doctor.findings",
     "FlowLimits": "client.consuming.pull_loop",
     "GroupInfo": "admin.groups",
     "GroupLag": "admin.lag",
@@ -186,6 +194,7 @@ _HOMES = {
     "NoNameServer": "client.errors",
     "NoRoute": "client.errors",
     "NotFound": "admin.errors",
+    "NotMade": "admin.doctor.findings",
     "NotStarted": "client.errors",
     "OffsetMove": "admin.offsets",
     "Only": "client.subscriptions",
@@ -205,6 +214,7 @@ _HOMES = {
     "SendStatus": "client.send_result",
     "Sending": "client.hooks",
     "SettingChange": "admin.values",
+    "Severity": "admin.doctor.catalogue",
     "SlaveInfo": "admin.slaves",
     "SparrowMQError": "errors",
     "Sql": "client.subscriptions",

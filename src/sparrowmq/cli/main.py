@@ -16,6 +16,7 @@ _MODULES = {
     "topic": "topic",
     "slave": "slave",
     "store": "store",
+    "doctor": "doctor",
     "send": "message",
     "consume": "message",
     "pipeline": "pipeline",
