@@ -104,6 +104,17 @@ def _two_of_one_name(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _no_master(facts: ClusterFacts) -> Iterator[Finding]:
+    answering = [each for each in facts.name_servers if each.brokers is not None]
+    if answering and not facts.brokers:
+        evidence = f"{len(answering)} name servers answer, and 0 brokers are registered"
+        yield found(
+            "no-master",
+            "cluster",
+            evidence,
+            "sparrowmq nameserver list",
+            cause="no broker runs, or brokers have other addresses of name servers",
+            remedy="start one: sparrowmq broker run",
+        )
     ids: dict[str, set[int]] = {}
     for broker in facts.brokers:
         ids.setdefault(broker.name, set()).add(broker.broker_id)

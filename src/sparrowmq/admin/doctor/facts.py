@@ -188,6 +188,8 @@ class MessageFacts:
     id: str
     topic: str
     now_ms: int
+    asked: int = 0
+    """Brokers that answered."""
     stored: MessageExt | None = None
     """In its own topic."""
     waiting: MessageExt | None = None

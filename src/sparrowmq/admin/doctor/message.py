@@ -43,7 +43,10 @@ def _not_delivered(facts: MessageFacts) -> Finding:
         return found(
             "expired", _subject(facts), facts.expired, f"sparrowmq topic show {facts.topic}"
         )
-    evidence = f"neither topic {facts.topic} nor the brokers' waiting queues have it"
+    evidence = (
+        f"{facts.asked} brokers were asked: neither topic {facts.topic} nor their queues of delayed"
+        " and half messages have it"
+    )
     get = f"sparrowmq message get {facts.topic} --id {facts.id}"
     return found("not-found", _subject(facts), evidence, get)
 

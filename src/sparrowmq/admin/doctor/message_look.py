@@ -170,7 +170,8 @@ async def _in_topic(where: _Place, facts: MessageFacts) -> tuple[MessageFacts, l
         else:
             found += answer
     found.sort(key=lambda each: each.store_timestamp)
-    return replace(facts, errors=tuple(errors), missing=tuple(missing)), found
+    asked = len(where.addresses) - len(errors)
+    return replace(facts, asked=asked, errors=tuple(errors), missing=tuple(missing)), found
 
 
 # ---- not in its topic
