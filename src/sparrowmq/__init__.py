@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from sparrowmq.admin.brokers import BrokerInfo, BrokerRuntime
     from sparrowmq.admin.cleaning import Cleanable, CleanedPart
     from sparrowmq.admin.clients import ClientRole, LiveClient
+    from sparrowmq.admin.doctor.catalogue import Severity
+    from sparrowmq.admin.doctor.findings import Examination, Finding, NotMade
     from sparrowmq.admin.errors import (
         AdminError,
         AlreadyExists,
@@ -98,6 +100,8 @@ __all__ = [
     "CompressionType",
     "ConsumeFromWhere",
     "Deduplicate",
+    "Examination",
+    "Finding",
     "FlowLimits",
     "GroupInfo",
     "GroupLag",
@@ -126,6 +130,7 @@ __all__ = [
     "NoNameServer",
     "NoRoute",
     "NotFound",
+    "NotMade",
     "NotStarted",
     "OffsetMove",
     "Only",
@@ -147,6 +152,7 @@ __all__ = [
     "Sending",
     "ServerSettings",
     "SettingChange",
+    "Severity",
     "SlaveInfo",
     "SparrowMQError",
     "Sql",
@@ -191,6 +197,8 @@ _HOMES = {
     "CompressionType": "protocol.compression",
     "ConsumeFromWhere": "protocol.heartbeat",
     "Deduplicate": "client.consuming.deduplicate",
+    "Examination": "admin.doctor.findings",
+    "Finding": "admin.doctor.findings",
     "FlowLimits": "client.consuming.pull_loop",
     "GroupInfo": "admin.groups",
     "GroupLag": "admin.lag",
@@ -215,6 +223,7 @@ _HOMES = {
     "NoNameServer": "client.errors",
     "NoRoute": "client.errors",
     "NotFound": "admin.errors",
+    "NotMade": "admin.doctor.findings",
     "NotStarted": "client.errors",
     "OffsetMove": "admin.offsets",
     "Only": "client.subscriptions",
@@ -235,6 +244,7 @@ _HOMES = {
     "Sending": "client.hooks",
     "SettingChange": "admin.values",
     "RoleChange": "admin.roles",
+    "Severity": "admin.doctor.catalogue",
     "SlaveInfo": "admin.slaves",
     "SparrowMQError": "errors",
     "Sql": "client.subscriptions",

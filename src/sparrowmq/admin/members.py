@@ -82,7 +82,7 @@ class _Connections(ConsumerConnection, frozen=True, kw_only=True):
     """With what SparrowMQ's brokers add."""
 
     unequal_subscriptions: dict[str, list[str]] = field(default_factory=dict)
-    doubled_client_ids: list[str] = field(default_factory=list)
+    doubled_client_ids: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,16 @@ class Connected:
     def doubled(self) -> frozenset[str]:
         """Client ids that several processes use."""
         return frozenset(
-            name for each in self.by_broker.values() for name in each.doubled_client_ids
+            name for each in self.by_broker.values() for name in each.doubled_client_ids or ()
+        )
+
+    @property
+    def without_faults(self) -> list[str]:
+        """Brokers that have members of it and do not notice what is wrong among them: Apache's."""
+        return sorted(
+            name
+            for name, each in self.by_broker.items()
+            if each.connection_set and each.doubled_client_ids is None
         )
 
     @property

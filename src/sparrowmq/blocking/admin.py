@@ -16,6 +16,8 @@ from sparrowmq.admin.admin import Admin as AsyncAdmin
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.cleaning import Cleanable, CleanedPart
 from sparrowmq.admin.clients import ClientRole, LiveClient
+from sparrowmq.admin.doctor.examine import FOR_S, MOST_EXAMINED
+from sparrowmq.admin.doctor.findings import Examination
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
@@ -468,3 +470,25 @@ class Admin(Facade[AsyncAdmin]):
         """Messages from an offset on, in their order; `is_cut` if the queue goes on. Brokers may
         give fewer than `limit`. Raises NotFound."""
         return self._wait(lambda admin: admin.read_messages(queue, offset, limit=limit))
+
+    # ---- the doctor
+
+    def doctor(
+        self,
+        about: str | None = None,
+        name: str | None = None,
+        *,
+        topic: str | None = None,
+        for_s: float = FOR_S,
+        limit: int = MOST_EXAMINED,
+    ) -> Examination:
+        """What is wrong, why, and what to do: with a "topic", "group", "message" or "cluster" of
+        that name, or with everything. Nothing is changed.
+
+        A message needs its `topic`, unless its id is an offset id. Groups are looked at twice,
+        `for_s` apart. Of everything, `limit` topics and groups are examined; 0 for all. Brokers and
+        name servers that do not answer are findings. Raises ValueError, NotFound.
+        """
+        return self._wait(
+            lambda admin: admin.doctor(about, name, topic=topic, for_s=for_s, limit=limit)
+        )

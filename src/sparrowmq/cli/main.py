@@ -20,6 +20,7 @@ _MODULES = {
     "slave": "slave",
     "store": "store",
     "send": "send",
+    "doctor": "doctor",
     "consume": "message",
     "pipeline": "pipeline",
     "spark": "spark",
