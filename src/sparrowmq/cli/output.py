@@ -19,9 +19,7 @@ from typing import Any, TypeAlias
 
 from sparrowmq.admin.values import BrokerFailure
 
-Value: TypeAlias = (
-    bool | int | float | str | datetime | timedelta | Enum | Sequence["Value"] | None
-)
+Value: TypeAlias = bool | int | float | str | datetime | timedelta | Enum | Sequence["Value"] | None
 """A cell. None: the truth is not known. An empty text: there is nothing to show."""
 
 UNKNOWN = "?"
