@@ -13,7 +13,17 @@ Changes raise PartlyDone when they were made on some brokers only.
 from collections.abc import Sequence
 from datetime import datetime
 
-from sparrowmq.admin import brokers, groups, lag, members, messages, offsets, slaves, topics
+from sparrowmq.admin import (
+    brokers,
+    groups,
+    lag,
+    members,
+    messages,
+    offsets,
+    rebalance,
+    slaves,
+    topics,
+)
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.admin.groups import GroupInfo
@@ -21,6 +31,8 @@ from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.admin.rebalance import RebalanceInfo
+from sparrowmq.admin.rebalance_simulation import Group
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
@@ -222,6 +234,16 @@ class Admin(Block):
         """One live member, with the stacks of its threads and tasks if asked. Raises NotFound, and
         AdminError if the member does not answer."""
         return await members.member(self._cluster, group, client_id, stacks=stacks)
+
+    async def rebalance(self, group: str, topic: str | None = None) -> RebalanceInfo:
+        """Who owns which queue of a group, since when and why, and what moved lately: in one topic,
+        or in all that live members subscribe to. Raises NotFound."""
+        return await rebalance.explain(self._cluster, group, topic)
+
+    async def simulated_group(self, group: str, topic: str | None = None) -> Group:
+        """A live group as `rebalance_simulation.simulate` takes it. Raises NotFound, and AdminError
+        for a group without live members."""
+        return await rebalance.live_group(self._cluster, group, topic)
 
     async def create_group(
         self,

@@ -19,6 +19,8 @@ from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.admin.rebalance import RebalanceInfo
+from sparrowmq.admin.rebalance_simulation import Group
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
@@ -196,6 +198,16 @@ class Admin(Facade[AsyncAdmin]):
         """One live member, with the stacks of its threads and tasks if asked. Raises NotFound, and
         AdminError if the member does not answer."""
         return self._wait(lambda admin: admin.member(group, client_id, stacks=stacks))
+
+    def rebalance(self, group: str, topic: str | None = None) -> RebalanceInfo:
+        """Who owns which queue of a group, since when and why, and what moved lately: in one topic,
+        or in all that live members subscribe to. Raises NotFound."""
+        return self._wait(lambda admin: admin.rebalance(group, topic))
+
+    def simulated_group(self, group: str, topic: str | None = None) -> Group:
+        """A live group as `rebalance_simulation.simulate` takes it. Raises NotFound, and AdminError
+        for a group without live members."""
+        return self._wait(lambda admin: admin.simulated_group(group, topic))
 
     def create_group(
         self,

@@ -16,6 +16,8 @@ _MODULES = {
     "topic": "topic",
     "slave": "slave",
     "store": "store",
+    "rebalance": "rebalance",
+    "migrate": "migrate",
     "send": "message",
     "consume": "message",
     "pipeline": "pipeline",

@@ -111,9 +111,7 @@ def _file_size(disk: Disk, files: StoreFiles, starts: list[int]) -> int:
     """Bytes of a log file, also where some are cut: our snapshot knows it, else the longest shows
     it."""
     if not starts:
-        raise StoreCorrupted(
-            LOG_DIR, 0, "there is no log file, and nothing to repair"
-        )
+        raise StoreCorrupted(LOG_DIR, 0, "there is no log file, and nothing to repair")
     snapshot = files.snapshot()
     lengths = {start: disk.size(log_path(start)) for start in starts}
     size = snapshot.log_file_size if snapshot is not None else max(lengths.values())
