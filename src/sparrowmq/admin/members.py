@@ -213,11 +213,7 @@ async def _details(
     *,
     stacks: bool = False,
 ) -> GroupMember:
-    header = GetConsumerRunningInfo(
-        consumer_group=group, client_id=member.client_id, jstack_enable=stacks
-    )
-    response = await cluster.call(online.addresses[member.brokers[0]], header)
-    info = ConsumerRunningInfo.from_json(response.body)
+    info = await running_info(cluster, group, member, online, stacks=stacks)
     started = info.properties.get(_STARTED, "")
     return replace(
         member,
@@ -229,6 +225,22 @@ async def _details(
         notes=dict(info.user_consumer_info),
         stacks=info.jstack,
     )
+
+
+async def running_info(
+    cluster: ClusterCalls,
+    group: str,
+    member: GroupMember,
+    online: Connected,
+    *,
+    stacks: bool = False,
+) -> ConsumerRunningInfo:
+    """What a member answers when a broker asks it for us. Raises AdminError, ProtocolError."""
+    header = GetConsumerRunningInfo(
+        consumer_group=group, client_id=member.client_id, jstack_enable=stacks
+    )
+    response = await cluster.call(online.addresses[member.brokers[0]], header)
+    return ConsumerRunningInfo.from_json(response.body)
 
 
 async def members(cluster: ClusterCalls, group: str) -> Listing[GroupMember]:

@@ -25,6 +25,8 @@ from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.name_servers import NameServerInfo
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.admin.rebalance import RebalanceInfo
+from sparrowmq.admin.rebalance_simulation import Group
 from sparrowmq.admin.roles import RoleChange
 from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.slaves import SlaveInfo
@@ -320,6 +322,16 @@ class Admin(Facade[AsyncAdmin]):
         """One live member, with the stacks of its threads and tasks if asked. Raises NotFound, and
         AdminError if the member does not answer."""
         return self._wait(lambda admin: admin.member(group, client_id, stacks=stacks))
+
+    def rebalance(self, group: str, topic: str | None = None) -> RebalanceInfo:
+        """Who owns which queue of a group, since when and why, and what moved lately: in one topic,
+        or in all that live members subscribe to. Raises NotFound."""
+        return self._wait(lambda admin: admin.rebalance(group, topic))
+
+    def simulated_group(self, group: str, topic: str | None = None) -> Group:
+        """A live group as `rebalance_simulation.simulate` takes it. Raises NotFound, and AdminError
+        for a group without live members."""
+        return self._wait(lambda admin: admin.simulated_group(group, topic))
 
     def create_group(
         self,

@@ -21,6 +21,8 @@ _MODULES = {
     "store": "store",
     "send": "send",
     "doctor": "doctor",
+    "rebalance": "rebalance",
+    "migrate": "migrate",
     "consume": "message",
     "pipeline": "pipeline",
     "spark": "spark",
