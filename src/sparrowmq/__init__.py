@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparrowmq.admin.admin import Admin
     from sparrowmq.admin.brokers import BrokerInfo, BrokerRuntime
+    from sparrowmq.admin.dead_letters import DeadLetterCount
     from sparrowmq.admin.errors import (
         AdminError,
         AlreadyExists,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         NameServersAway,
         NoBrokerAnswers,
         NotFound,
+        NotReadable,
         PartlyDone,
         PartlyReset,
     )
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from sparrowmq.admin.lag import GroupLag, QueueLag
     from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
     from sparrowmq.admin.offsets import OffsetMove, ResetTo
+    from sparrowmq.admin.ranges import MessageRange
+    from sparrowmq.admin.resends import Resend, Resent
     from sparrowmq.admin.slaves import SlaveInfo
     from sparrowmq.admin.topics import TopicInfo, TopicQueue, TopicSettings
     from sparrowmq.admin.values import BrokerFailure, Listing, SettingChange
@@ -86,6 +90,7 @@ __all__ = [
     "ClientError",
     "CompressionType",
     "ConsumeFromWhere",
+    "DeadLetterCount",
     "Deduplicate",
     "FlowLimits",
     "GroupInfo",
@@ -104,6 +109,7 @@ __all__ = [
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "MessageRange",
     "NameServerRefusal",
     "NameServersAway",
     "NetError",
@@ -111,6 +117,7 @@ __all__ = [
     "NoNameServer",
     "NoRoute",
     "NotFound",
+    "NotReadable",
     "NotStarted",
     "OffsetMove",
     "Only",
@@ -122,6 +129,8 @@ __all__ = [
     "QueueLag",
     "QueueLost",
     "RequestTimedOut",
+    "Resend",
+    "Resent",
     "ResetTo",
     "RetryLater",
     "ScheduledPull",
@@ -147,10 +156,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BodyError": "protocol.errors",
     "Admin": "admin.admin",
     "AdminError": "admin.errors",
     "AlreadyExists": "admin.errors",
+    "BodyError": "protocol.errors",
     "BrokerFailure": "admin.values",
     "BrokerInfo": "admin.brokers",
     "BrokerRefusal": "admin.errors",
@@ -161,6 +170,7 @@ _HOMES = {
     "ClientError": "client.errors",
     "CompressionType": "protocol.compression",
     "ConsumeFromWhere": "protocol.heartbeat",
+    "DeadLetterCount": "admin.dead_letters",
     "Deduplicate": "client.consuming.deduplicate",
     "FlowLimits": "client.consuming.pull_loop",
     "GroupInfo": "admin.groups",
@@ -179,6 +189,7 @@ _HOMES = {
     "MessageExt": "protocol.message_ext",
     "MessageModel": "protocol.heartbeat",
     "MessageQueue": "protocol.message",
+    "MessageRange": "admin.ranges",
     "NameServerRefusal": "admin.errors",
     "NameServersAway": "admin.errors",
     "NetError": "net.errors",
@@ -186,6 +197,7 @@ _HOMES = {
     "NoNameServer": "client.errors",
     "NoRoute": "client.errors",
     "NotFound": "admin.errors",
+    "NotReadable": "admin.errors",
     "NotStarted": "client.errors",
     "OffsetMove": "admin.offsets",
     "Only": "client.subscriptions",
@@ -197,6 +209,8 @@ _HOMES = {
     "QueueLag": "admin.lag",
     "QueueLost": "client.errors",
     "RequestTimedOut": "client.sending.request_reply",
+    "Resend": "admin.resends",
+    "Resent": "admin.resends",
     "ResetTo": "admin.offsets",
     "RetryLater": "client.consuming.handler_calls",
     "ScheduledPull": "client.consuming.scheduled_pull",

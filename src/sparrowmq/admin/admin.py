@@ -10,17 +10,31 @@ do not answer in time are in the `errors` of a result, and a question fails only
 Changes raise PartlyDone when they were made on some brokers only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
-from sparrowmq.admin import brokers, groups, lag, members, messages, offsets, slaves, topics
+from sparrowmq.admin import (
+    brokers,
+    dead_letters,
+    groups,
+    lag,
+    members,
+    messages,
+    offsets,
+    resends,
+    slaves,
+    topics,
+)
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.cluster_calls import ClusterCalls
+from sparrowmq.admin.dead_letters import DeadLetterCount
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.admin.ranges import MessageRange
+from sparrowmq.admin.resends import TO_GROUP, Resent
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
@@ -365,3 +379,70 @@ class Admin(Block):
         """Messages from an offset on, in their order; `is_cut` if the queue goes on. Brokers may
         give fewer than `limit`. Raises NotFound."""
         return await messages.read_messages(self._cluster, queue, offset, limit=limit)
+
+    # ---- dead letters
+
+    async def dead_letter_groups(self) -> list[str]:
+        """Names of the groups that have, or had, dead letters."""
+        return await dead_letters.dead_letter_groups(self._cluster)
+
+    async def count_dead_letters(self, group: str, recent: datetime | int) -> DeadLetterCount:
+        """How many dead letters a group has, how old they are, and how many came since `recent`.
+        Raises NotFound."""
+        return await dead_letters.count_dead_letters(self._cluster, group, recent)
+
+    async def dead_letters(
+        self,
+        group: str,
+        *,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        key: str | None = None,
+        newest: bool = True,
+        limit: int = 20,
+    ) -> MessageRange:
+        """The newest dead letters of a group in a time range, or the oldest; with a key those that
+        have it. In the order of their times. Raises ValueError, NotFound, NotReadable."""
+        return await dead_letters.read_dead_letters(
+            self._cluster, group, since=since, until=until, key=key, newest=newest, limit=limit
+        )
+
+    async def resend_dead_letters(
+        self,
+        group: str,
+        *,
+        ids: Collection[str] = (),
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        to: str = TO_GROUP,
+        rate: float | None = None,
+        dry_run: bool = False,
+        on_result: Callable[[Resent], None] | None = None,
+    ) -> list[Resent]:
+        """Send dead letters again: those with these ids, else all of a time range. `to` is "group"
+        (only the group that failed gets them), "topic" (every group of the topic they came from
+        does), or the name of another topic; `rate` is the most per second.
+
+        One that was sent before, by whomever, is left out. `on_result` hears of each when it is
+        done. Raises ValueError, NotFound, NotReadable, and AdminError before anything is sent.
+        """
+        letters = dead_letters.select_dead_letters(
+            self._cluster, group, ids=ids, since=since, until=until
+        )
+        return await resends.resend_all(
+            self._cluster, group, letters, to=to, rate=rate, dry_run=dry_run, on_result=on_result
+        )
+
+    async def export_dead_letters(
+        self,
+        group: str,
+        write: Callable[[str], object],
+        *,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+    ) -> int:
+        """Give `write` each dead letter of a time range as one line of JSON; how many there were.
+        Raises ValueError, NotFound, NotReadable, and AdminError if a broker does not answer."""
+        return await dead_letters.export_dead_letters(
+            self._cluster, group, write, since=since, until=until
+        )

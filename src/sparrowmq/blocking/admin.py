@@ -7,18 +7,21 @@
 Every method is written out with its signature, so that editors complete it and mypy checks it.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from sparrowmq.admin.admin import Admin as AsyncAdmin
 from sparrowmq.admin.brokers import BrokerInfo
+from sparrowmq.admin.dead_letters import DeadLetterCount
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.admin.ranges import MessageRange
+from sparrowmq.admin.resends import TO_GROUP, Resent
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
@@ -346,3 +349,78 @@ class Admin(Facade[AsyncAdmin]):
         """Messages from an offset on, in their order; `is_cut` if the queue goes on. Brokers may
         give fewer than `limit`. Raises NotFound."""
         return self._wait(lambda admin: admin.read_messages(queue, offset, limit=limit))
+
+    # ---- dead letters
+
+    def dead_letter_groups(self) -> list[str]:
+        """Names of the groups that have, or had, dead letters."""
+        return self._wait(lambda admin: admin.dead_letter_groups())
+
+    def count_dead_letters(self, group: str, recent: datetime | int) -> DeadLetterCount:
+        """How many dead letters a group has, how old they are, and how many came since `recent`.
+        Raises NotFound."""
+        return self._wait(lambda admin: admin.count_dead_letters(group, recent))
+
+    def dead_letters(
+        self,
+        group: str,
+        *,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        key: str | None = None,
+        newest: bool = True,
+        limit: int = 20,
+    ) -> MessageRange:
+        """The newest dead letters of a group in a time range, or the oldest; with a key those that
+        have it. In the order of their times. Raises ValueError, NotFound, NotReadable."""
+        return self._wait(
+            lambda admin: admin.dead_letters(
+                group, since=since, until=until, key=key, newest=newest, limit=limit
+            )
+        )
+
+    def resend_dead_letters(
+        self,
+        group: str,
+        *,
+        ids: Collection[str] = (),
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        to: str = TO_GROUP,
+        rate: float | None = None,
+        dry_run: bool = False,
+        on_result: Callable[[Resent], None] | None = None,
+    ) -> list[Resent]:
+        """Send dead letters again: those with these ids, else all of a time range. `to` is "group"
+        (only the group that failed gets them), "topic" (every group of the topic they came from
+        does), or the name of another topic; `rate` is the most per second.
+
+        One that was sent before, by whomever, is left out. `on_result` hears of each when it is
+        done. Raises ValueError, NotFound, NotReadable, and AdminError before anything is sent.
+        """
+        return self._wait(
+            lambda admin: admin.resend_dead_letters(
+                group,
+                ids=ids,
+                since=since,
+                until=until,
+                to=to,
+                rate=rate,
+                dry_run=dry_run,
+                on_result=on_result,
+            )
+        )
+
+    def export_dead_letters(
+        self,
+        group: str,
+        write: Callable[[str], object],
+        *,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+    ) -> int:
+        """Give `write` each dead letter of a time range as one line of JSON; how many there were.
+        Raises ValueError, NotFound, NotReadable, and AdminError if a broker does not answer."""
+        return self._wait(
+            lambda admin: admin.export_dead_letters(group, write, since=since, until=until)
+        )
