@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sparrowmq.admin.admin import Admin
     from sparrowmq.admin.brokers import BrokerInfo, BrokerRuntime
     from sparrowmq.admin.dead_letters import DeadLetterCount
+    from sparrowmq.admin.deliveries import Delivered
     from sparrowmq.admin.errors import (
         AdminError,
         AlreadyExists,
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
     from sparrowmq.admin.groups import GroupInfo, GroupSettings
     from sparrowmq.admin.lag import GroupLag, QueueLag
     from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
-    from sparrowmq.admin.offsets import OffsetMove, ResetTo
+    from sparrowmq.admin.message_traces import MessageTrace
+    from sparrowmq.admin.offsets import MoveBy, OffsetMove, ResetTo
     from sparrowmq.admin.ranges import MessageRange
     from sparrowmq.admin.resends import Resend, Resent
+    from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
+    from sparrowmq.admin.resets import JournaledReset
     from sparrowmq.admin.slaves import SlaveInfo
+    from sparrowmq.admin.subscriptions import GroupSubscription
     from sparrowmq.admin.topics import TopicInfo, TopicQueue, TopicSettings
     from sparrowmq.admin.values import BrokerFailure, Listing, SettingChange
     from sparrowmq.client.client import Client
@@ -92,15 +97,18 @@ __all__ = [
     "ConsumeFromWhere",
     "DeadLetterCount",
     "Deduplicate",
+    "Delivered",
     "FlowLimits",
     "GroupInfo",
     "GroupLag",
     "GroupMember",
     "GroupSettings",
+    "GroupSubscription",
     "HalfMessage",
     "Handling",
     "Hooks",
     "InUse",
+    "JournaledReset",
     "Listing",
     "LitePullConsumer",
     "LiveProducer",
@@ -110,6 +118,8 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "MessageRange",
+    "MessageTrace",
+    "MoveBy",
     "NameServerRefusal",
     "NameServersAway",
     "NetError",
@@ -131,6 +141,8 @@ __all__ = [
     "RequestTimedOut",
     "Resend",
     "Resent",
+    "ResetJournal",
+    "ResetRecord",
     "ResetTo",
     "RetryLater",
     "ScheduledPull",
@@ -172,15 +184,18 @@ _HOMES = {
     "ConsumeFromWhere": "protocol.heartbeat",
     "DeadLetterCount": "admin.dead_letters",
     "Deduplicate": "client.consuming.deduplicate",
+    "Delivered": "admin.deliveries",
     "FlowLimits": "client.consuming.pull_loop",
     "GroupInfo": "admin.groups",
     "GroupLag": "admin.lag",
     "GroupMember": "admin.members",
     "GroupSettings": "admin.groups",
+    "GroupSubscription": "admin.subscriptions",
     "HalfMessage": "client.sending.transactional_producer",
     "Handling": "client.hooks",
     "Hooks": "client.hooks",
     "InUse": "admin.errors",
+    "JournaledReset": "admin.resets",
     "Listing": "admin.values",
     "LitePullConsumer": "client.consuming.lite_pull_consumer",
     "LiveProducer": "admin.members",
@@ -190,6 +205,8 @@ _HOMES = {
     "MessageModel": "protocol.heartbeat",
     "MessageQueue": "protocol.message",
     "MessageRange": "admin.ranges",
+    "MessageTrace": "admin.message_traces",
+    "MoveBy": "admin.offsets",
     "NameServerRefusal": "admin.errors",
     "NameServersAway": "admin.errors",
     "NetError": "net.errors",
@@ -211,6 +228,8 @@ _HOMES = {
     "RequestTimedOut": "client.sending.request_reply",
     "Resend": "admin.resends",
     "Resent": "admin.resends",
+    "ResetJournal": "admin.reset_journal",
+    "ResetRecord": "admin.reset_journal",
     "ResetTo": "admin.offsets",
     "RetryLater": "client.consuming.handler_calls",
     "ScheduledPull": "client.consuming.scheduled_pull",

@@ -179,7 +179,7 @@ async def sent_before(
     topics = {to}
     if to in (TO_GROUP, TO_TOPIC):
         topics = {retry_topic(group), origin_of(letter) or ""} - {""}
-    copies = []
+    copies: list[MessageExt] = []
     for topic in sorted(topics):
         try:
             copies += await find_unique(cluster, topic, letter.msg_id, letter.store_timestamp)
@@ -220,8 +220,8 @@ async def _place(cluster: ClusterCalls, target: str, letter: MessageExt) -> tupl
     if not queues:
         raise AdminError(f"topic {target} has no queue that can be written now")
     queue = _queue_for(letter, queues)
-    masters = {each.broker_name: each.master_addr for each in route.broker_datas}
-    address = masters.get(queue.broker_name)
+    by_name = {each.broker_name: each.master_addr for each in route.broker_datas}
+    address = by_name.get(queue.broker_name)
     if address is None:
         raise AdminError(f"broker {queue.broker_name} has no master now")
     return target, address, queue.queue_id
