@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from sparrowmq.admin.brokers import BrokerInfo, BrokerRuntime
     from sparrowmq.admin.cleaning import Cleanable, CleanedPart
     from sparrowmq.admin.clients import ClientRole, LiveClient
+    from sparrowmq.admin.dead_letters import DeadLetterCount
+    from sparrowmq.admin.deliveries import Delivered
     from sparrowmq.admin.doctor.catalogue import Severity
     from sparrowmq.admin.doctor.findings import Examination, Finding, NotMade
     from sparrowmq.admin.errors import (
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
         NameServersAway,
         NoBrokerAnswers,
         NotFound,
+        NotReadable,
         PartlyDone,
         PartlyReset,
     )
@@ -31,11 +34,17 @@ if TYPE_CHECKING:
     from sparrowmq.admin.health import Health, HealthCheck
     from sparrowmq.admin.lag import GroupLag, QueueLag
     from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
+    from sparrowmq.admin.message_traces import MessageTrace
     from sparrowmq.admin.name_servers import NameServerInfo
-    from sparrowmq.admin.offsets import OffsetMove, ResetTo
+    from sparrowmq.admin.offsets import MoveBy, OffsetMove, ResetTo
+    from sparrowmq.admin.ranges import MessageRange
+    from sparrowmq.admin.resends import Resend, Resent
+    from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
+    from sparrowmq.admin.resets import JournaledReset
     from sparrowmq.admin.roles import RoleChange
     from sparrowmq.admin.server_settings import ServerSettings
     from sparrowmq.admin.slaves import SlaveInfo
+    from sparrowmq.admin.subscriptions import GroupSubscription
     from sparrowmq.admin.topic_figures import TopicFigures
     from sparrowmq.admin.topic_readers import TopicReader
     from sparrowmq.admin.topics import TopicInfo, TopicQueue, TopicSettings
@@ -99,7 +108,9 @@ __all__ = [
     "ClientRole",
     "CompressionType",
     "ConsumeFromWhere",
+    "DeadLetterCount",
     "Deduplicate",
+    "Delivered",
     "Examination",
     "Finding",
     "FlowLimits",
@@ -107,12 +118,14 @@ __all__ = [
     "GroupLag",
     "GroupMember",
     "GroupSettings",
+    "GroupSubscription",
     "HalfMessage",
     "Handling",
     "Health",
     "HealthCheck",
     "Hooks",
     "InUse",
+    "JournaledReset",
     "Listing",
     "LitePullConsumer",
     "LiveClient",
@@ -122,6 +135,9 @@ __all__ = [
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "MessageRange",
+    "MessageTrace",
+    "MoveBy",
     "NameServerInfo",
     "NameServerRefusal",
     "NameServersAway",
@@ -131,6 +147,7 @@ __all__ = [
     "NoRoute",
     "NotFound",
     "NotMade",
+    "NotReadable",
     "NotStarted",
     "OffsetMove",
     "Only",
@@ -142,6 +159,10 @@ __all__ = [
     "QueueLag",
     "QueueLost",
     "RequestTimedOut",
+    "Resend",
+    "Resent",
+    "ResetJournal",
+    "ResetRecord",
     "ResetTo",
     "RetryLater",
     "RoleChange",
@@ -196,18 +217,22 @@ _HOMES = {
     "ClientError": "client.errors",
     "CompressionType": "protocol.compression",
     "ConsumeFromWhere": "protocol.heartbeat",
+    "DeadLetterCount": "admin.dead_letters",
     "Deduplicate": "client.consuming.deduplicate",
     "Examination": "admin.doctor.findings",
     "Finding": "admin.doctor.findings",
+    "Delivered": "admin.deliveries",
     "FlowLimits": "client.consuming.pull_loop",
     "GroupInfo": "admin.groups",
     "GroupLag": "admin.lag",
     "GroupMember": "admin.members",
     "GroupSettings": "admin.groups",
+    "GroupSubscription": "admin.subscriptions",
     "HalfMessage": "client.sending.transactional_producer",
     "Handling": "client.hooks",
     "Hooks": "client.hooks",
     "InUse": "admin.errors",
+    "JournaledReset": "admin.resets",
     "Listing": "admin.values",
     "LitePullConsumer": "client.consuming.lite_pull_consumer",
     "LiveProducer": "admin.members",
@@ -216,6 +241,9 @@ _HOMES = {
     "MessageExt": "protocol.message_ext",
     "MessageModel": "protocol.heartbeat",
     "MessageQueue": "protocol.message",
+    "MessageRange": "admin.ranges",
+    "MessageTrace": "admin.message_traces",
+    "MoveBy": "admin.offsets",
     "NameServerRefusal": "admin.errors",
     "NameServersAway": "admin.errors",
     "NetError": "net.errors",
@@ -224,6 +252,7 @@ _HOMES = {
     "NoRoute": "client.errors",
     "NotFound": "admin.errors",
     "NotMade": "admin.doctor.findings",
+    "NotReadable": "admin.errors",
     "NotStarted": "client.errors",
     "OffsetMove": "admin.offsets",
     "Only": "client.subscriptions",
@@ -235,6 +264,10 @@ _HOMES = {
     "QueueLag": "admin.lag",
     "QueueLost": "client.errors",
     "RequestTimedOut": "client.sending.request_reply",
+    "Resend": "admin.resends",
+    "Resent": "admin.resends",
+    "ResetJournal": "admin.reset_journal",
+    "ResetRecord": "admin.reset_journal",
     "ResetTo": "admin.offsets",
     "RetryLater": "client.consuming.handler_calls",
     "ScheduledPull": "client.consuming.scheduled_pull",
