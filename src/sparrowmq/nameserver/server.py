@@ -48,6 +48,8 @@ class NameServer:
         self.lost = LostBrokers()
         self.kv = _kv_config(config, kv_file)
         self.port = 0
+        self.metrics_port = 0
+        """The port of its pages for monitoring; 0 where they are not served."""
         self._started_ms = 0
 
     @asynccontextmanager
