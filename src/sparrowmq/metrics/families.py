@@ -147,6 +147,10 @@ HALF_MESSAGES = _gauge(
     "Transactions that have not ended, under the name of the topic of half messages.",
     "topic",
 )
+COMMITS = _counter("rocketmq_commit_messages_total", "Transactions that were committed.", "topic")
+ROLLBACKS = _counter(
+    "rocketmq_rollback_messages_total", "Transactions that were rolled back.", "topic"
+)
 RPC_LATENCY = _histogram(
     "rocketmq_rpc_latency",
     "Time to answer a request; at most 100 requests a second are timed.",
@@ -199,7 +203,7 @@ BROKER_FAMILIES = (
     *(PERMISSION, TOPIC_NUMBER, GROUP_NUMBER),
     *(STORAGE_SIZE, FLUSH_BEHIND, DISPATCH_BEHIND, RESERVE_TIME, LOG_BYTES, DISK_FREE, DISK_TOTAL),
     *(TIMER_ENQUEUE_LAG, TIMER_ENQUEUE_LATENCY, TIMER_DEQUEUE_LATENCY, TIMING_MESSAGES),
-    *(HALF_MESSAGES, RPC_LATENCY, TOPIC_CREATION, GROUP_CREATION),
+    *(HALF_MESSAGES, COMMITS, ROLLBACKS, RPC_LATENCY, TOPIC_CREATION, GROUP_CREATION),
     *(BUILD, IS_READY, IS_BUSY, CONNECTIONS, WAITING_PULLS),
 )
 NAME_SERVER_FAMILIES = (
