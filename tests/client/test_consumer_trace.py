@@ -50,11 +50,12 @@ def consume(
 ) -> tuple[list[str], list[list[str]], set[str]]:
     """Ids of what was sent, and what the trace says of it."""
     with SimCluster(seed=1).run() as sim:
-        servers = list(sim.name_server_addresses)
+        client = sim.client_on("client")
 
         async def work() -> list[str]:
+            await client.start()
             async with Producer(
-                "orders-svc", name_servers=servers, trace=is_traced_by_producer
+                "orders-svc", client=client, trace=is_traced_by_producer
             ) as producer:
                 ids = [(await producer.send(message)).msg_id for message in messages]
             left = set(ids)
@@ -69,13 +70,14 @@ def consume(
             async with PushConsumer(
                 "billing",
                 {"orders": "*"},
-                name_servers=servers,
+                client=client,
                 trace=trace,
                 batch=batch,
                 from_where=ConsumeFromWhere.FIRST_OFFSET,
             ) as consumer:
                 await consumer.start(call)
                 await done.wait()
+            await client.stop()
             return ids
 
         ids = sim.run(work(), on=sim.host("client"))
@@ -146,12 +148,14 @@ def test_a_consumer_without_trace_calls_its_handler_directly() -> None:
 
 def test_a_message_that_was_taken_back_leaves_a_line_of_its_own() -> None:
     with SimCluster(seed=1).run() as sim:
-        servers = list(sim.name_server_addresses)
+        client = sim.client_on("client")
 
         async def work() -> str:
-            async with Producer("orders-svc", name_servers=servers, trace=True) as producer:
+            await client.start()
+            async with Producer("orders-svc", client=client, trace=True) as producer:
                 sent = await producer.send(Message("orders", b"later", delay_ms=60_000))
                 await producer.recall(sent.recall_handle)
+            await client.stop()
             return sent.msg_id
 
         msg_id = sim.run(work(), on=sim.host("client"))
