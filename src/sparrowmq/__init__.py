@@ -68,6 +68,8 @@ if TYPE_CHECKING:
         SendFailed,
     )
     from sparrowmq.client.hooks import Handling, Hooks, Sending
+    from sparrowmq.client.opentelemetry_hooks import OpenTelemetryHooks
+    from sparrowmq.client.prometheus_hooks import PrometheusHooks
     from sparrowmq.client.send_result import SendResult, SendStatus
     from sparrowmq.client.sending.producer import Producer
     from sparrowmq.client.sending.request_reply import RequestTimedOut
@@ -151,9 +153,11 @@ __all__ = [
     "NotStarted",
     "OffsetMove",
     "Only",
+    "OpenTelemetryHooks",
     "PartlyDone",
     "PartlyReset",
     "Producer",
+    "PrometheusHooks",
     "PullConsumer",
     "PushConsumer",
     "QueueLag",
@@ -256,9 +260,11 @@ _HOMES = {
     "NotStarted": "client.errors",
     "OffsetMove": "admin.offsets",
     "Only": "client.subscriptions",
+    "OpenTelemetryHooks": "client.opentelemetry_hooks",
     "PartlyDone": "admin.errors",
     "PartlyReset": "admin.errors",
     "Producer": "client.sending.producer",
+    "PrometheusHooks": "client.prometheus_hooks",
     "PullConsumer": "client.consuming.pull_consumer",
     "PushConsumer": "client.consuming.push_consumer",
     "QueueLag": "admin.lag",

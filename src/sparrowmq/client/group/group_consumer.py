@@ -110,10 +110,15 @@ class GroupConsumer(Lifecycle):
             if self._is_started:
                 self._is_started = False
                 await self._member.leave(within_s, overdue)
+                await self._end_trace()
         finally:
             self._client.process_consumers.leave(self._as_started)
             if self._owns_client:
                 await self._client.stop()
+
+    async def _end_trace(self) -> None:
+        """Send what is left of a trace, for consumers that have one: every handler has ended, and
+        the client still runs."""
 
     @property
     def failure(self) -> BaseException | None:
