@@ -6,6 +6,7 @@ the answers of the others; only when none answers does a question fail as a whol
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -65,16 +66,37 @@ class ClusterCalls:
     """Name servers and brokers as one operator reaches them."""
 
     def __init__(
-        self, client: ClientCore, *, origin: str, timeout_s: float, silence_s: float = 0.0
+        self,
+        client: ClientCore,
+        *,
+        origin: str,
+        timeout_s: float,
+        silence_s: float = 0.0,
+        most_at_once: int | None = None,
     ) -> None:
         """`origin` says who named the name servers. `timeout_s` is the limit of a single call; a
-        server that exceeded it is not asked again for `silence_s`."""
+        server that exceeded it is not asked again for `silence_s`. `most_at_once` limits all calls
+        together, for work that asks many questions side by side.
+        """
         self.client = client
         self._origin = origin
         self._timeout_s = timeout_s
         self._silence_s = silence_s
         self._silent: dict[str, tuple[float, str]] = {}
         """Address → until when it is left alone, and what it last failed with."""
+        self._turn = None if most_at_once is None else asyncio.Semaphore(most_at_once)
+
+    def bounded(self) -> "ClusterCalls":
+        """The same cluster, with a limit on all calls together."""
+        found = ClusterCalls(
+            self.client,
+            origin=self._origin,
+            timeout_s=self._timeout_s,
+            silence_s=self._silence_s,
+            most_at_once=MOST_AT_ONCE,
+        )
+        found._silent = self._silent
+        return found
 
     # ---- name servers
 
@@ -90,11 +112,11 @@ class ClusterCalls:
         except NetError as error:
             raise NameServersAway(servers.addresses, str(error), self._origin) from error
 
-    async def change_name_servers(self, header: RequestHeader) -> dict[str, str]:
+    async def change_name_servers(self, header: RequestHeader, body: bytes = b"") -> dict[str, str]:
         """Send a change to all of them, which do not know each other; those that failed, with the
         reason."""
         addresses = self.client.name_servers.addresses
-        results = await at_once([partial(self.call, each, header) for each in addresses])
+        results = await at_once([partial(self.call, each, header, body) for each in addresses])
         return {
             f"name server {address}": str(result)
             for address, result in zip(addresses, results, strict=True)
@@ -173,7 +195,10 @@ class ClusterCalls:
         if loop.time() < until:
             raise AdminError(reason)
         try:
-            return await self.client.peers.call(address, header, body, timeout_s=self._timeout_s)
+            async with self._turn or nullcontext():
+                return await self.client.peers.call(
+                    address, header, body, timeout_s=self._timeout_s
+                )
         except NetError as error:
             is_silent = isinstance(error, CallTimedOut | NotConnected)
             # A member that hangs is no sign of its broker, which passes such questions on.
@@ -241,6 +266,16 @@ async def at_once(asks: Sequence[Callable[[], Awaitable[T]]]) -> list[T | AdminE
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(one(ask)) for ask in asks]
     return [task.result() for task in running]
+
+
+async def while_it_answers(asks: Mapping[K, Callable[[], Awaitable[T]]]) -> dict[K, T]:
+    """The results of questions to one broker by key, a few at a time. Raises the first failure
+    before the next questions: a broker that hangs would cost its timeout for each of them."""
+    found: dict[K, T] = {}
+    items = list(asks.items())
+    for start in range(0, len(items), MOST_AT_ONCE):
+        found |= await all_at_once(dict(items[start : start + MOST_AT_ONCE]))
+    return found
 
 
 async def answered(ask: Callable[[], Awaitable[T]]) -> T:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.monitoring import monitoring
 from sparrowmq.broker.name_servers import BrokerNameTaken
 from sparrowmq.broker.restarts import serve_until
 from sparrowmq.broker.server import BrokerServer
@@ -29,6 +30,7 @@ from sparrowmq.config_fields import ConfigError
 from sparrowmq.disk.errors import DiskError
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import ProcessSyncer
+from sparrowmq.nameserver import monitoring as nameserver_monitoring
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
 from sparrowmq.net.workers import ThreadWorkers
@@ -79,7 +81,7 @@ async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
         log=logging.getLogger("sparrowmq.broker"),
     )
     try:
-        async with server.running():
+        async with server.running(), monitoring.monitored(server):
             yield server
     finally:
         workers.close()
@@ -103,9 +105,16 @@ async def serve_nameserver(config: NameServerConfig) -> None:
     """A name server until a signal comes."""
     stopping = await stop_signal()
     config = fitted_to(config, Descriptors.raised_for(config))
-    async with NameServer(config).running() as server:
-        say_ready(f"name server {server.address}")
+    async with nameserver_running(config) as server:
+        say_ready(f"name server {server.address}{_metrics(server)}")
         await stopping.wait()
+
+
+@asynccontextmanager
+async def nameserver_running(config: NameServerConfig) -> AsyncIterator[NameServer]:
+    """A name server with its pages for monitoring."""
+    async with NameServer(config).running() as server, nameserver_monitoring.monitored(server):
+        yield server
 
 
 async def serve_broker(config: BrokerConfig, *, with_parent: bool = False) -> None:
@@ -127,12 +136,18 @@ async def _serve(
 
     def ready(server: BrokerServer) -> None:
         if not was_ready.is_set():
-            where = f"{beside}{_name(config)} {server.address}, data {config.data_dir}"
-            say_ready(where + (console.text if console else ""))
+            text = f"{beside}{_name(config)} {server.address}, data {config.data_dir}"
+            say_ready(text + _metrics(server) + (console.text if console else ""))
             was_ready.set()
 
     log = logging.getLogger("sparrowmq.broker")
     await serve_until(stopping, config, broker_running, ready=ready, log=log)
+
+
+def _metrics(server: BrokerServer | NameServer) -> str:
+    """Where they are, at the end of a ready line."""
+    host, port = server.config.metrics_listen_host, server.metrics_port
+    return f", metrics http://{host}:{port}/metrics" if port else ""
 
 
 def _name(config: BrokerConfig) -> str:
@@ -149,7 +164,7 @@ async def serve_up(
     _make_data_dir(broker.data_dir)  # the name server keeps a file there, too
     descriptors = Descriptors.raised_for(nameserver, broker)
     nameserver, broker = fitted_to(nameserver, descriptors), fitted_to(broker, descriptors)
-    async with NameServer(nameserver).running() as names:
+    async with nameserver_running(nameserver) as names:
         config = replace(broker, name_servers=(names.address,))
         beside = f"name server {names.address}, "
         async with console_beside(console, names.address, broker.data_dir) as child:
