@@ -50,7 +50,7 @@ class LargeCluster(Admin):
             doubled_client_ids=frozenset(),
         )
 
-    async def lag(self, group: str, topic: str | None = None, *, owners: bool = True) -> GroupLag:
+    async def lag(self, group: str, topic: str | None = None, **_: bool) -> GroupLag:
         return GroupLag(group=group, queues=(), consumed_per_s=0.0)
 
 

@@ -1,6 +1,8 @@
 """Pages over a simulated cluster: what they show, what their forms do, what a silent broker is."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,7 @@ from sparrowmq import Admin, Client, Message
 from sparrowmq.console.console import Console
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.admin.operator import consuming, numbered, send
+from tests.admin.test_dead_letters import died, order
 from tests.console.visitor import Got, Visitor, as_visitor
 
 EVIL = "<img/src=x/onerror=alert(1)>"
@@ -44,6 +47,7 @@ PAGES = {
     "/groups": "billing",
     "/groups?match=bill*": "1 of",
     "/groups/billing": "8 unread",
+    "/groups/billing/rebalance": "No member is online",
     "/messages": "Search by key or id",
     "/messages?topic=orders&key=key-3": "2 messages with this key",
     "/messages?topic=orders&key=nothing": "No message in orders has the key",
@@ -51,7 +55,7 @@ PAGES = {
     "/messages?id=00": "No message with id 00 was found",
     "/dead-letters": "There are no dead letters",
     "/waiting": "Nothing waits",
-    "/clients": "Members of groups",
+    "/clients": "Clients",
     "/brokers": "master",
     "/brokers/broker-b": "autoCreateTopicEnable",
     "/audit": "Nothing was changed",
@@ -146,7 +150,7 @@ def test_nothing_that_a_message_or_client_says_becomes_markup() -> None:
 # ---- changes
 
 
-def test_a_reset_is_previewed_made_undone_and_recorded() -> None:
+def test_a_reset_is_previewed_made_undone_and_recorded(tmp_path: Path) -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
         admin = Admin(client=client)
         await admin.create_topic("orders", queues=1)
@@ -166,7 +170,7 @@ def test_a_reset_is_previewed_made_undone_and_recorded() -> None:
         return [preview, done, back, undone, await visitor.get("/audit")]
 
     with SimCluster(seed=7).run() as sim:
-        preview, done, back, undone, audit = as_visitor(sim, work)
+        preview, done, back, undone, audit = as_visitor(sim, work, resets_dir=tmp_path)
     assert "Repeated 10 messages read again" in preview.text
     assert "billing goes on elsewhere in 1 queues" in done.text
     assert "Undo the reset" in done.text
@@ -306,3 +310,58 @@ def test_messages_are_paged_backwards_without_missing_or_repeating_one() -> None
     with SimCluster(seed=15).run() as sim:
         keys = as_visitor(sim, work)
     assert sorted(keys) == sorted(f"key-{number}" for number in range(130))
+
+
+# ---- dead letters
+
+
+def test_dead_letters_are_selected_previewed_resent_once_and_exported() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
+        await died(client, order(1), order(2), group="invoicing")
+        overview = await visitor.get("/dead-letters")
+        page = await visitor.get("/dead-letters/invoicing")
+        ids = re.findall(r'name="id" value="([0-9A-F]+)"', page.html)
+        fields = {"id": ids[0], "to": "group"}
+        preview = await visitor.post("/dead-letters/invoicing/resend", fields)
+        fields["state"] = state_in(preview)
+        done = await visitor.post("/dead-letters/invoicing/resend", fields)
+        again = await visitor.post("/dead-letters/invoicing/resend", fields)
+        exported = await visitor.get("/dead-letters/invoicing/export")
+        return [overview, page, preview, done, again, exported]
+
+    with SimCluster(seed=17).run() as sim:
+        overview, page, preview, done, again, exported = as_visitor(sim, work)
+    assert "invoicing 2 2" in overview.text
+    assert "o-1" in page.text and "2 dead letters" in page.text
+    assert "Would be sent 1" in preview.text
+    assert "1 sent." in done.text
+    assert "Sent before 1" in again.text, "the state has changed: previewed again"
+    assert exported.headers["content-type"] == "application/octet-stream"
+    assert exported.html.count("\n") == 2
+
+
+def test_a_resend_of_nothing_is_refused(sim: RunningCluster) -> None:
+    async def work(_: Client, console: Console, visitor: Visitor) -> Got:
+        await visitor.get("/audit")
+        return await visitor.post("/dead-letters/billing/resend", {"to": "group"})
+
+    got = as_visitor(sim, work)
+    assert (got.status, "select the dead letters" in got.text) == (400, True)
+
+
+def test_a_message_shows_its_life_and_its_bytes(sim: RunningCluster) -> None:
+    async def work(_: Client, console: Console, visitor: Visitor) -> tuple[Got, Got, Got]:
+        found = await console.admin.find_messages("orders", "key-1")
+        path = f"/messages/{found[-1].offset_msg_id}"
+        return (
+            await visitor.get(f"{path}?topic=orders"),
+            await visitor.get(f"{path}?topic=orders&body=hex"),
+            await visitor.get(f"{path}/body?topic=orders"),
+        )
+
+    page, as_hex, body = as_visitor(sim, work)
+    assert "sent" in page.text and "stored" in page.text
+    assert "billing consumed" in page.text
+    assert "00000000 31" in as_hex.text
+    assert body.html == "1"
+    assert body.headers["content-disposition"] == 'attachment; filename="message-body.bin"'

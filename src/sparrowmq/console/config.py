@@ -29,6 +29,8 @@ class ConsoleConfig:
     """Whether it may listen beyond loopback without TLS."""
     state_dir: Path | None = None
     """Where the audit log and the history are kept; without one they end with the process."""
+    resets_dir: Path | None = None
+    """The journal of resets, which the command line shares; without one none can be undone."""
 
     def __post_init__(self) -> None:
         if (self.tls_cert is None) != (self.tls_key is None):

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.reset_journal import RESET, ResetJournal, ResetRecord
 from sparrowmq.client.client import Client
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.console.audit import Audit
@@ -16,7 +17,6 @@ from sparrowmq.console.config import ConsoleConfig
 from sparrowmq.console.history import History, write_file
 from sparrowmq.console.live import Live
 from sparrowmq.console.names import ClusterNames
-from sparrowmq.console.resets import Resets
 from sparrowmq.console.sampler import Sampler
 from sparrowmq.console.sessions import FormTokens, LoginLimit, Sessions
 from sparrowmq.console.users import Users
@@ -62,7 +62,7 @@ class Console:
         self.audit = Audit(clock, self._file("audit.jsonl"))
         self.live = Live()
         self._notices: OrderedDict[str, str] = OrderedDict()
-        self.resets = Resets()
+        self.journal = None if config.resets_dir is None else ResetJournal(config.resets_dir)
 
     def _file(self, name: str) -> Path | None:
         return None if self.config.state_dir is None else self.config.state_dir / name
@@ -71,6 +71,13 @@ class Console:
     def cluster(self) -> str:
         """What the console is connected to, in words."""
         return ", ".join(self.config.name_servers)
+
+    def last_reset(self, group: str) -> ResetRecord | None:
+        """What an undo would take back; None if there is nothing."""
+        if self.journal is None:
+            return None
+        found = (each for each in self.journal.records(group) if each.kind == RESET)
+        return next((each for each in found if not each.undone_by), None)
 
     # ---- notices
 

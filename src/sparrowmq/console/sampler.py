@@ -4,6 +4,7 @@
 every 10 s     brokers     rates, disk
 every 30 s     groups      lag and progress      those on a screen lately first, then in turn
                topics      rate and messages     the same
+every 60 s     doctor      findings
 ```
 
 A round asks about a bounded number of things, and its interval doubles when it takes longer than a
@@ -18,6 +19,7 @@ from datetime import datetime
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.brokers import BrokerInfo
+from sparrowmq.admin.doctor.findings import Examination
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing
@@ -29,6 +31,8 @@ from sparrowmq.console.view import EXPECTED, Panel, panel, panels
 _BROKERS_S = 10.0
 _ROUND_S = 30.0
 _LONGEST_ROUND_S = 480.0
+_DOCTOR_S = 60.0
+_MOST_EXAMINED = 20
 _SLOW_S = 1.0
 _MOST_ASKED = 60
 """Groups, and topics, of one round: with three requests each, 12 requests a second."""
@@ -66,6 +70,8 @@ class Figures:
     groups: dict[str, GroupFigures] = field(default_factory=dict)
     topics: dict[str, TopicFigures] = field(default_factory=dict)
     round_s: float = _ROUND_S
+    examination: Examination | None = None
+    """What the doctor found last; None before its first look."""
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups that have progress in a topic, as far as known."""
@@ -130,6 +136,7 @@ class Sampler:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._every(lambda: _BROKERS_S, self.sample_brokers))
             tasks.create_task(self._every(lambda: self.figures.round_s, self.sample_names))
+            tasks.create_task(self._every(lambda: _DOCTOR_S, self.see_doctor))
 
     async def _every(
         self, seconds: Callable[[], float], work: Callable[[], Awaitable[None]]
@@ -157,6 +164,10 @@ class Sampler:
         if not found.notes:  # a sum without one of its parts would look like a drop
             self._history.add("in", total(stored))
             self._history.add("out", total(delivered))
+
+    async def see_doctor(self) -> None:
+        """What is wrong with the cluster, and with some topics and groups."""
+        self.figures.examination = await self._admin.doctor(limit=_MOST_EXAMINED)
 
     async def sample_names(self) -> None:
         """Groups and topics of this round."""

@@ -82,7 +82,7 @@ async def _prepare(name_server: str) -> None:
 def address(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Of a console without users."""
     state: Path = tmp_path_factory.mktemp("state")
-    with serving(running.name_server, state_dir=state) as found:
+    with serving(running.name_server, state_dir=state, resets_dir=state / "resets") as found:
         yield found
 
 

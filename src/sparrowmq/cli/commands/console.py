@@ -121,7 +121,8 @@ def _serve(given: dict[str, Any]) -> int:
         tls_key=given["tls_key"],
         read_only=given["read_only"],
         insecure=given["insecure"],
-        state_dir=given["state"] or default_state_dir(),
+        state_dir=given["state"] or state_home() / "console",
+        resets_dir=state_home() / "resets",
     )
 
     async def work() -> None:
@@ -135,10 +136,10 @@ def _serve(given: dict[str, Any]) -> int:
     return run(work(), as_json=given["as_json"])
 
 
-def default_state_dir() -> Path:
-    """Where programs of this user keep what outlives them."""
+def state_home() -> Path:
+    """Where commands of this user keep what outlives them."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "sparrowmq" / "console"
+    return Path(home) / "sparrowmq"
 
 
 def commands() -> list[click.Command]:

@@ -10,13 +10,15 @@ from sparrowmq.console.view import Answer, Page, PageRoute, View, panel
 async def show(view: View) -> Answer:
     """All brokers, and the slaves that masters remember."""
     admin = view.console.admin
-    brokers, slaves = await asyncio.gather(panel(admin.brokers()), panel(admin.slaves()))
+    brokers, slaves, servers = await asyncio.gather(
+        panel(admin.brokers()), panel(admin.slaves()), panel(admin.name_servers())
+    )
     return Page(
         template="brokers.html",
         title="Brokers",
         area="brokers",
         command="sparrowmq broker list",
-        values={"brokers": brokers, "slaves": slaves},
+        values={"brokers": brokers, "slaves": slaves, "servers": servers},
     )
 
 

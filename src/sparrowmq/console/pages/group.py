@@ -66,7 +66,7 @@ async def show(view: View) -> Answer:
             "plain_topics": plain_topics(topics, info.value),
             "state": state_of(info.value, lag.value),
             "wanted": wanted_by(info.value.members) if info.value else [],
-            "last_reset": console.resets.last(name),
+            "last_reset": console.last_reset(name),
             "span": view.span,
             "charts": [
                 chart(
@@ -127,7 +127,25 @@ async def show_member(view: View) -> Answer:
     )
 
 
+async def show_rebalance(view: View) -> Answer:
+    """Who owns which queue and why, as a matrix and in words."""
+    name = view.names["group"]
+    found = await panel(view.console.admin.rebalance(name))
+    held: dict[str, dict[str, list[int]]] = {}
+    for each in found.value.queues if found.value else ():
+        label = f"{each.queue.topic} {each.queue.broker_name}"
+        held.setdefault(label, {}).setdefault(each.owner or "", []).append(each.queue.queue_id)
+    return Page(
+        template="rebalance.html",
+        title=f"Rebalance of {name}",
+        area="groups",
+        command=f"sparrowmq rebalance explain {name}",
+        values={"name": name, "found": found, "held": held},
+    )
+
+
 ROUTES = (
+    PageRoute("/groups/{group}/rebalance", show_rebalance),
     PageRoute("/groups/{group}/members/{client:path}", show_member),
     PageRoute("/groups/{group}", show),
 )

@@ -5,14 +5,14 @@ preview was made from; if members went on meanwhile in a way that changes the re
 shown again instead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
-from sparrowmq.console.resets import Reset
 from sparrowmq.console.scan import parse_cursor
 from sparrowmq.console.text import instant, parse_time, segment
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel
+from sparrowmq.protocol.message import MessageQueue
 
 _FIELDS = ("topic", "to", "time", "place")
 
@@ -44,36 +44,44 @@ async def reset(view: View) -> Answer:
     state = state_of(moves)
     if view.entered("state") != state:
         return preview(view, moves, state, f"Reset {name}", f"to {words}")
-    exact = {each.queue: each.after for each in moves}
-    work = view.console.changer.reset_offsets(name, topic, exact)
     before, after = (offsets_text(moves, is_after) for is_after in (False, True))
+    work = _move(view, name, topic, {each.queue: each.after for each in moves})
     await changing(view, "reset group", f"{name} in {topic}", before, after, work)
-    user = view.user.name if view.user else ""
-    view.console.resets.keep(name, Reset(topic, view.now_ms, user, tuple(moves)))
     queues = sum(each.before != each.after for each in moves)
-    where = f"/groups/{segment(name)}"
-    return Done(where, f"{name} goes on elsewhere in {queues} queues. The page offers to undo it.")
+    return Done(f"/groups/{segment(name)}", f"{name} goes on elsewhere in {queues} queues.")
+
+
+async def _move(view: View, name: str, topic: str, to: Mapping[MessageQueue, int]) -> None:
+    """Exactly what was previewed, written down first where there is a journal."""
+    admin, journal = view.console.changer, view.console.journal
+    if journal is None:
+        await admin.reset_offsets(name, topic, to)
+    else:
+        await admin.reset_with_journal(name, topic, to, journal=journal, who=_who(view))
+
+
+def _who(view: View) -> str:
+    return f"{view.user.name if view.user else ''} (console)"
 
 
 async def undo(view: View) -> Answer:
     """Preview the way back from the last reset; go it when the form confirms exactly that."""
-    name = view.names["group"]
-    last = view.console.resets.last(name)
-    if last is None:
-        raise ValueError(f"this console knows of no reset of {name} that could be undone")
+    name, journal = view.names["group"], view.console.journal
+    last = view.console.last_reset(name)
+    if last is None or journal is None:
+        raise ValueError(f"the journal has no reset of {name} that could be undone")
     admin = view.console.changer
-    moves = await admin.reset_offsets(name, last.topic, last.back, dry_run=True)
-    state = state_of(moves)
+    planned = await admin.undo_reset(
+        name, last.id, journal=journal, who=_who(view), force=True, dry_run=True
+    )
+    state = state_of(planned.moves)
     if view.entered("state") != state:
-        words = f"back to where it was before {instant(last.time_ms)}"
-        gone_on = last.gone_on(moves)
-        if gone_on:
-            words += f"; members have read {gone_on:,} messages since"
-        return preview(view, moves, state, f"Undo the reset of {name}", words, topic=last.topic)
-    work = admin.reset_offsets(name, last.topic, {each.queue: each.after for each in moves})
-    before, after = (offsets_text(moves, is_after) for is_after in (False, True))
+        words = f"back to where it was before {instant(last.when)}"
+        title = f"Undo the reset of {name}"
+        return preview(view, planned.moves, state, title, words, topic=last.topic)
+    work = admin.undo_reset(name, last.id, journal=journal, who=_who(view), force=True)
+    before, after = (offsets_text(planned.moves, is_after) for is_after in (False, True))
     await changing(view, "undo reset", f"{name} in {last.topic}", before, after, work)
-    view.console.resets.forget(name)
     return Done(f"/groups/{segment(name)}", f"The reset of {name} was undone.")
 
 

@@ -1,21 +1,20 @@
 """One message: its properties, its body, and what became of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 from starlette.responses import Response
 
-from sparrowmq.admin.lag import GroupLag
 from sparrowmq.console.text import best_form, moment, segment, shown_body, shown_body_noted
-from sparrowmq.console.view import Answer, Page, PageRoute, Panel, View, panels
+from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic
+from sparrowmq.protocol.trace import TraceStep
 
 FORMS = ("text", "json", "hex")
-_MOST_GROUPS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +28,11 @@ class Step:
     """How it is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupState:
-    """What a group has done with the message, by its progress."""
-
-    group: str
-    word: str
-    words: str
-
-
 async def show(view: View) -> Answer:
     """Everything about it."""
     message = await _message(view)
     topic = message.topic
-    groups = view.console.sampler.figures.groups_of(topic)[:_MOST_GROUPS]
-    lags = await panels(groups, lambda group: view.console.admin.lag(group, topic, owners=False))
+    traced = await panel(view.console.admin.trace(message.msg_id, topic))
     body, problem = _body(message)
     wanted = view.asked("body")
     form = wanted if wanted in FORMS else best_form(body)
@@ -58,8 +47,8 @@ async def show(view: View) -> Answer:
             "id": view.names["id"],
             "body": shown,
             "forms": FORMS,
-            "steps": steps(message),
-            "states": states(message, lags),
+            "steps": steps(message, traced.value.steps if traced.value else ()),
+            "traced": traced,
             "properties": sorted(message.user_properties.items()),
             "own": sorted(
                 (name, value)
@@ -81,8 +70,8 @@ def _body(message: MessageExt) -> tuple[bytes, str]:
         return b"", f"This body cannot be read: {error}"
 
 
-def steps(message: MessageExt) -> list[Step]:
-    """What the message itself tells, in the order of time."""
+def steps(message: MessageExt, traced: Iterable[TraceStep]) -> list[Step]:
+    """What the message itself and traces of clients tell, in the order of time."""
     properties = message.properties
     record = "the record"
     found = [
@@ -106,6 +95,7 @@ def steps(message: MessageExt) -> list[Step]:
         found.append(
             Step(moment(message.record.store_timestamp), "dead", words, "the dead-letter topic")
         )
+    found += [_traced(each) for each in traced]
     return sorted(found, key=lambda each: each.time.timestamp() if each.time else float("inf"))
 
 
@@ -114,23 +104,39 @@ def _host(message: MessageExt) -> str:
     return f"{host}:{port}"
 
 
-def states(message: MessageExt, lags: dict[str, Panel[GroupLag]]) -> list[GroupState]:
-    """What every group has done with it, as far as offsets tell."""
-    found = []
-    for group, answer in lags.items():
-        if answer.value is None:
-            found.append(GroupState(group, "?", answer.problem))
-            continue
-        queue = next((each for each in answer.value.queues if each.queue == message.queue), None)
-        if queue is None or queue.consumer_offset is None:
-            found.append(GroupState(group, "not begun", "it has no progress in this queue"))
-        elif queue.consumer_offset > message.queue_offset:
-            words = "it is past this message: consumed, filtered out, or sent back for a retry"
-            found.append(GroupState(group, "passed", words))
-        else:
-            before = message.queue_offset - queue.consumer_offset
-            found.append(GroupState(group, "waiting", f"{before:,} messages before it"))
-    return found
+_TRACED = {
+    "Pub": "sent",
+    "SubBefore": "delivered",
+    "SubAfter": "handled",
+    "EndTransaction": "transaction ended",
+    "Recall": "recalled",
+}
+
+
+def _traced(step: TraceStep) -> Step:
+    word = _TRACED.get(step.kind, step.kind)
+    if step.is_ok is False:
+        word = f"{word}, failed"
+    parts = [
+        f"group {step.group}" if step.group else "",
+        step.client,
+        f"took {step.took_ms} ms" if step.took_ms is not None else "",
+        f"retry {step.retries}" if step.retries else "",
+        step.state,
+    ]
+    words = ", ".join(filter(None, parts))
+    return Step(moment(step.time_ms) if step.time_ms else None, word, words, "a trace")
+
+
+async def deliver(view: View) -> Answer:
+    """Let a live member of a group handle the message now."""
+    message = await _message(view)
+    group = view.entered("group")
+    work = view.console.changer.deliver(message.offset_msg_id, group, topic=message.topic)
+    target = f"{message.msg_id} to {group}"
+    done = await changing(view, "deliver message", target, "", message.topic, work)
+    to = f"/messages/{segment(view.names['id'])}?topic={segment(message.topic)}"
+    return Done(to, f"{done.client_id}: {done.result}. {done.remark}".strip())
 
 
 async def download(view: View) -> Answer:
@@ -143,17 +149,8 @@ async def download(view: View) -> Answer:
     )
 
 
-def link(message: MessageExt) -> str:
-    """The address of a message's page: by its place, which is unique also among copies."""
-    return f"/messages/{message.offset_msg_id}?topic={segment(message.topic)}"
-
-
-def links(messages: Sequence[MessageExt]) -> dict[str, str]:
-    """The addresses by offset id."""
-    return {each.offset_msg_id: link(each) for each in messages}
-
-
 ROUTES = (
+    PageRoute("/messages/{id}/deliver", None, deliver),
     PageRoute("/messages/{id}/body", download),
     PageRoute("/messages/{id}", show),
 )

@@ -32,6 +32,7 @@ async def show(view: View) -> Answer:
         values={
             "brokers": brokers,
             "problems": problems(brokers.value or ()),
+            "examination": figures.examination,
             "stored_per_s": total([_figure(each, "stored_per_s") for each in masters]),
             "delivered_per_s": total([_figure(each, "delivered_per_s") for each in masters]),
             "stored_today": total([_figure(each, "stored_today") for each in masters]),

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.values import SettingChange
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.console.charts import chart
@@ -12,11 +11,9 @@ from sparrowmq.console.view import (
     Done,
     Page,
     PageRoute,
-    Panel,
     View,
     changing,
     panel,
-    panels,
 )
 from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.perm import perm_text
@@ -29,7 +26,9 @@ async def show(view: View) -> Answer:
     """Settings, queues, groups and the rate."""
     console, name = view.console, view.names["topic"]
     console.sampler.seen_topics.mark(name)
-    topic, lags = await asyncio.gather(panel(console.admin.topic(name)), _lags(view, name))
+    topic, readers = await asyncio.gather(
+        panel(console.admin.topic(name)), panel(console.admin.topic_readers(name))
+    )
     if topic.value is None:
         await console.admin.route(name)  # raises NotFound, which is another page
     elif console.names.is_plain_topic(name) and not topic.notes:
@@ -44,7 +43,7 @@ async def show(view: View) -> Answer:
             "name": name,
             "kind": console.names.kind_of(name),
             "topic": topic,
-            "lags": lags,
+            "readers": readers,
             "perms": _PERMS,
             "span": view.span,
             "chart": chart(
@@ -52,13 +51,6 @@ async def show(view: View) -> Answer:
                 *([("stored", key)], view.span, view.now_ms),
             ),
         },
-    )
-
-
-async def _lags(view: View, name: str) -> dict[str, Panel[GroupLag]]:
-    groups = view.console.sampler.figures.groups_of(name)
-    return await panels(
-        groups[:50], lambda group: view.console.admin.lag(group, name, owners=False)
     )
 
 
