@@ -1,13 +1,16 @@
 """Ten thousand topics and a thousand groups: fifty rows a page, and questions about those only."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sparrowmq import Admin, Client
+from sparrowmq.admin.clients import ClientRole, LiveClient
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.lag import GroupLag
+from sparrowmq.admin.members import GroupMember, Subscription
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing
 from sparrowmq.console.app import Application
@@ -54,12 +57,59 @@ class LargeCluster(Admin):
         return GroupLag(group=group, queues=(), consumed_per_s=0.0)
 
 
-def visit(path: str) -> tuple[Got, list[str]]:
+EVIL = "<img/src=x/onerror=alert(1)>"
+
+
+class HostileCluster(LargeCluster):
+    """Names and clients that no broker of ours would accept, as a broken or hostile one may say."""
+
+    async def topics(self, **_: Any) -> list[str]:
+        return [EVIL]
+
+    async def groups(self) -> Listing[str]:
+        return Listing((EVIL,))
+
+    async def clients(self, **_: Any) -> Listing[LiveClient]:
+        return Listing(
+            (
+                LiveClient(
+                    client_id=EVIL,
+                    address=EVIL,
+                    language=EVIL,
+                    version=EVIL,
+                    role=ClientRole.CONSUMER,
+                    groups=(EVIL,),
+                    brokers=(EVIL,),
+                ),
+            )
+        )
+
+    async def group(self, group: str) -> GroupInfo:
+        member = GroupMember(
+            client_id=EVIL,
+            address=EVIL,
+            language=EVIL,
+            version=EVIL,
+            brokers=(EVIL,),
+            subscriptions=frozenset({Subscription(EVIL, EVIL)}),
+        )
+        return replace(await super().group(group), members=(member,))
+
+
+@pytest.mark.parametrize("path", ["/topics", "/groups", "/groups/x", "/clients", "/search?q=img"])
+def test_hostile_names_of_topics_groups_and_clients_stay_text(path: str) -> None:
+    got, _ = visit(path, HostileCluster)
+    assert got.status == 200
+    assert "<img/src=x" not in got.html
+    assert "&lt;img/src=x/onerror=alert(1)&gt;" in got.html
+
+
+def visit(path: str -> tuple[Got, list[str]]:
     """The page, and the topics or groups that were asked about for it."""
 
     async def work() -> tuple[Got, list[str]]:
         client = Client()
-        admin = LargeCluster(client)
+        admin = kind(client)
         console = Console(config(), client, clock=lambda: NOW_MS, admin=admin)
         return await Visitor(Application(console).asgi(port=PORT)).get(path), admin.asked
 

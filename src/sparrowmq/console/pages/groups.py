@@ -19,6 +19,7 @@ from sparrowmq.console.view import (
     missing_parts,
     panels,
 )
+from sparrowmq.protocol.names import is_retry_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Row:
     lag: Panel[GroupLag]
     state: State
     oldest: datetime | None
+    topics: tuple[str, ...]
+    """Without its own retry topic."""
 
 
 async def show(view: View) -> Answer:
@@ -91,7 +94,10 @@ async def show(view: View) -> Answer:
 
 def _row(info: Panel[GroupInfo], lag: Panel[GroupLag]) -> Row:
     oldest = None if lag.value is None else oldest_waiting(lag.value)
-    return Row(info, lag, state_of(info.value, lag.value), oldest)
+    topics = tuple(
+        each for each in (info.value.topics if info.value else ()) if not is_retry_topic(each)
+    )
+    return Row(info, lag, state_of(info.value, lag.value), oldest, topics)
 
 
 async def create(view: View) -> Answer:
