@@ -346,8 +346,10 @@ class ConsumerOffsets:
         return lowered
 
     def rows(self) -> Iterator[tuple[str, QueueOffsets]]:
-        """Everything, as it is saved."""
-        return iter([(key, dict(row)) for key, row in self._table.items()])
+        """Everything, as it is saved. Each row is copied when it is its turn, so that a caller may
+        let the loop run in between; rows that are added meanwhile are not among them."""
+        for key, row in list(self._table.items()):
+            yield key, dict(row)
 
     def pending_resets(self) -> dict[str, list[int]]:
         """`topic@group` → queues whose reset is pending, as it is saved."""

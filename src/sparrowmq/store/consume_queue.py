@@ -244,6 +244,22 @@ class ConsumeQueue:
         self._ahead, self._ahead_from = data, offset
         return data[:length]
 
+    def peek(self, offset: int, count: int) -> bytes | None:
+        """`units` for a reader that does not go on here: it reads nothing ahead and keeps nothing.
+
+        None when the device would have to be waited for.
+        """
+        end = min(offset + count, self.max_offset)
+        if offset >= self.tail_from:
+            start = (offset - self.tail_from) * UNIT_SIZE
+            return bytes(self.tail[start : (end - self.tail_from) * UNIT_SIZE])
+        inside = offset % self._files.units_per_file
+        end = min(end, self.tail_from, offset - inside + self._files.units_per_file)
+        file = self._files.open_file(self.path_of(offset))
+        if file is None:
+            return b""
+        return file.read_cached(inside * UNIT_SIZE, (end - offset) * UNIT_SIZE)
+
     def widen_ahead(self, offset: int) -> int:
         """How many bytes of the log are to be read ahead of a cold read at `offset`.
 
