@@ -347,9 +347,11 @@ class ConsumerOffsets:
 
     def rows(self) -> Iterator[tuple[str, QueueOffsets]]:
         """Everything, as it is saved. Each row is copied when it is its turn, so that a caller may
-        let the loop run in between; rows that are added meanwhile are not among them."""
-        for key, row in list(self._table.items()):
-            yield key, dict(row)
+        let the loop run in between; rows that come or go meanwhile are not among them."""
+        for key in list(self._table):
+            row = self._table.get(key)
+            if row is not None:
+                yield key, dict(row)
 
     def pending_resets(self) -> dict[str, list[int]]:
         """`topic@group` → queues whose reset is pending, as it is saved."""

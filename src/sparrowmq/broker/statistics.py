@@ -162,8 +162,8 @@ class Statistics:
         and of rare things that have not happened for a day."""
         rows = {TOPIC_PUT: self._puts, TOPIC_PUT_SIZE: self._puts}
         rows |= {GROUP_GET: self._gets, GROUP_GET_SIZE: self._gets}
-        for (name, key), series in tuple(self._series.items()):
-            moves = rows.get(name)
+        for name, key in tuple(self._series):
+            series, moves = self._series[name, key], rows.get(name)
             if (moves is None and series.is_idle) or (moves is not None and key not in moves):
                 del self._series[name, key]
             else:

@@ -85,6 +85,7 @@ async def get_consume_stats(broker: Broker, request: Request[GetConsumeStats]) -
             ):
                 answer.add(*await _rows(table, turn))
                 tps += broker.statistics.tps(GROUP_GET, f"{topic}@{group}", broker.monotonic())
+        await turn.pause()  # copying megabytes into a frame is a slice of its own
     return _reply(with_rows(ConsumeStats(consume_tps=tps), answer.pieces))
 
 
@@ -171,6 +172,7 @@ async def get_broker_consume_stats(
             stats, group_behind = await _group_stats(broker, group, asked, turn)
             answer.add(group_stats(group, stats))
             behind += group_behind
+        await turn.pause()  # copying megabytes into a frame is a slice of its own
     whole = ConsumeStatsList(broker_addr=broker.address, total_diff=behind)
     return _reply(with_groups(whole, answer.pieces))
 
