@@ -113,7 +113,7 @@ class QueueLookups:
             return 0
         at = max(first, queue.min_offset, end - _MOST_SUMMED)
         summed = counted = 0
-        while at < end and (units := queue.peek(at, end - at)):
+        while at < end and (units := queue.units_at_once(at, end - at)):
             at += len(units) // UNIT_SIZE
             size, count = _sizes(units)
             summed += size
