@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sparrowmq.broker import reports
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.reports import SLICE_S, Slices
@@ -189,6 +190,32 @@ def test_all_reports_together_take_one_slice_of_a_turn(reports: int) -> None:
 
 def test_reports_hold_the_loop_for_a_slice_at_most(tmp_path: Path) -> None:
     assert asyncio.run(watched(tmp_path, SMALL)) == []
+
+
+async def turns_of_others(folder: Path) -> dict[str, int]:
+    """How often the loop came round while each report was computed."""
+    turns: dict[str, int] = {}
+    async with filled(folder, SMALL) as asked:
+        for name, header in REPORTS.items():
+            asking = asyncio.ensure_future(asked.ask(header()))
+            turns[name] = 0
+            while not asking.done():
+                turns[name] += 1
+                await asyncio.sleep(0)
+            await asking
+    return turns
+
+
+def test_a_report_lets_others_go_first_at_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "SLICE_S", 0.0)  # every slice is over at once
+    turns = asyncio.run(turns_of_others(tmp_path))
+    queues = SMALL.topics * SMALL.queues
+    all_groups, one_group, *_ = turns.values()
+    assert all_groups > one_group > 2 * queues, "each queue is looked at, and reported"
+    assert turns["202"] > queues
+    assert turns["28"] > queues
 
 
 @pytest.mark.slow

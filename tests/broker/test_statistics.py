@@ -2,6 +2,7 @@
 
 import pytest
 
+from sparrowmq.broker.handlers import statistics as handlers
 from sparrowmq.broker.statistics import (
     BROKER_FROM_DISK,
     BROKER_FROM_DISK_SIZE,
@@ -398,3 +399,24 @@ def test_a_group_tells_at_what_time_it_stands(world: World) -> None:
     assert (second.min_time_stamp, second.max_time_stamp, second.delay_time) == (-1, -1, 0)
     header = GetConsumeTimeSpan(topic="missing", group="billing")
     assert world.ask(header).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_an_answer_that_no_frame_can_carry_is_refused_with_what_to_ask_instead(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.topic("orders", 2)
+    world.group("billing")
+    commit(world, 0)
+    monkeypatch.setattr(handlers, "_MOST_BYTES", 100)
+    for header in (GetBrokerConsumeStats(), GetConsumeStats(consumer_group="billing")):
+        answer = world.ask(header)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "more than 100 bytes" in answer.remark
+        assert "GET_CONSUME_STATS, 208" in answer.remark
+
+
+def test_a_topic_that_is_named_twice_is_reported_once(world: World) -> None:
+    world.topic("orders", 1)
+    commit(world, 0)
+    header = GetConsumeStats(consumer_group="billing", topic_list="orders;orders")
+    assert len(world.read(header, ConsumeStats).offset_table) == 1
