@@ -1,17 +1,21 @@
 """The page /metrics of a broker: values against a load that is known."""
 
+import asyncio
+import gc
 from collections.abc import Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from sparrowmq.broker.monitoring.monitoring import Monitoring
 from sparrowmq.metrics.families import BROKER_FAMILIES
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from sparrowmq.testing.loop_watchdog import LoopWatchdog
 from tests.broker import transaction_world
 from tests.broker.delivery_world import orders_world
 from tests.broker.scraping import MonitoredWorld, get, monitor, monitored_world
-from tests.broker.world import subscribes
+from tests.broker.world import subscribes, world_with
 
 COMMON = {"cluster": "DefaultCluster", "node_id": "broker-a", "node_type": "broker"}
 Samples = dict[str, list[tuple[dict[str, str], float]]]
@@ -236,3 +240,27 @@ def test_a_slave_leaves_topics_and_groups_to_its_master() -> None:
         assert status == 200
         assert "rocketmq_messages_in_total" not in text
         assert 'role="slave"' in text
+
+
+def test_a_page_of_sixty_thousand_samples_holds_the_loop_for_no_more_than_a_slice() -> None:
+    with world_with() as world:
+        world.topic("orders")
+        world.send("orders", b"one")
+        for number in range(8_600):
+            world.broker.offsets.commit(f"group-{number}", "orders", 0, number % 2)
+        (node,) = world.sim.brokers.values()
+
+        async def scrape() -> int:
+            monitoring = Monitoring(node.server)
+            # A slice is 5 ms; the rest leaves room for a slow machine.
+            with LoopWatchdog(limit_ms=20):
+                await monitoring.lag.sample()
+                answer = await monitoring.metrics()
+            assert not isinstance(answer.body, str)
+            return sum(part.count(b"\n") for part in answer.body)
+
+        gc.disable()  # all that other tests left behind would be looked through in here
+        try:
+            assert asyncio.run(scrape()) > 60_000
+        finally:
+            gc.enable()

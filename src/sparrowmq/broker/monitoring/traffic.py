@@ -74,13 +74,18 @@ class Traffic:
                 self._take(topic, queue_id, end)
                 await pace.rest()
             await pace.rest()
+        if len(self._ends) > len(queues):
+            self._forget_others(queues)
+        if len(queues) + len(self.groups) <= _FEW:
+            refresh(self._broker)
+        await self._follow_groups(pace)
+
+    def _forget_others(self, queues: list[tuple[str, int]]) -> None:
+        """After a topic was deleted, which happens rarely enough to do it in one go."""
         for gone in self._ends.keys() - set(queues):
             del self._ends[gone]
         for topic in self.topics.keys() - {topic for topic, _ in queues}:
             del self.topics[topic]
-        if len(queues) <= _FEW:
-            refresh(self._broker)
-        self._follow_groups()
 
     def _take(self, topic: str, queue_id: int, end: int) -> None:
         """Some units of a queue, up to `end`."""
@@ -105,7 +110,7 @@ class Traffic:
             traffic.sizes.counts[place] += int(many)
         self._ends[topic, queue_id] = first + count
 
-    def _follow_groups(self) -> None:
+    async def _follow_groups(self, pace: Pace) -> None:
         counted = self._broker.statistics.counted(GROUP_GET)
         for key, messages in counted.items():
             traffic = self.groups.setdefault(key, GroupTraffic())
@@ -113,6 +118,7 @@ class Traffic:
             if more > 0:
                 traffic.bytes += more * self._mean_bytes(key.partition("@")[0])
             traffic.messages = messages
+            await pace.rest()
         for gone in self.groups.keys() - counted.keys():
             del self.groups[gone]
 
