@@ -79,7 +79,7 @@ class _Connections(ConsumerConnection, frozen=True, kw_only=True):
     """With what SparrowMQ's brokers add."""
 
     unequal_subscriptions: dict[str, list[str]] = field(default_factory=dict)
-    doubled_client_ids: list[str] = field(default_factory=list)
+    doubled_client_ids: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,16 @@ class Connected:
     def doubled(self) -> frozenset[str]:
         """Client ids that several processes use."""
         return frozenset(
-            name for each in self.by_broker.values() for name in each.doubled_client_ids
+            name for each in self.by_broker.values() for name in each.doubled_client_ids or ()
+        )
+
+    @property
+    def without_faults(self) -> list[str]:
+        """Brokers that have members of it and do not notice what is wrong among them: Apache's."""
+        return sorted(
+            name
+            for name, each in self.by_broker.items()
+            if each.connection_set and each.doubled_client_ids is None
         )
 
     @property
@@ -192,11 +201,7 @@ async def _details(
     *,
     stacks: bool = False,
 ) -> GroupMember:
-    header = GetConsumerRunningInfo(
-        consumer_group=group, client_id=member.client_id, jstack_enable=stacks
-    )
-    response = await cluster.call(online.addresses[member.brokers[0]], header)
-    info = ConsumerRunningInfo.from_json(response.body)
+    info = await running_info(cluster, group, member, online, stacks=stacks)
     started = info.properties.get(_STARTED, "")
     return replace(
         member,
@@ -208,6 +213,22 @@ async def _details(
         notes=dict(info.user_consumer_info),
         stacks=info.jstack,
     )
+
+
+async def running_info(
+    cluster: ClusterCalls,
+    group: str,
+    member: GroupMember,
+    online: Connected,
+    *,
+    stacks: bool = False,
+) -> ConsumerRunningInfo:
+    """What a member answers when a broker asks it for us. Raises AdminError, ProtocolError."""
+    header = GetConsumerRunningInfo(
+        consumer_group=group, client_id=member.client_id, jstack_enable=stacks
+    )
+    response = await cluster.call(online.addresses[member.brokers[0]], header)
+    return ConsumerRunningInfo.from_json(response.body)
 
 
 async def members(cluster: ClusterCalls, group: str) -> Listing[GroupMember]:

@@ -184,7 +184,7 @@ class BrokerServer:
                     yield self
                 finally:
                     self._stopping_ms = self._env.monotonic()
-                    await shutdown.drain(registration, server)
+                    await shutdown.drain(registration, server, peers)
 
     async def _close(self, broker: Broker) -> None:
         await shutdown.close(broker)

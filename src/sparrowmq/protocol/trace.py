@@ -130,3 +130,122 @@ def _joined(*values: object) -> str:
 
 def _java(value: bool) -> str:
     return "true" if value else "false"
+
+
+# ---- reading
+
+
+class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What one line says. Java's and Go's consumers write lines too: before and after a handler."""
+
+    kind: str
+    """Pub, SubBefore, SubAfter, EndTransaction or Recall."""
+    msg_id: str
+    time_ms: int = 0
+    """0 where the line has none, as in SubAfter of clients before 5.0."""
+    group: str = ""
+    topic: str = ""
+    client: str = ""
+    """Address of the client, where the line has one."""
+    request_id: str = ""
+    """What links the lines before and after one call of a handler."""
+    took_ms: int | None = None
+    is_ok: bool | None = None
+    retries: int | None = None
+    state: str = ""
+    """Of a transaction, or why a handler failed."""
+    offset_msg_id: str = ""
+
+
+def parse_trace(body: str) -> list[TraceStep]:
+    """The lines of a trace message; lines of unknown kinds or with missing fields are left out."""
+    steps = []
+    for line in body.split("\x02"):
+        fields = line.split("\x01")
+        read = _READERS.get(fields[0])
+        if read is None:
+            continue
+        try:
+            steps.append(read(fields))
+        except (IndexError, ValueError):
+            continue
+    return steps
+
+
+def _published(fields: list[str]) -> TraceStep:
+    # 13 fields before 4.6, then with the offset id, then with the client's host.
+    has_place = len(fields) >= 14
+    return TraceStep(
+        kind="Pub",
+        time_ms=int(fields[1]),
+        group=fields[3],
+        topic=fields[4],
+        msg_id=fields[5],
+        took_ms=int(fields[10]),
+        offset_msg_id=fields[12] if has_place else "",
+        is_ok=_truth(fields[13] if has_place else fields[12]),
+        client=fields[14] if len(fields) >= 15 else "",
+    )
+
+
+def _begun(fields: list[str]) -> TraceStep:
+    return TraceStep(
+        kind="SubBefore",
+        time_ms=int(fields[1]),
+        group=fields[3],
+        request_id=fields[4],
+        msg_id=fields[5],
+        retries=int(fields[6]),
+        client=fields[8] if len(fields) >= 9 else "",
+    )
+
+
+def _handled(fields: list[str]) -> TraceStep:
+    return TraceStep(
+        kind="SubAfter",
+        request_id=fields[1],
+        msg_id=fields[2],
+        took_ms=int(fields[3]),
+        is_ok=_truth(fields[4]),
+        state=_CONTEXT.get(fields[6], "") if len(fields) >= 7 else "",
+        time_ms=int(fields[7]) if len(fields) >= 9 else 0,
+        group=fields[8] if len(fields) >= 9 else "",
+    )
+
+
+def _decided(fields: list[str]) -> TraceStep:
+    return TraceStep(
+        kind="EndTransaction",
+        time_ms=int(fields[1]),
+        group=fields[3],
+        topic=fields[4],
+        msg_id=fields[5],
+        state=fields[11],
+    )
+
+
+def _recalled(fields: list[str]) -> TraceStep:
+    return TraceStep(
+        kind="Recall",
+        time_ms=int(fields[1]),
+        group=fields[3],
+        topic=fields[4],
+        msg_id=fields[5],
+        is_ok=_truth(fields[6]),
+    )
+
+
+def _truth(text: str) -> bool:
+    return text == "true"
+
+
+_CONTEXT = {"1": "timed out", "2": "failed", "3": "returned null", "4": "asked to retry"}
+"""Java's ConsumeReturnType by its ordinal; 0 is success."""
+
+_READERS = {
+    "Pub": _published,
+    "SubBefore": _begun,
+    "SubAfter": _handled,
+    "EndTransaction": _decided,
+    "Recall": _recalled,
+}

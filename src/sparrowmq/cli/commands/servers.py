@@ -1,4 +1,7 @@
-"""`nameserver`, `broker` and `up`: commands whose options are the settings."""
+"""`nameserver`, `broker` and `up`: commands whose options are the settings.
+
+The verbs of `nameserver` and `broker` are in modules of their own.
+"""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +20,7 @@ from sparrowmq.cli.logs import (
     print_warning,
     set_up_logs,
 )
+from sparrowmq.cli.server_group import ServerGroup
 from sparrowmq.cli.settings.environment import warn_of_unknown_variables
 from sparrowmq.cli.settings.options import SettingsCommand, config_option, options
 from sparrowmq.cli.settings.servers import (
@@ -138,67 +142,92 @@ def _overruled(values: Mapping[str, Any], file: Mapping[str, Given], brokers: in
 def commands() -> list[click.Command]:
     """The commands, ready to be added to the program."""
     return [
-        SettingsCommand(
-            "nameserver",
-            callback=_nameserver,
-            params=[*common_options(), *options(nameserver_settings(), with_short=True)],
-            help=_NAMESERVER,
-            groups={
-                "Addresses": ("nameserver-port", "nameserver-listen", "insecure"),
-                "Settings and logs": _SETTINGS_AND_LOGS,
-            },
-        ),
-        SettingsCommand(
-            "broker",
-            callback=_broker,
-            params=[
-                click.Option(
-                    ["--with-parent"],
-                    is_flag=True,
-                    help="Stop when standard input closes, as it does when the parent ends.",
-                ),
-                *common_options(),
-                *options(broker_settings()),
-            ],
-            help=_BROKER,
-            groups={
-                "Cluster": ("name-servers", "broker-name", "broker-id"),
-                "Addresses": ("port", "listen", "advertise", "insecure"),
-                "Messages": _MESSAGES,
-                "Settings and logs": _SETTINGS_AND_LOGS,
-            },
-        ),
-        SettingsCommand(
-            "up",
-            callback=_up,
-            params=[
-                click.Option(
-                    ["--brokers"],
-                    type=click.IntRange(1, 64),
-                    metavar="NUMBER",
-                    default=1,
-                    show_default=True,
-                    help="Masters; several are processes of their own, at most one per core.",
-                ),
-                click.Option(
-                    ["--slaves"],
-                    type=click.IntRange(0, 8),
-                    metavar="NUMBER",
-                    default=0,
-                    show_default=True,
-                    help="Slaves of each broker.",
-                ),
-                *common_options(),
-                *options(all_settings(), hidden=("name-servers", "broker-id")),
-            ],
-            help=_UP,
-            groups={
-                "Addresses": ("port", "nameserver-port", "listen", "advertise", "insecure"),
-                "Messages": ("brokers", "slaves", *_MESSAGES),
-                "Settings and logs": _SETTINGS_AND_LOGS,
-            },
-        ),
+        ServerGroup(_nameserver_command(), modules=_NAMESERVER_VERBS),
+        ServerGroup(_broker_command(), modules=_BROKER_VERBS),
+        _up_command(),
     ]
+
+
+def _nameserver_command() -> SettingsCommand:
+    return SettingsCommand(
+        "nameserver",
+        callback=_nameserver,
+        params=[*common_options(), *options(nameserver_settings(), with_short=True)],
+        help=_NAMESERVER,
+        groups={
+            "Addresses": ("nameserver-port", "nameserver-listen", "insecure"),
+            "Settings and logs": _SETTINGS_AND_LOGS,
+        },
+    )
+
+
+def _broker_command() -> SettingsCommand:
+    with_parent = click.Option(
+        ["--with-parent"],
+        is_flag=True,
+        help="Stop when standard input closes, as it does when the parent ends.",
+    )
+    return SettingsCommand(
+        "broker",
+        callback=_broker,
+        params=[with_parent, *common_options(), *options(broker_settings())],
+        help=_BROKER,
+        groups={
+            "Cluster": ("name-servers", "broker-name", "broker-id"),
+            "Addresses": ("port", "listen", "advertise", "insecure"),
+            "Messages": _MESSAGES,
+            "Settings and logs": _SETTINGS_AND_LOGS,
+        },
+    )
+
+
+def _up_command() -> SettingsCommand:
+    return SettingsCommand(
+        "up",
+        callback=_up,
+        params=[
+            click.Option(
+                ["--brokers"],
+                type=click.IntRange(1, 64),
+                metavar="NUMBER",
+                default=1,
+                show_default=True,
+                help="Masters; several are processes of their own, at most one per core.",
+            ),
+            click.Option(
+                ["--slaves"],
+                type=click.IntRange(0, 8),
+                metavar="NUMBER",
+                default=0,
+                show_default=True,
+                help="Slaves of each broker.",
+            ),
+            *common_options(),
+            *options(all_settings(), hidden=("name-servers", "broker-id")),
+        ],
+        help=_UP,
+        groups={
+            "Addresses": ("port", "nameserver-port", "listen", "advertise", "insecure"),
+            "Messages": ("brokers", "slaves", *_MESSAGES),
+            "Settings and logs": _SETTINGS_AND_LOGS,
+        },
+    )
+
+
+_BROKER_VERBS: dict[str, str] = {
+    "list": "broker_admin",
+    "show": "broker_admin",
+    "config": "broker_admin",
+    "clean": "broker_admin",
+    "promote": "broker_roles",
+    "demote": "broker_roles",
+}
+_NAMESERVER_VERBS: dict[str, str] = {
+    "list": "nameserver_admin",
+    "config": "nameserver_admin",
+    "kv": "nameserver_admin",
+}
+"""The verb and its module, as in `cli.main`. `run` is there already."""
 
 
 _MESSAGES = ("data", "flush", "replication", "store-retention")
@@ -217,7 +246,6 @@ _BROKER = """Run a broker.
 \b
 Examples:
   sparrowmq broker --data /var/lib/sparrowmq --name-servers 127.0.0.1:9876
-  sparrowmq broker --config broker.conf --replication sync
   sparrowmq broker --broker-id 1 --data /var/lib/slave --port 10921
 """
 _UP = """Run a name server and a broker, or several with slaves, on loopback.

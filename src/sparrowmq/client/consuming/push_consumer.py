@@ -262,6 +262,7 @@ class PushConsumer(GroupConsumer):
             self._settings,
             self._handling,
             ownership,
+            self._rate_limit,
             batch=self._batch,
             max_reconsume_times=self._max_reconsume_times,
             timeout_s=self._consume_timeout_s,
@@ -274,11 +275,14 @@ class PushConsumer(GroupConsumer):
             ownership,
             self._consumption,
             self._rates,
+            self._rate_limit,
             limits=self._limits,
             pull_batch=self._pull_batch,
             paused=self._paused,
         )
-        member = Membership(client, self._settings, self._subscriptions, ownership, reader)
+        member = Membership(
+            client, self._settings, self._subscriptions, ownership, reader, self._rate_limit
+        )
         member.workers = self._worker_count
         return member
 
