@@ -64,13 +64,13 @@ class Traffic:
         """By `topic@group`."""
 
     async def look(self, pace: Pace) -> None:
-        """Add what came since the last look. Several may be under way at once: each queue is
-        brought up to date in one go."""
+        """Add what came since the last look. Several may be under way at once: each step is made
+        in one go, from what is true at that moment."""
         store = self._broker.store
         queues = list(store.queues())
         for topic, queue_id in queues:
-            end = store.max_offset(topic, queue_id)
-            while self._ends.get((topic, queue_id), 0) != end:
+            place = (topic, queue_id)
+            while (end := store.max_offset(topic, queue_id)) != self._ends.get(place, 0):
                 self._take(topic, queue_id, end)
                 await pace.rest()
             await pace.rest()
@@ -111,16 +111,19 @@ class Traffic:
         self._ends[topic, queue_id] = first + count
 
     async def _follow_groups(self, pace: Pace) -> None:
-        counted = self._broker.statistics.counted(GROUP_GET)
-        for key, messages in counted.items():
+        statistics = self._broker.statistics
+        keys = statistics.keys(GROUP_GET)
+        for key in keys:
             traffic = self.groups.setdefault(key, GroupTraffic())
+            messages = statistics.total(GROUP_GET, key)
             more = messages - traffic.messages
             if more > 0:
                 traffic.bytes += more * self._mean_bytes(key.partition("@")[0])
             traffic.messages = messages
             await pace.rest()
-        for gone in self.groups.keys() - counted.keys():
-            del self.groups[gone]
+        if len(self.groups) > len(keys):
+            for gone in self.groups.keys() - set(keys):
+                del self.groups[gone]
 
     def _mean_bytes(self, topic: str) -> float:
         """The mean size of the topic's messages: of those that came, else of the newest ones."""
