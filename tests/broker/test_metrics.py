@@ -118,7 +118,9 @@ def test_looks_at_the_same_time_count_every_message_once(world: MonitoredWorld) 
     traffic = world.sim.run(start())
     world.send("orders", b"one", b"two")
     world.sim.run(look())
-    assert traffic.topics["orders"].messages == broker.store.max_offset("orders", 0) == 12
+    stored = broker.store.max_offset("orders", 0)
+    assert stored > 2, "nothing disturbed the look"
+    assert traffic.topics["orders"].messages == stored
 
 
 def test_the_lag_is_split_into_pulled_and_ready(world: MonitoredWorld) -> None:
