@@ -29,6 +29,7 @@ from sparrowmq.admin.groups import group_names
 from sparrowmq.admin.topics import topic_names
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.protocol.names import (
+    check_topic,
     is_dlq_topic,
     is_retry_topic,
     is_system_group,
@@ -84,7 +85,7 @@ async def examine(cluster: ClusterCalls, order: Order) -> Examination:
     try:
         match order.about:
             case About.TOPIC:
-                return await _topics(calls, [order.name or ""])
+                return await _topics(calls, [check_topic(order.name or "")])
             case About.GROUP:
                 return await _group(calls, order)
             case About.MESSAGE:
