@@ -99,11 +99,11 @@ class ClusterCalls:
         except NetError as error:
             raise NameServersAway(servers.addresses, str(error), self._origin) from error
 
-    async def change_name_servers(self, header: RequestHeader) -> dict[str, str]:
+    async def change_name_servers(self, header: RequestHeader, body: bytes = b"") -> dict[str, str]:
         """Send a change to all of them, which do not know each other; those that failed, with the
         reason."""
         addresses = self.client.name_servers.addresses
-        results = await at_once([partial(self.call, each, header) for each in addresses])
+        results = await at_once([partial(self.call, each, header, body) for each in addresses])
         return {
             f"name server {address}": str(result)
             for address, result in zip(addresses, results, strict=True)
@@ -245,6 +245,16 @@ async def at_once(asks: Sequence[Callable[[], Awaitable[T]]]) -> list[T | AdminE
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(one(ask)) for ask in asks]
     return [task.result() for task in running]
+
+
+async def while_it_answers(asks: Mapping[K, Callable[[], Awaitable[T]]]) -> dict[K, T]:
+    """The results of questions to one broker by key, a few at a time. Raises the first failure
+    before the next questions: a broker that hangs would cost its timeout for each of them."""
+    found: dict[K, T] = {}
+    items = list(asks.items())
+    for start in range(0, len(items), MOST_AT_ONCE):
+        found |= await all_at_once(dict(items[start : start + MOST_AT_ONCE]))
+    return found
 
 
 async def answered(ask: Callable[[], Awaitable[T]]) -> T:
