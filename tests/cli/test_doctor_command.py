@@ -3,15 +3,20 @@
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 
+import click
 import pytest
 
 from sparrowmq.admin.doctor.catalogue import CATALOGUE
 from sparrowmq.blocking import Message, Producer
+from sparrowmq.cli.main import app
 from sparrowmq.testing import Cluster, cluster
+from tests.admin.doctor.facts_tables import WRONG as FACTS
+from tests.admin.doctor.test_decisions import decide
 from tests.cli.in_process import Ran, run, run_impatiently
 
 
@@ -113,6 +118,34 @@ def test_wrong_usage_says_what_is_allowed(
     ended = doctor(running, *arguments)
     assert (ended.returncode, ended.stdout) == (code, "")
     assert text in ended.stderr
+
+
+def pasted_commands() -> list[str]:
+    found = (each for _, facts in FACTS for each in decide(facts).findings)
+    return sorted({each.command for each in found})
+
+
+NOT_YET = {"group", "message", "dlq"}
+"""Nouns that this version does not have."""
+
+
+@pytest.mark.parametrize("command", pasted_commands())
+def test_a_command_of_a_finding_exists_with_its_options(command: str) -> None:
+    program, *words = shlex.split(command)
+    if program != "sparrowmq":
+        assert command == "mqadmin addWritePerm -b broker-a -n n1:9876"
+        return
+    found: click.Command = app
+    context = click.Context(found)
+    while isinstance(found, click.Group) and words:
+        word = words.pop(0)
+        inner = found.get_command(context, word)
+        if inner is None and word in NOT_YET and found is app:
+            return
+        assert inner is not None, f"{word} of {command}"
+        found = inner
+    known = {option for each in found.params for option in each.opts}
+    assert {word for word in words if word.startswith("--")} <= known
 
 
 def test_people_at_a_terminal_get_a_paragraph_for_each_finding(running: Cluster) -> None:

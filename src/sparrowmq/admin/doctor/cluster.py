@@ -78,7 +78,7 @@ def _wiped(facts: ClusterFacts) -> Iterator[Finding]:
                 f"broker {name}",
                 f"{len(hiding)} of {count_of(len(servers), 'name server')} showing it as read-only"
                 f" ({shorten(hiding)}), while the broker itself takes sends",
-                f"sparrowmq broker resume {name}",
+                f"mqadmin addWritePerm -b {name} -n {hiding[0]}",
             )
 
 
