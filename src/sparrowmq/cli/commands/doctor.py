@@ -124,7 +124,8 @@ def _catalogue() -> Report:
 def _show(shell: Shell, examined: Examination, shown: Sequence[Finding]) -> None:
     if sys.stdout.isatty() and not shell.as_json:
         width = max(_LEAST, min(_WIDEST, shutil.get_terminal_size().columns))
-        for line in paragraphs(shown, width):
+        has_colours = not os.environ.get("NO_COLOR")
+        for line in paragraphs(shown, width, has_colours=has_colours):
             click.echo(line)
         _tell(shell, examined, shown)
         return
@@ -173,23 +174,20 @@ def _counts(shown: Sequence[Finding]) -> str:
     return ", ".join(texts) or "nothing is wrong"
 
 
-def paragraphs(shown: Sequence[Finding], width: int) -> Iterator[str]:
+def paragraphs(shown: Sequence[Finding], width: int, *, has_colours: bool) -> Iterator[str]:
     """The findings for people: a few lines each, since a table of them would be too wide. Names are
     never cut."""
     for each in shown:
-        yield f"{_title(each.severity)} {each.id}: {harmless(each.subject)}"
+        title = each.severity.value
+        if has_colours:
+            title = click.style(title, fg=_COLOURS[each.severity], bold=True)
+        yield f"{title} {each.id}: {harmless(each.subject)}"
         yield from _wrapped("", f"{each.what[0].upper()}{each.what[1:]}.", width)
         yield from _wrapped("evidence", each.evidence, width)
         yield from _wrapped("cause", each.cause, width)
         yield from _wrapped("do", each.remedy, width)
         yield f"{_INDENT}$ {harmless(each.command)}"
         yield ""
-
-
-def _title(severity: Severity) -> str:
-    if os.environ.get("NO_COLOR"):
-        return severity.value
-    return click.style(severity.value, fg=_COLOURS[severity], bold=True)
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
