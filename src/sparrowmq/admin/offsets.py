@@ -64,17 +64,20 @@ async def offset_at(cluster: ClusterCalls, queue: MessageQueue, when: datetime |
     check_kind("queue", queue, MessageQueue)
     time_ms = to_ms("when", when)
     address = (await cluster.masters(brokers=[queue.broker_name]))[queue.broker_name]
-    return await answered(partial(_offset_at, cluster, address, queue, time_ms))
+    return await answered(partial(offset_at_time, cluster, address, queue, time_ms))
 
 
-async def _offset_at(cluster: ClusterCalls, address: str, queue: MessageQueue, time_ms: int) -> int:
+async def offset_at_time(
+    cluster: ClusterCalls, address: str, queue: MessageQueue, time_ms: int
+) -> int:
+    """The same at a broker whose address is known."""
     header = SearchOffset(
         topic=queue.topic, queue_id=queue.queue_id, timestamp=time_ms, epoch=UNKNOWN_EPOCH
     )
     return (await cluster.call(address, header)).header(OffsetFound).offset
 
 
-async def _ends(cluster: ClusterCalls, address: str, queue: MessageQueue) -> tuple[int, int]:
+async def ends_of(cluster: ClusterCalls, address: str, queue: MessageQueue) -> tuple[int, int]:
     """The offset of the oldest message, and the one just past the newest."""
     low = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
     high = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id, epoch=UNKNOWN_EPOCH)
@@ -167,11 +170,11 @@ async def _planned(
 ) -> list[_Planned]:
     async def plan(queue: MessageQueue) -> _Planned:
         before = await committed(cluster, address, group, queue)
-        low, high = await _ends(cluster, address, queue)
+        low, high = await ends_of(cluster, address, queue)
         if isinstance(goal, Mapping):
             after = goal[queue]
         elif isinstance(goal, int):
-            after = min(high, max(low, await _offset_at(cluster, address, queue, goal)))
+            after = min(high, max(low, await offset_at_time(cluster, address, queue, goal)))
         else:
             after = low if goal == "earliest" else high
         return _Planned(OffsetMove(queue, before, after), low, high)
@@ -210,7 +213,7 @@ async def _apply(
             if answers.by_broker[name]:
                 await cluster.call(address, _reset_request(group, each))
             else:
-                await cluster.call(address, _commit_request(group, each))
+                await cluster.call(address, commit_request(group, each.queue, each.after))
 
     await _move_each(cluster, f"group {group} is moved", targets, move, plan)
 
@@ -252,12 +255,13 @@ def _reset_request(group: str, move: OffsetMove) -> InvokeResetOffset:
     )
 
 
-def _commit_request(group: str, move: OffsetMove) -> UpdateConsumerOffset:
+def commit_request(group: str, queue: MessageQueue, offset: int) -> UpdateConsumerOffset:
+    """What a member sends to store its progress."""
     return UpdateConsumerOffset(
         consumer_group=group,
-        topic=move.queue.topic,
-        queue_id=move.queue.queue_id,
-        commit_offset=move.after,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        commit_offset=offset,
     )
 
 
