@@ -10,7 +10,7 @@ it has consumed everywhere, and only ever forward.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
@@ -29,12 +29,14 @@ from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.headers.groups import CreateGroup
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import (
+    dlq_topic,
     is_dlq_topic,
     is_retry_topic,
     is_system_group,
     is_system_topic,
     topic_fault,
 )
+from sparrowmq.protocol.perm import is_inherited
 from sparrowmq.protocol.topic_config import TopicConfig
 
 
@@ -78,8 +80,8 @@ class ClusterState:
     groups: Mapping[str, SubscriptionGroupConfig]
     progress: Mapping[tuple[str, str], int | None]
     """Group and topic → milliseconds: everything stored before is consumed. None: nothing is."""
-    dead_letters: Mapping[str, int] = field(default_factory=dict)
-    """Groups with dead letters, and how many queues of them there are."""
+    dead_letters: tuple[str, ...] = ()
+    """Groups that have a topic of them."""
     errors: tuple[BrokerFailure, ...] = ()
 
 
@@ -116,7 +118,7 @@ async def export_state(
         topics=moving_topics(found, topics),
         groups=chosen,
         progress=progress,
-        dead_letters=_dead_letters(found, chosen),
+        dead_letters=dead_letters(found, chosen),
         errors=(*answers.errors, *errors),
     )
 
@@ -129,25 +131,23 @@ def moving_topics(
         name: by_broker
         for name, by_broker in sorted(found.items())
         if not (is_system_topic(name) or is_retry_topic(name) or is_dlq_topic(name))
-        and not _names_a_server(name, by_broker)
+        and not _is_of_servers(name, by_broker)
         and fnmatchcase(name, pattern)
     }
 
 
-def _names_a_server(topic: str, by_broker: Mapping[str, TopicConfig]) -> bool:
-    """Brokers keep topics named like themselves and their cluster, with one queue and no writes of
-    users."""
-    return topic in by_broker or topic.endswith("_REPLY_TOPIC") or topic == "DefaultCluster"
+def _is_of_servers(topic: str, by_broker: Mapping[str, TopicConfig]) -> bool:
+    """Brokers have topics named like themselves and like their cluster, from which others inherit,
+    and one for replies."""
+    inherits = any(is_inherited(config.perm) for config in by_broker.values())
+    return inherits or topic.endswith("_REPLY_TOPIC")
 
 
-def _dead_letters(
+def dead_letters(
     found: Mapping[str, Mapping[str, TopicConfig]], groups: Iterable[str]
-) -> dict[str, int]:
-    return {
-        group: sum(each.read_queue_nums for each in found[f"%DLQ%{group}"].values())
-        for group in groups
-        if f"%DLQ%{group}" in found
-    }
+) -> tuple[str, ...]:
+    """The groups that have a topic of dead letters."""
+    return tuple(group for group in groups if dlq_topic(group) in found)
 
 
 async def _read_progress(
@@ -206,7 +206,7 @@ async def import_state(
         for name, config in state.groups.items()
     ]
     items += [
-        MigrationItem(What.TOPIC, f"%DLQ%{group}", State.LEFT, _DEAD_LETTERS)
+        MigrationItem(What.TOPIC, dlq_topic(group), State.LEFT, _DEAD_LETTERS)
         for group in state.dead_letters
     ]
     usable = {each.name for each in items if each.state not in (State.LEFT, State.FAILED)}
