@@ -23,7 +23,6 @@ from sparrowmq.client.group.rebalance_signal import AT_ONCE_S, MERGE_S
 from sparrowmq.client.strategies import AVG, NAMED, plan_sticky
 from sparrowmq.protocol.message import MessageQueue
 
-
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -9,7 +9,7 @@ in another cluster: a group goes on with the first message that was stored after
 it has consumed everywhere, and only ever forward.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -197,23 +197,47 @@ async def import_state(
     masters = await target.masters()
     answers = await target.ask_each(masters, lambda _, address: _present(target, address))
     present = answers.all()
-    items = [
-        await _topic(target, masters, name, by_broker, present, dry_run=dry_run)
-        for name, by_broker in state.topics.items()
-    ]
-    items += [
-        await _group(target, masters, name, config, present, dry_run=dry_run)
-        for name, config in state.groups.items()
-    ]
+    items = await _each(
+        {
+            (What.TOPIC, name): partial(
+                _topic, target, masters, name, by_broker, present, dry_run=dry_run
+            )
+            for name, by_broker in state.topics.items()
+        }
+    )
+    items += await _each(
+        {
+            (What.GROUP, name): partial(
+                _group, target, masters, name, config, present, dry_run=dry_run
+            )
+            for name, config in state.groups.items()
+        }
+    )
+    usable = {each.name for each in items if each.state not in (State.LEFT, State.FAILED)}
     items += [
         MigrationItem(What.TOPIC, dlq_topic(group), State.LEFT, _DEAD_LETTERS)
         for group in state.dead_letters
     ]
-    usable = {each.name for each in items if each.state not in (State.LEFT, State.FAILED)}
-    for (group, topic), until_ms in state.progress.items():
-        if group in usable and topic in usable:
-            items.append(await _progress(target, masters, group, topic, until_ms, dry_run=dry_run))
-    return items
+    return items + await _each(
+        {
+            (What.PROGRESS, f"{group}@{topic}"): partial(
+                _progress, target, masters, group, topic, until_ms, dry_run=dry_run
+            )
+            for (group, topic), until_ms in state.progress.items()
+            if group in usable and topic in usable
+        }
+    )
+
+
+async def _each(
+    asks: Mapping[tuple[What, str], Callable[[], Awaitable[MigrationItem]]],
+) -> list[MigrationItem]:
+    """The items in their order, some of them at once; one that fails says why."""
+    results = await at_once(list(asks.values()))
+    return [
+        MigrationItem(*key, State.FAILED, str(result)) if isinstance(result, AdminError) else result
+        for key, result in zip(asks, results, strict=True)
+    ]
 
 
 _DEAD_LETTERS = "dead letters are messages, which are not copied; consume or export them first"
@@ -252,13 +276,10 @@ async def _topic(
     if dry_run:
         return item(State.TO_DO, how)
     requests = {broker: create_request(wanted[broker]) for broker in missing}
-    try:
-        done = await target.change_each(
-            f"topic {name} is set", missing, lambda broker: (requests[broker], b"")
-        )
-        await until_routed(target, requests, done)
-    except AdminError as error:
-        return item(State.FAILED, str(error))
+    done = await target.change_each(
+        f"topic {name} is set", missing, lambda broker: (requests[broker], b"")
+    )
+    await until_routed(target, requests, done)
     return item(State.DONE, how)
 
 
@@ -314,10 +335,7 @@ async def _group(
     # Attributes are sent as changes, each with a sign.
     signed = {f"+{key}": value for key, value in config.attributes.items()}
     body = msgspec.structs.replace(config, attributes=signed).to_json()
-    try:
-        await target.change_each(f"group {name} is set", missing, lambda _: (CreateGroup(), body))
-    except AdminError as error:
-        return item(State.FAILED, str(error))
+    await target.change_each(f"group {name} is set", missing, lambda _: (CreateGroup(), body))
     return item(State.DONE, how)
 
 
@@ -353,21 +371,18 @@ async def _progress(
 ) -> MigrationItem:
     item = partial(MigrationItem, What.PROGRESS, f"{group}@{topic}")
     how = f"from {_time(until_ms)} on"
-    try:
-        route = await target.find_route(topic)
-        if route is None:  # a dry run made no topic
-            return item(State.TO_DO, how)
-        await check_offline(target, group, "stop them: they would store their own progress over it")
-        queues = [each for each in subscribe_queues(topic, route) if each.broker_name in masters]
-        moves = await _moves(target, masters, group, queues, until_ms)
-        if not moves:
-            return item(State.THERE, "the group is there already, or further")
-        if dry_run:
-            return item(State.TO_DO, how)
-        for queue, offset in moves.items():
-            await target.call(masters[queue.broker_name], commit_request(group, queue, offset))
-    except AdminError as error:
-        return item(State.FAILED, str(error))
+    route = await target.find_route(topic)
+    if route is None:  # a dry run made no topic
+        return item(State.TO_DO, how)
+    await check_offline(target, group, "stop them: they would store their own progress over it")
+    queues = [each for each in subscribe_queues(topic, route) if each.broker_name in masters]
+    moves = await _moves(target, masters, group, queues, until_ms)
+    if not moves:
+        return item(State.THERE, "the group is there already, or further")
+    if dry_run:
+        return item(State.TO_DO, how)
+    for queue, offset in moves.items():
+        await target.call(masters[queue.broker_name], commit_request(group, queue, offset))
     return item(State.DONE, how)
 
 
