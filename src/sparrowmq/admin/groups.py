@@ -168,7 +168,7 @@ async def _config(
 
 
 async def all_configs(cluster: ClusterCalls, address: str) -> dict[str, SubscriptionGroupConfig]:
-    """Every group that a broker has."""
+    """How a broker has all its groups."""
     response = await cluster.call(address, GetAllGroupConfig())
     return SubscriptionGroupTable.from_json(response.body).subscription_group_table
 

@@ -21,7 +21,7 @@ from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
 from sparrowmq.admin.errors import AdminError
 from sparrowmq.admin.groups import all_configs, check_offline
 from sparrowmq.admin.lag import QueueLag, broker_lag, committed
-from sparrowmq.admin.offsets import commit_request, ends_of, offset_at_time
+from sparrowmq.admin.offsets import commit_request, offset_at_time, queue_ends
 from sparrowmq.admin.topics import all_topic_configs, create_request, until_routed
 from sparrowmq.admin.values import BrokerFailure, time_of
 from sparrowmq.client.route_table import subscribe_queues
@@ -397,7 +397,7 @@ async def _moves(
 
     async def ask(queue: MessageQueue) -> tuple[int | None, int]:
         address = masters[queue.broker_name]
-        low, high = await ends_of(target, address, queue)
+        low, high = await queue_ends(target, address, queue)
         if until_ms is None:
             goal = low
         else:

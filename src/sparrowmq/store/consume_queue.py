@@ -255,6 +255,20 @@ class ConsumeQueue:
         self._ahead, self._ahead_from = data, offset
         return data[:length]
 
+    def units_at_once(self, offset: int, count: int) -> bytes | None:
+        """`units` for statistics: None where the device has to be waited for, and what was read
+        ahead for consumers stays."""
+        end = min(offset + count, self.max_offset)
+        if offset >= self.tail_from:
+            start = (offset - self.tail_from) * UNIT_SIZE
+            return bytes(self.tail[start : (end - self.tail_from) * UNIT_SIZE])
+        per_file = self._files.units_per_file
+        end = min(end, self.tail_from, offset - offset % per_file + per_file)
+        file = self._files.open_file(self.path_of(offset))
+        if file is None:
+            return b""
+        return file.read_cached(offset % per_file * UNIT_SIZE, (end - offset) * UNIT_SIZE)
+
     def widen_ahead(self, offset: int) -> int:
         """How many bytes of the log are to be read ahead of a cold read at `offset`.
 
