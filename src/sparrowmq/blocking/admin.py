@@ -7,20 +7,39 @@
 Every method is written out with its signature, so that editors complete it and mypy checks it.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from sparrowmq.admin.admin import Admin as AsyncAdmin
 from sparrowmq.admin.brokers import BrokerInfo
+from sparrowmq.admin.cleaning import Cleanable, CleanedPart
+from sparrowmq.admin.clients import ClientRole, LiveClient
+from sparrowmq.admin.dead_letters import DeadLetterCount
+from sparrowmq.admin.deliveries import Delivered
+from sparrowmq.admin.doctor.examine import FOR_S, MOST_EXAMINED
+from sparrowmq.admin.doctor.findings import Examination
 from sparrowmq.admin.groups import GroupInfo
+from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
+from sparrowmq.admin.message_traces import MessageTrace
 from sparrowmq.admin.messages import MOST_FOUND
+from sparrowmq.admin.name_servers import NameServerInfo
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.admin.ranges import MessageRange
+from sparrowmq.admin.rebalance import RebalanceInfo
+from sparrowmq.admin.rebalance_simulation import Group
+from sparrowmq.admin.resends import TO_GROUP, Resent
+from sparrowmq.admin.reset_journal import ResetJournal
+from sparrowmq.admin.resets import JournaledReset
 from sparrowmq.admin.roles import RoleChange
+from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.slaves import SlaveInfo
+from sparrowmq.admin.subscriptions import GroupSubscription
+from sparrowmq.admin.topic_figures import TopicFigures
+from sparrowmq.admin.topic_readers import TopicReader
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.admin.wanted_settings import Attributes
@@ -77,6 +96,34 @@ class Admin(Facade[AsyncAdmin]):
         """The settings in force on a broker, by Apache's names. Raises NotFound."""
         return self._wait(lambda admin: admin.broker_config(broker))
 
+    def broker_settings(self, broker: str, *, broker_id: int = 0) -> ServerSettings:
+        """The same, and which of them may change while the broker runs; of one of its slaves with
+        a `broker_id`. Raises NotFound."""
+        return self._wait(lambda admin: admin.broker_settings(broker, broker_id=broker_id))
+
+    def change_broker_settings(
+        self, broker: str, values: Mapping[str, str], *, broker_id: int = 0, dry_run: bool = False
+    ) -> list[SettingChange]:
+        """Change settings of a running broker, all or none; what changed. SparrowMQ's brokers
+        forget it at their next start. Raises ValueError, NotFound, also for a setting that the
+        broker does not have, and AdminError for one that cannot change."""
+        return self._wait(
+            lambda admin: admin.change_broker_settings(
+                broker, values, broker_id=broker_id, dry_run=dry_run
+            )
+        )
+
+    def clean_broker(self, broker: str, what: Collection[Cleanable]) -> list[CleanedPart]:
+        """Let a broker delete what is expired or unused, now. Raises NotFound."""
+        return self._wait(lambda admin: admin.clean_broker(broker, what))
+
+    def health(
+        self, *, max_lag: int | None = None, max_disk: float = MOST_DISK
+    ) -> list[HealthCheck]:
+        """Whether servers answer, masters take sends, slaves keep up and disks have room; with
+        `max_lag` also whether a group is further behind. Raises ValueError."""
+        return self._wait(lambda admin: admin.health(max_lag=max_lag, max_disk=max_disk))
+
     def slaves(self, brokers: Sequence[str] = ()) -> Listing[SlaveInfo]:
         """The slaves that masters remember, also those that are away: of the brokers named, or of
         all. Raises NotFound."""
@@ -118,16 +165,75 @@ class Admin(Facade[AsyncAdmin]):
         """The live producers of all brokers."""
         return self._wait(lambda admin: admin.producers())
 
+    def clients(
+        self,
+        *,
+        role: ClientRole | None = None,
+        group: str | None = None,
+        topic: str | None = None,
+    ) -> Listing[LiveClient]:
+        """The live consumers and producers; of a topic the consumers only, since brokers do not
+        know who sends to it. Raises ValueError."""
+        return self._wait(lambda admin: admin.clients(role=role, group=group, topic=topic))
+
+    def with_start_times(self, listed: Sequence[LiveClient]) -> list[LiveClient]:
+        """The same clients, with `since` of each consumer that answers."""
+        return self._wait(lambda admin: admin.with_start_times(listed))
+
+    # ---- name servers
+
+    def name_servers(self) -> Listing[NameServerInfo]:
+        """Each name server with what it knows; those that do not answer are in `errors` too."""
+        return self._wait(lambda admin: admin.name_servers())
+
+    def name_server_settings(self) -> Listing[ServerSettings]:
+        """The settings in force on each name server."""
+        return self._wait(lambda admin: admin.name_server_settings())
+
+    def change_name_server_settings(
+        self, values: Mapping[str, str], *, dry_run: bool = False
+    ) -> list[SettingChange]:
+        """Change settings of all name servers; what changed. Nothing is changed unless all of them
+        answer. SparrowMQ's forget it at their next start. Raises ValueError, NotFound, AdminError
+        as `change_broker_settings`."""
+        return self._wait(lambda admin: admin.change_name_server_settings(values, dry_run=dry_run))
+
+    def key_values(self, namespace: str) -> dict[str, str]:
+        """All keys of a namespace of the name servers. Raises NotFound."""
+        return self._wait(lambda admin: admin.key_values(namespace))
+
+    def key_value(self, namespace: str, key: str) -> str:
+        """One value that name servers keep. Raises NotFound."""
+        return self._wait(lambda admin: admin.key_value(namespace, key))
+
+    def set_key_value(self, namespace: str, key: str, value: str) -> None:
+        """Set a value on all name servers. Raises ValueError."""
+        return self._wait(lambda admin: admin.set_key_value(namespace, key, value))
+
+    def delete_key_value(self, namespace: str, key: str) -> None:
+        """Remove a key from all name servers. Raises NotFound."""
+        return self._wait(lambda admin: admin.delete_key_value(namespace, key))
+
     # ---- topics
 
-    def topics(self) -> list[str]:
-        """Names of all topics: also RocketMQ's own, and the retry and dead-letter topics of
-        groups."""
-        return self._wait(lambda admin: admin.topics())
+    def topics(self, *, cluster: str | None = None) -> list[str]:
+        """Names of all topics, or of those that the brokers of a cluster have: also RocketMQ's own,
+        and the retry and dead-letter topics of groups. Raises NotFound."""
+        return self._wait(lambda admin: admin.topics(cluster=cluster))
 
     def topic(self, topic: str) -> TopicInfo:
         """Settings per broker, and the offsets of every queue. Raises NotFound."""
         return self._wait(lambda admin: admin.topic(topic))
+
+    def topic_figures(self, topics: Sequence[str], *, rates: bool = False) -> Listing[TopicFigures]:
+        """Settings, messages and sends per second of many topics, with a question for each and a
+        few for all; `rates` adds deliveries and sizes, which are several more questions."""
+        return self._wait(lambda admin: admin.topic_figures(topics, rates=rates))
+
+    def topic_readers(self, topic: str) -> Listing[TopicReader]:
+        """The groups that read a topic, with what they have not read and their live members. Raises
+        NotFound."""
+        return self._wait(lambda admin: admin.topic_readers(topic))
 
     def route(self, topic: str) -> TopicRoute:
         """Where clients find a topic. Raises NotFound."""
@@ -225,6 +331,16 @@ class Admin(Facade[AsyncAdmin]):
         AdminError if the member does not answer."""
         return self._wait(lambda admin: admin.member(group, client_id, stacks=stacks))
 
+    def rebalance(self, group: str, topic: str | None = None) -> RebalanceInfo:
+        """Who owns which queue of a group, since when and why, and what moved lately: in one topic,
+        or in all that live members subscribe to. Raises NotFound."""
+        return self._wait(lambda admin: admin.rebalance(group, topic))
+
+    def simulated_group(self, group: str, topic: str | None = None) -> Group:
+        """A live group as `rebalance_simulation.simulate` takes it. Raises NotFound, and AdminError
+        for a group without live members."""
+        return self._wait(lambda admin: admin.simulated_group(group, topic))
+
     def create_group(
         self,
         group: str,
@@ -309,25 +425,97 @@ class Admin(Facade[AsyncAdmin]):
             )
         )
 
+    def pause_group(self, group: str, *, topic: str | None = None) -> list[str]:
+        """Let brokers refuse the pulls of a group, in all topics or in one; names of the brokers.
+        What members have fetched is handled still. Raises NotFound."""
+        return self._wait(lambda admin: admin.pause_group(group, topic=topic))
+
+    def resume_group(self, group: str, *, topic: str | None = None) -> list[str]:
+        """Serve the pulls of a paused group again; names of the brokers. Raises NotFound."""
+        return self._wait(lambda admin: admin.resume_group(group, topic=topic))
+
+    def subscriptions(self, group: str) -> Listing[GroupSubscription]:
+        """What the members of a group subscribe to, and in what they differ. Raises NotFound."""
+        return self._wait(lambda admin: admin.subscriptions(group))
+
     # ---- progress
 
-    def lag(self, group: str, topic: str | None = None, *, owners: bool = True) -> GroupLag:
+    def lag(
+        self,
+        group: str,
+        topic: str | None = None,
+        *,
+        owners: bool = True,
+        waiting: bool = False,
+        matching: bool = False,
+    ) -> GroupLag:
         """How far a group is in each queue, and which member holds it. `owners=False` spares the
-        questions to members. Raises NotFound."""
-        return self._wait(lambda admin: admin.lag(group, topic, owners=owners))
+        questions to members. With `waiting` also since when the oldest message waits, with
+        `matching` how many a filter of tags takes: one question and more per queue. Raises
+        NotFound."""
+        return self._wait(
+            lambda admin: admin.lag(group, topic, owners=owners, waiting=waiting, matching=matching)
+        )
 
     def reset_offsets(
-        self, group: str, topic: str, to: ResetTo, *, dry_run: bool = False
+        self,
+        group: str,
+        topic: str,
+        to: ResetTo,
+        *,
+        queues: Collection[MessageQueue] = (),
+        dry_run: bool = False,
     ) -> list[OffsetMove]:
         """Let a group, live members included, go on elsewhere in a topic; every queue with its
         offset before and after.
 
         `to` is "earliest", "latest", a datetime with a zone or milliseconds (the first message
-        stored then or later), or an offset for each queue that shall move. Nothing is moved unless
-        all brokers concerned answer, nor in a dry run. Raises ValueError, NotFound, PartlyReset,
-        and InUse for a live group on brokers that cannot move single queues (Apache's before 5.2).
+        stored then or later), MoveBy(n) from where it is, or an offset for each queue that shall
+        move; `queues` are the only ones that move. Nothing is moved unless all brokers concerned
+        answer, nor in a dry run. Raises ValueError, NotFound, PartlyReset, and InUse for single
+        queues of a live group on brokers that cannot move them (Apache's before 5.2).
         """
-        return self._wait(lambda admin: admin.reset_offsets(group, topic, to, dry_run=dry_run))
+        return self._wait(
+            lambda admin: admin.reset_offsets(group, topic, to, queues=queues, dry_run=dry_run)
+        )
+
+    def reset_with_journal(
+        self,
+        group: str,
+        topic: str,
+        to: ResetTo,
+        *,
+        journal: ResetJournal,
+        who: str,
+        queues: Collection[MessageQueue] = (),
+        dry_run: bool = False,
+    ) -> JournaledReset:
+        """The same as `reset_offsets`, written down in a journal before the first offset moves, so
+        that `undo_reset` can put the group back. `who` is whom the record names."""
+        return self._wait(
+            lambda admin: admin.reset_with_journal(
+                group, topic, to, journal=journal, who=who, queues=queues, dry_run=dry_run
+            )
+        )
+
+    def undo_reset(
+        self,
+        group: str,
+        reset_id: str | None = None,
+        *,
+        journal: ResetJournal,
+        who: str,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> JournaledReset:
+        """Put a group back to where it was before a reset of the journal: the one with this id, or
+        the last. Queues in which it had no progress stay where they are. Raises NotFound, and
+        AdminError if members have gone on since, unless `force`."""
+        return self._wait(
+            lambda admin: admin.undo_reset(
+                group, reset_id, journal=journal, who=who, force=force, dry_run=dry_run
+            )
+        )
 
     def clone_offsets(
         self, source: str, target: str, *, topic: str | None = None, dry_run: bool = False
@@ -374,3 +562,157 @@ class Admin(Facade[AsyncAdmin]):
         """Messages from an offset on, in their order; `is_cut` if the queue goes on. Brokers may
         give fewer than `limit`. Raises NotFound."""
         return self._wait(lambda admin: admin.read_messages(queue, offset, limit=limit))
+
+    # ---- the doctor
+
+    def doctor(
+        self,
+        about: str | None = None,
+        name: str | None = None,
+        *,
+        topic: str | None = None,
+        for_s: float = FOR_S,
+        limit: int = MOST_EXAMINED,
+    ) -> Examination:
+        """What is wrong, why, and what to do: with a "topic", "group", "message" or "cluster" of
+        that name, or with everything. Nothing is changed.
+
+        A message needs its `topic`, unless its id is an offset id. Groups are looked at twice,
+        `for_s` apart. Of everything, `limit` topics and groups are examined; 0 for all. Brokers and
+        name servers that do not answer are findings. Raises ValueError, NotFound.
+        """
+        return self._wait(
+            lambda admin: admin.doctor(about, name, topic=topic, for_s=for_s, limit=limit)
+        )
+
+    def messages_between(
+        self,
+        topic: str,
+        *,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        queue: MessageQueue | None = None,
+        newest: bool = False,
+        limit: int = 20,
+    ) -> MessageRange:
+        """The first messages of a topic, or of one queue, that were stored in a time range, or the
+        last, by time; `total` is how many there are. Raises ValueError, NotFound, NotReadable."""
+        return self._wait(
+            lambda admin: admin.messages_between(
+                topic, since=since, until=until, queue=queue, newest=newest, limit=limit
+            )
+        )
+
+    def tail(
+        self,
+        topic: str,
+        on_message: Callable[[MessageExt], bool],
+        *,
+        expression: str = "*",
+        queue: MessageQueue | None = None,
+        since: datetime | int | None = None,
+        interval_s: float = 0.2,
+    ) -> None:
+        """Give `on_message` what is stored in a topic from now on, or since a time, until it
+        returns False. No group takes part, and no progress is kept. Raises ValueError, NotFound,
+        NotReadable, and AdminError when no broker answers any more."""
+        return self._wait(
+            lambda admin: admin.tail(
+                topic,
+                on_message,
+                expression=expression,
+                queue=queue,
+                since=since,
+                interval_s=interval_s,
+            )
+        )
+
+    def trace(self, message_id: str, topic: str | None = None) -> MessageTrace:
+        """What clients have reported of a message, and how far each group of its topic is with it.
+        The message itself is found by its topic, or by the one that the trace names. Raises
+        ValueError, and NotFound if neither a trace nor the message is there."""
+        return self._wait(lambda admin: admin.trace(message_id, topic))
+
+    def deliver(
+        self, message_id: str, group: str, *, topic: str | None = None, client_id: str | None = None
+    ) -> Delivered:
+        """Let a live member handle a stored message now, the first one unless it is named; progress
+        stays as it is. Raises NotFound, and AdminError if the member does not answer."""
+        return self._wait(
+            lambda admin: admin.deliver(message_id, group, topic=topic, client_id=client_id)
+        )
+
+    # ---- dead letters
+
+    def dead_letter_groups(self) -> list[str]:
+        """Names of the groups that have, or had, dead letters."""
+        return self._wait(lambda admin: admin.dead_letter_groups())
+
+    def count_dead_letters(self, group: str, recent: datetime | int) -> DeadLetterCount:
+        """How many dead letters a group has, how old they are, and how many came since `recent`.
+        Raises NotFound."""
+        return self._wait(lambda admin: admin.count_dead_letters(group, recent))
+
+    def dead_letters(
+        self,
+        group: str,
+        *,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        key: str | None = None,
+        newest: bool = True,
+        limit: int = 20,
+    ) -> MessageRange:
+        """The newest dead letters of a group in a time range, or the oldest; with a key those that
+        have it. In the order of their times. Raises ValueError, NotFound, NotReadable."""
+        return self._wait(
+            lambda admin: admin.dead_letters(
+                group, since=since, until=until, key=key, newest=newest, limit=limit
+            )
+        )
+
+    def resend_dead_letters(
+        self,
+        group: str,
+        *,
+        ids: Collection[str] = (),
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        to: str = TO_GROUP,
+        rate: float | None = None,
+        dry_run: bool = False,
+        on_result: Callable[[Resent], None] | None = None,
+    ) -> list[Resent]:
+        """Send dead letters again: those with these ids, else all of a time range. `to` is "group"
+        (only the group that failed gets them), "topic" (every group of the topic they came from
+        does), or the name of another topic; `rate` is the most per second.
+
+        One that was sent before, by whomever, is left out. `on_result` hears of each when it is
+        done. Raises ValueError, NotFound, NotReadable, and AdminError before anything is sent.
+        """
+        return self._wait(
+            lambda admin: admin.resend_dead_letters(
+                group,
+                ids=ids,
+                since=since,
+                until=until,
+                to=to,
+                rate=rate,
+                dry_run=dry_run,
+                on_result=on_result,
+            )
+        )
+
+    def export_dead_letters(
+        self,
+        group: str,
+        write: Callable[[str], object],
+        *,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+    ) -> int:
+        """Give `write` each dead letter of a time range as one line of JSON; how many there were.
+        Raises ValueError, NotFound, NotReadable, and AdminError if a broker does not answer."""
+        return self._wait(
+            lambda admin: admin.export_dead_letters(group, write, since=since, until=until)
+        )

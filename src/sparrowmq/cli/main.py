@@ -13,13 +13,20 @@ _MODULES = {
     "broker": "servers",
     "up": "servers",
     "config": "config",
+    "context": "context",
     "topic": "topic",
+    "cluster": "cluster",
+    "client": "client",
     "slave": "slave",
     "store": "store",
-    "send": "message",
+    "send": "send",
+    "doctor": "doctor",
+    "rebalance": "rebalance",
+    "migrate": "migrate",
     "consume": "message",
     "pipeline": "pipeline",
     "spark": "spark",
+    "completion": "completion",
 }
 # `config` lists unknown variables itself; servers may have to report them as JSON.
 _WARN_THEMSELVES = frozenset({"config", "nameserver", "broker", "up"})

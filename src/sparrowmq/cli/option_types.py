@@ -1,11 +1,13 @@
 """Kinds of values that options of several commands take, with errors that say what is allowed."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 
 from sparrowmq.cli.values import parse_value
+from sparrowmq.clock import system_clock
 from sparrowmq.protocol.perm import PERM_READ, PERM_READ_WRITE, PERM_WRITE
 
 
@@ -39,6 +41,39 @@ class Wait(Duration):
         return wait_s
 
 
+class Moment(click.ParamType[datetime]):
+    """A time: `2026-11-15`, `2026-11-15T13:30`, with a zone or in UTC; `-30m` ago; `now`."""
+
+    name = "time"
+
+    def __init__(self, *, is_relative: bool = True) -> None:
+        """Jobs that are repeated under the times they were given take no relative ones: the second
+        run would be another job."""
+        self._now = system_clock if is_relative else None
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """The text as a time with its zone."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            return read_moment(value, self._now and self._now())
+        except (ValueError, OverflowError):
+            more = ", -30m or now" if self._now else ""
+            allowed = f"write 2026-11-15 or 2026-11-15T13:30, in UTC or with a zone{more}"
+            self.fail(f"{value!r} is not a time; {allowed}", param, ctx)
+
+
+def read_moment(text: str, now_ms: int | None) -> datetime:
+    """A time as people write it; one relative to now if that is given. Raises ValueError."""
+    if now_ms is not None and (text == "now" or text.startswith("-")):
+        ago_s = 0 if text == "now" else parse_value(text[1:], float, "ago_s")
+        return datetime.fromtimestamp(now_ms / 1000, UTC) - timedelta(seconds=ago_s)
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
 class Permission(click.ParamType[int]):
     """What clients may do with a topic: a number of Apache's, or letters."""
 
@@ -62,3 +97,23 @@ _PERMISSIONS: Mapping[str, int] = {
     "rw": PERM_READ_WRITE,
     "wr": PERM_READ_WRITE,
 }
+
+
+class Percentage(click.ParamType[float]):
+    """A part of a whole: `85%`, or `85`."""
+
+    name = "percentage"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The part, from 0 to 1."""
+        if isinstance(value, float):
+            return value
+        try:
+            number = float(str(value).removesuffix("%"))
+        except ValueError:
+            number = -1.0
+        if not 1 <= number <= 100:
+            self.fail(f"{value!r} is not a percentage from 1 to 100, such as 85%", param, ctx)
+        return number / 100

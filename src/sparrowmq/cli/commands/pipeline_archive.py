@@ -15,9 +15,9 @@ from sparrowmq.cli.commands.pipeline_checks import (
     check_topics,
     report_no_match,
 )
-from sparrowmq.cli.commands.pipeline_options import Moment, name_server_option, spark_options
+from sparrowmq.cli.commands.pipeline_options import name_server_option, spark_options
 from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
-from sparrowmq.cli.option_types import Duration
+from sparrowmq.cli.option_types import Duration, Moment
 from sparrowmq.protocol.names import DLQ_PREFIX
 from sparrowmq.spark.frames import origin_of
 from sparrowmq.spark.jobs.archive import (
@@ -44,7 +44,11 @@ from sparrowmq.spark.jobs.archive_query import Question
     show_default=True,
     help="How often to look for messages.",
 )
-@click.option("--since", type=Moment(), help="Where a new archive begins. [default: the oldest]")
+@click.option(
+    "--since",
+    type=Moment(is_relative=False),
+    help="Where a new archive begins. [default: the oldest]",
+)
 @click.option(
     "--group",
     default="sparrowmq-archive",
@@ -143,8 +147,8 @@ def archive(
 @click.option("--key", help="With this key.")
 @click.option("--id", "msg_id", help="With this message id.")
 @click.option("--tag", help="With this tag.")
-@click.option("--since", type=Moment(), help="Stored at this time or later.")
-@click.option("--until", type=Moment(), help="Stored before this time.")
+@click.option("--since", type=Moment(is_relative=False), help="Stored at this time or later.")
+@click.option("--until", type=Moment(is_relative=False), help="Stored before this time.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @spark_options

@@ -8,13 +8,13 @@ import click
 from sparrowmq.cli.commands.pipeline_archive import show_rows
 from sparrowmq.cli.commands.pipeline_checks import check_archive, check_dead_letters, check_topics
 from sparrowmq.cli.commands.pipeline_options import (
-    Moment,
     name_server_option,
     spark_options,
     state_folder,
     state_option,
 )
 from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
+from sparrowmq.cli.option_types import Moment
 from sparrowmq.clock import system_clock
 from sparrowmq.spark.jobs.copy import Copied
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
@@ -32,8 +32,12 @@ _where = click.option(
 @click.command()
 @click.argument("topic")
 @click.option("--to", required=True, help="The topic to send to.")
-@click.option("--since", type=Moment(), required=True, help="Stored at this time or later.")
-@click.option("--until", type=Moment(), required=True, help="Stored before this time.")
+@click.option(
+    "--since", type=Moment(is_relative=False), required=True, help="Stored at this time or later."
+)
+@click.option(
+    "--until", type=Moment(is_relative=False), required=True, help="Stored before this time."
+)
 @_where
 @click.option("--by-key", is_flag=True, help="Send the same key to the same queue.")
 @click.option("--archive", help="Read from this archive instead of from the brokers.")

@@ -5,16 +5,14 @@ import getpass
 import os
 import socket
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import click
 
 from sparrowmq.cli.logs import with_log_level
-from sparrowmq.cli.remote import ADDRESSES, HELP, found_addresses
+from sparrowmq.cli.remote import ADDRESSES, HELP, context_option, found_addresses
 from sparrowmq.cluster_address import DEFAULT
-from sparrowmq.spark.option_values import read_moment
 
 P = ParamSpec("P")
 
@@ -22,25 +20,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Moment(click.ParamType[datetime]):
-    """A time: `2026-11-15`, `2026-11-15T13:30`, with a zone or in UTC."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        """The text as a time with its zone."""
-        if isinstance(value, datetime):
-            return value
-        try:
-            return read_moment(value)
-        except ValueError:
-            text = f"{value!r} is not a time; write 2026-11-15 or 2026-11-15T13:30, in UTC"
-            self.fail(text, param, ctx)
-
-
-name_server_option = click.option(
+_address_option = click.option(
     "--name-server",
     "--name-servers",
     "-n",
@@ -51,6 +31,11 @@ name_server_option = click.option(
     callback=found_addresses,
     help=HELP,
 )
+
+
+def name_server_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--name-servers` and `--context`; the command gets the addresses as `name_server`."""
+    return _address_option(context_option(command))
 
 
 _master = click.option(

@@ -1,0 +1,266 @@
+"""What commands print: tables for people, tab-separated lines for pipes, JSON for programs.
+
+    Report ── as_json   ▶ {"items": [{…}, …], "truncated": false, "errors": [{"broker": …}]}
+           ── terminal  ▶ an aligned table, numbers with thousands separators
+           ── pipe      ▶ the same columns, one header line, tab-separated, plain numbers
+
+A report holds values, never formatted texts, so that all three say the same. A value that could
+not be had is None and shown as `?`, never as 0. Times are datetimes with a zone and shown in UTC;
+JSON has them as text and, under the key with `Ms` at its end, in milliseconds.
+"""
+
+import json
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, TypeAlias
+
+from sparrowmq.admin.values import BrokerFailure
+
+Value: TypeAlias = bool | int | float | str | datetime | timedelta | Enum | Sequence["Value"] | None
+"""A cell. None: the truth is not known. An empty text: there is nothing to show."""
+
+UNKNOWN = "?"
+
+
+class Part(float):
+    """A part of a whole, from 0 to 1: a percentage for people, the number for programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's title in tables, and its key in JSON."""
+
+    title: str
+    key: str
+    is_approximate: bool = False
+    """Whether cells may be pairs of a number and whether it is exact; `≈` marks the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under columns. `total` says how many there are where only some are shown."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Value]]
+    key: str = "items"
+    """Under which name the rows stand in a JSON document."""
+    title: str = ""
+    """A heading, for commands that print more than one table."""
+    total: int | None = None
+    empty: str = ""
+    """What people read instead of a table without rows."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there are more rows than these."""
+        return self.total is not None and self.total > len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The answer to a question: tables, and the brokers that did not answer."""
+
+    tables: Sequence[Table]
+    errors: Sequence[BrokerFailure] = ()
+    facts: dict[str, Value] = field(default_factory=dict)
+    """Single values, by their keys in JSON; people see them as lines above the tables."""
+    notes: Sequence[str] = ()
+    """Sentences for people, such as what to do next: on standard error, not in JSON."""
+
+
+def table(
+    columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Value]], **more: Any
+) -> Table:
+    """A table whose columns are pairs of title and key."""
+    return Table([Column(*each) for each in columns], rows, **more)
+
+
+# ---- JSON
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The report as one JSON object, whose shape docs/operate.md lists for every command."""
+    found: dict[str, Any] = {}
+    for key, value in report.facts.items():
+        found |= _member(key, value)
+    for each in report.tables:
+        found[each.key] = [_object(each.columns, row) for row in each.rows]
+    found["truncated"] = any(each.is_cut for each in report.tables)
+    found["errors"] = [
+        {"broker": each.broker, "address": each.address, "text": each.reason}
+        for each in report.errors
+    ]
+    return found
+
+
+def json_text(found: object, *, indent: int | None = 2) -> str:
+    """JSON as commands print it. Streams have one object in a line."""
+    return json.dumps(found, ensure_ascii=False, indent=indent)
+
+
+def _object(columns: Sequence[Column], row: Sequence[Value]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for column, value in zip(columns, row, strict=True):
+        if column.is_approximate and isinstance(value, tuple):
+            value, is_exact = value
+            found[f"{column.key}IsExact"] = is_exact
+        found |= _member(column.key, value)
+    return found
+
+
+def _member(key: str, value: Value) -> dict[str, Any]:
+    if isinstance(value, datetime):
+        return {key: _time(value), f"{key}Ms": round(value.timestamp() * 1000)}
+    if isinstance(value, timedelta):
+        return {f"{key}S": value.total_seconds()}
+    return {key: _plain(value)}
+
+
+def _plain(value: Value) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return _time(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return value
+    return [_plain(each) for each in value]
+
+
+# ---- tables
+
+
+def lines_for_people(report: Report) -> Iterator[str]:
+    """The tables as text for a terminal; names are never cut."""
+    for key, value in report.facts.items():
+        yield f"{_words(key)}: {cell(value)}"
+    for number, each in enumerate(report.tables):
+        if number or report.facts:
+            yield ""
+        if each.title:
+            yield each.title
+        yield from _aligned(each) if each.rows else filter(None, [each.empty])
+
+
+def lines_for_pipes(report: Report) -> Iterator[str]:
+    """The tables with tabs between columns; a blank line between two tables."""
+    for number, each in enumerate(report.tables):
+        if number:
+            yield ""
+        yield "\t".join(column.title for column in each.columns)
+        for row in each.rows:
+            yield "\t".join(
+                _of_column(column, value, plain=True)
+                for column, value in zip(each.columns, row, strict=True)
+            )
+
+
+def cut_note(each: Table) -> str:
+    """How many rows there are where not all are shown."""
+    return f"{len(each.rows):,} of {each.total:,}; --limit 0 for all"
+
+
+def _aligned(each: Table) -> Iterator[str]:
+    texts = [
+        [_of_column(column, value) for column, value in zip(each.columns, row, strict=True)]
+        for row in each.rows
+    ]
+    is_right = [
+        all(_is_number(row[index]) for row in each.rows) for index in range(len(each.columns))
+    ]
+    titles = [column.title for column in each.columns]
+    widths = [max(map(shown_width, cells)) for cells in zip(titles, *texts, strict=True)]
+    for cells in (titles, *texts):
+        padded = [
+            _pad(text, size, right)
+            for text, size, right in zip(cells, widths, is_right, strict=True)
+        ]
+        yield "  ".join(padded).rstrip()
+
+
+def _is_number(value: Value) -> bool:
+    if isinstance(value, tuple) and value:
+        value = value[0]
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _of_column(column: Column, value: Value, *, plain: bool = False) -> str:
+    if column.is_approximate and isinstance(value, tuple):
+        number, is_exact = value
+        return ("" if is_exact else "≈") + cell(number, plain=plain)
+    return cell(value, plain=plain)
+
+
+def cell(value: Value, *, plain: bool = False) -> str:
+    """A value as text; `plain` without thousands separators, for programs."""
+    match value:
+        case None:
+            return UNKNOWN
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return str(value) if plain else f"{value:,}"
+        case Part():
+            return f"{value:.4g}" if plain else f"{value:.0%}"
+        case float():
+            return f"{value:.10g}" if plain else _rounded(value)
+        case str():
+            return harmless(value)
+        case datetime():
+            return _time(value)
+        case timedelta():
+            return f"{value.total_seconds():.10g}" if plain else duration_text(value)
+        case Enum():
+            return str(value.value)
+        case _:
+            return ", ".join(cell(each, plain=plain) for each in value)
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}"
+
+
+def duration_text(value: timedelta) -> str:
+    """The two largest units: `3d 4h`, `5m 10s`, `0.2s`."""
+    seconds = value.total_seconds()
+    if abs(seconds) < 10:
+        return f"{seconds:.1f}s"
+    sign, left = ("-" if seconds < 0 else ""), round(abs(seconds))
+    parts = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        if number:
+            parts.append(f"{number}{unit}")
+    return sign + " ".join(parts[:2])
+
+
+def _time(value: datetime) -> str:
+    text = value.astimezone(UTC).isoformat(timespec="milliseconds")
+    return text.removesuffix("+00:00").removesuffix(".000") + "Z"
+
+
+def _words(key: str) -> str:
+    """`lastStored` as `last stored`."""
+    return "".join(f" {each.lower()}" if each.isupper() else each for each in key)
+
+
+def harmless(text: str) -> str:
+    """A text in one line, without characters that would control the terminal it is shown on."""
+    return "".join(
+        each if unicodedata.category(each) not in ("Cc", "Cf") else f"\\x{ord(each):02x}"
+        for each in text
+    )
+
+
+def shown_width(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
+
+
+def _pad(text: str, size: int, right: bool) -> str:
+    space = " " * (size - shown_width(text))
+    return space + text if right else text + space

@@ -1,0 +1,283 @@
+"""`Shell`: what a command that looks at a cluster or changes it shares with all others.
+
+    @group.command("lag")
+    @click.argument("name")
+    @shell_options(watch=True)
+    def lag(name: str, shell: Shell) -> None:
+        async def look(admin: Admin) -> Report: ...
+        shell.report(look)
+
+The options say where the cluster is, how long a broker may take, and how the answer is printed.
+Data goes to standard output, everything else to standard error. Exit codes: 0 done; 1 refused,
+failed or no answer; 2 wrong usage; 3 done in part, where a broker did not answer.
+"""
+
+import asyncio
+import functools
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.errors import AdminError, PartlyDone
+from sparrowmq.cli.option_types import Wait
+from sparrowmq.cli.output import (
+    Report,
+    cut_note,
+    document,
+    json_text,
+    lines_for_people,
+    lines_for_pipes,
+)
+from sparrowmq.cli.remote import ORIGIN, explained, name_servers_option, run_remote
+
+T = TypeVar("T")
+IN_PART = 3
+"""Exit code: some brokers did not answer, or did not do what was asked."""
+
+_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+_TIMEOUT_S = 5.0
+_WATCH_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """Where a command's cluster is, and how its answers are printed."""
+
+    name_servers: str
+    origin: str = ""
+    """Who named the name servers, as ` (from …)`; empty for an option."""
+    timeout_s: float = _TIMEOUT_S
+    as_json: bool = False
+    is_quiet: bool = False
+    is_verbose: bool = False
+    watch_s: float | None = None
+    """Seconds between two rounds of a command that repeats itself; None: one round."""
+
+    # ---- asking
+
+    def ask(self, work: Callable[[Admin], Awaitable[T]]) -> T:
+        """Run an operation. A failure is one line on standard error and exit code 1; a change that
+        was made on some brokers only is exit code 3."""
+        return run_remote(self._with_admin(work))
+
+    def report(self, look: Callable[[Admin], Awaitable[Report]]) -> None:
+        """Print what an operation finds, once or again and again, and end with exit code 3 where
+        brokers did not answer."""
+        if self.watch_s is not None:
+            run_remote(self._with_admin(functools.partial(self._watch, look)))
+            return
+        found = self.ask(look)
+        self.show(found)
+        if found.errors:
+            sys.exit(IN_PART)
+
+    async def _with_admin(self, work: Callable[[Admin], Awaitable[T]]) -> T:
+        try:
+            async with Admin(self.name_servers, timeout_s=self.timeout_s) as admin:
+                return await work(admin)
+        except AdminError as error:
+            if self.is_verbose:
+                traceback.print_exc()
+            if isinstance(error, PartlyDone):
+                self.warn(explained(error))
+                sys.exit(IN_PART)
+            raise
+
+    async def _watch(self, look: Callable[[Admin], Awaitable[Report]], admin: Admin) -> None:
+        """Repeat. The first round has to succeed, since a wrong address would be repeated in vain;
+        later ones may fail, and the next one follows all the same."""
+        assert self.watch_s is not None
+        self._show_round(await look(admin))
+        while True:
+            await asyncio.sleep(self.watch_s)
+            try:
+                found = await look(admin)
+            except AdminError as error:
+                self.warn(explained(error))
+            else:
+                self._show_round(found)
+
+    def _show_round(self, found: Report) -> None:
+        if self._is_terminal and not self.as_json:
+            click.echo(_CLEAR, nl=False)
+        self.show(found, one_line=True)
+
+    # ---- printing
+
+    @property
+    def _is_terminal(self) -> bool:
+        return sys.stdout.isatty()
+
+    def show(self, report: Report, *, one_line: bool = False) -> None:
+        """Print a report; its notes and the brokers that did not answer go to standard error."""
+        if self.as_json:
+            click.echo(json_text(document(report), indent=None if one_line else 2))
+            return
+        lines = lines_for_people if self._is_terminal else lines_for_pipes
+        for line in lines(report):
+            click.echo(line)
+        for failure in report.errors:
+            self.warn(str(failure))
+        for table in report.tables:
+            if table.is_cut:
+                self.say(cut_note(table))
+        for note in report.notes:
+            self.say(note)
+
+    def say(self, text: str) -> None:
+        """A sentence for people, on standard error."""
+        if not self.is_quiet:
+            click.echo(text, err=True)
+
+    def warn(self, text: str) -> None:
+        """A failure, on standard error, also for those who asked for quiet."""
+        click.echo(f"sparrowmq: {text}", err=True)
+
+    def done(self, text: str) -> None:
+        """What was changed, and in which cluster."""
+        self.say(f"{text} ({self.where})")
+
+    @property
+    def where(self) -> str:
+        """The cluster in words: its name servers, and who named them."""
+        named_by = self.origin.replace(" (from ", ", from ").removesuffix(")")
+        return f"name servers {self.name_servers.replace(';', ', ')}{named_by}"
+
+    def preview(self, report: Report) -> None:
+        """What a change concerns, for people who are asked whether to go on."""
+        if not self.is_quiet:
+            for line in lines_for_people(report):
+                click.echo(line, err=True)
+
+    # ---- asking back
+
+    def confirm(self, what: str, name: str, *, yes: bool) -> None:
+        """Ask before something is lost: at a terminal the name has to be typed, elsewhere `--yes`
+        is needed. Ends the command with exit code 1 otherwise."""
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            self.warn(f"{what}: nothing was changed; --yes does it without asking")
+            sys.exit(1)
+        try:
+            typed = click.prompt(f"{what}. Type {name} to go on", err=True, default="")
+        except click.Abort:
+            typed = ""
+            click.echo(err=True)
+        if typed != name:
+            self.warn("nothing was changed")
+            sys.exit(1)
+
+
+def shell_options(
+    *, watch: bool = False, json: bool = True
+) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Options of every command over a cluster; the command gets them as `shell`."""
+
+    def add(command: Callable[..., T]) -> Callable[..., T]:
+        @functools.wraps(command)
+        def wrapped(*args: Any, name_servers: str, **values: Any) -> T:
+            own = {name: values.pop(name) for name in _OWN if name in values}
+            context = click.get_current_context()
+            shell = Shell(name_servers=name_servers, origin=context.meta.get(ORIGIN, ""), **own)
+            return command(*args, shell=shell, **values)
+
+        for option in reversed(_options(watch=watch, json=json)):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return add
+
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+_quiet_option = click.option(
+    "--quiet", "-q", "is_quiet", is_flag=True, help="Print only data and errors."
+)
+_OWN = ("timeout_s", "as_json", "is_quiet", "is_verbose", "watch_s")
+
+
+def _options(*, watch: bool, json: bool) -> list[Callable[[Any], Any]]:
+    options: list[Callable[[Any], Any]] = []
+    if watch:
+        options.append(
+            click.option(
+                "--watch",
+                "watch_s",
+                type=Wait(),
+                is_flag=False,
+                flag_value=_WATCH_S,
+                metavar="[DURATION]",
+                help="Repeat until Ctrl-C, every 2 s unless told otherwise.",
+            )
+        )
+    if json:
+        options.append(_json_option)
+    return [
+        *options,
+        name_servers_option,
+        click.option(
+            "--timeout",
+            "timeout_s",
+            type=Wait(),
+            metavar="DURATION",
+            default=_TIMEOUT_S,
+            show_default="5s",
+            help="How long each broker may take to answer.",
+        ),
+        _quiet_option,
+        click.option(
+            "--verbose", "-v", "is_verbose", is_flag=True, help="Show the trace of an error."
+        ),
+    ]
+
+
+def local_shell_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Options of commands that print as the others do and ask no cluster."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, as_json: bool, is_quiet: bool, **values: Any) -> T:
+        shell = Shell(name_servers="", as_json=as_json, is_quiet=is_quiet)
+        return command(*args, shell=shell, **values)
+
+    return _json_option(_quiet_option(wrapped))
+
+
+def selected(names: Iterable[str], match: str | None, limit: int) -> tuple[list[str], int]:
+    """The names that match, cut to a number of rows, and how many match."""
+    found = [each for each in names if match is None or fnmatchcase(each, match)]
+    return (found[:limit] if limit else found), len(found)
+
+
+def key_value_pairs(pairs: Sequence[str], what: str) -> dict[str, str]:
+    """`KEY=VALUE` arguments. Raises UsageError for anything else, and for a key that is there
+    twice."""
+    found: dict[str, str] = {}
+    for each in pairs:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{what} {each!r} is not KEY=VALUE")
+        if name in found:
+            raise click.UsageError(f"{what} {name} is given twice")
+        found[name] = value
+    return found
+
+
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="At most so many rows; 0 for all.",
+)
+match_option = click.option(
+    "--match", metavar="GLOB", help="Only names that match, such as 'order*'."
+)
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, and stop.")

@@ -1,0 +1,177 @@
+"""How commands print: the same report for people, pipes and programs."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.cli.option_types import Moment, read_moment
+from sparrowmq.cli.output import (
+    Column,
+    Report,
+    Table,
+    Value,
+    cell,
+    document,
+    duration_text,
+    json_text,
+    lines_for_people,
+    lines_for_pipes,
+    table,
+)
+from sparrowmq.cli.shell import Shell, shell_options
+from sparrowmq.testing import cluster
+
+_STORED = datetime(2026, 11, 15, 13, 30, tzinfo=UTC)
+
+
+def _report(rows: Sequence[Sequence[Value]], total: int | None = None) -> Report:
+    columns = [("GROUP", "group"), ("LAG", "lag"), ("STORED", "stored")]
+    return Report([table(columns, rows, total=total)])
+
+
+def test_people_get_aligned_columns_with_numbers_to_the_right() -> None:
+    report = _report([["billing", 1234567, _STORED], ["a", None, ""]])
+    assert list(lines_for_people(report)) == [
+        "GROUP          LAG  STORED",
+        "billing  1,234,567  2026-11-15T13:30:00Z",
+        "a                ?",
+    ]
+
+
+def test_pipes_get_the_same_columns_with_tabs_and_plain_numbers() -> None:
+    report = _report([["billing", 1234567, _STORED]])
+    assert list(lines_for_pipes(report)) == [
+        "GROUP\tLAG\tSTORED",
+        "billing\t1234567\t2026-11-15T13:30:00Z",
+    ]
+
+
+def test_programs_get_one_document_with_times_twice_and_errors_by_broker() -> None:
+    report = Report(
+        [table([("LAG", "lag"), ("STORED", "stored")], [[7, _STORED]], total=9)],
+        errors=[BrokerFailure("broker-b", "127.0.0.1:1", "no answer in 5 s")],
+        facts={"group": "billing"},
+    )
+    assert json.loads(json_text(document(report))) == {
+        "group": "billing",
+        "items": [{"lag": 7, "stored": "2026-11-15T13:30:00Z", "storedMs": 1794749400000}],
+        "truncated": True,
+        "errors": [{"broker": "broker-b", "address": "127.0.0.1:1", "text": "no answer in 5 s"}],
+    }
+
+
+def test_an_estimate_is_marked_as_one() -> None:
+    columns = [Column("MATCHING", "matching", is_approximate=True)]
+    report = Report([Table(columns, [[(7, True)], [(9000, False)]])])
+    assert list(lines_for_people(report)) == ["MATCHING", "       7", "  ≈9,000"]
+    assert document(report)["items"] == [
+        {"matching": 7, "matchingIsExact": True},
+        {"matching": 9000, "matchingIsExact": False},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "plain"),
+    [
+        (None, "?", "?"),
+        (True, "yes", "yes"),
+        (0, "0", "0"),
+        (12.345, "12.3", "12.345"),
+        (1234.5, "1,234", "1234.5"),
+        (timedelta(seconds=0.24), "0.2s", "0.24"),
+        (timedelta(days=1, hours=2, minutes=3), "1d 2h", "93780"),
+        (["a", 1], "a, 1", "a, 1"),
+        ("line\nbreak\x1b[31m", "line\\x0abreak\\x1b[31m", "line\\x0abreak\\x1b[31m"),
+        (_STORED.astimezone(timezone(timedelta(hours=8))), "2026-11-15T13:30:00Z", None),
+    ],
+)
+def test_a_cell_is_written_as_people_write_it(value: Value, text: str, plain: str | None) -> None:
+    assert cell(value) == text
+    assert cell(value, plain=True) == (plain or text)
+
+
+def test_a_negative_duration_keeps_its_sign() -> None:
+    assert duration_text(timedelta(minutes=-5)) == "-5m"
+
+
+def test_wide_characters_keep_columns_aligned() -> None:
+    lines = list(
+        lines_for_people(Report([table([("A", "a"), ("B", "b")], [["消息", 1], ["x", 2]])]))
+    )
+    assert lines == ["A     B", "消息  1", "x     2"]
+
+
+# ---- times
+
+
+@pytest.mark.parametrize(
+    ("text", "iso"),
+    [
+        ("2026-11-15", "2026-11-15T00:00:00+00:00"),
+        ("2026-11-15T13:30", "2026-11-15T13:30:00+00:00"),
+        ("2026-11-15T13:30+08:00", "2026-11-15T13:30:00+08:00"),
+        ("now", "2026-11-15T13:30:00+00:00"),
+        ("-30m", "2026-11-15T13:00:00+00:00"),
+        ("-2h", "2026-11-15T11:30:00+00:00"),
+    ],
+)
+def test_times_are_dates_or_relative(text: str, iso: str) -> None:
+    assert read_moment(text, 1794749400000).isoformat() == iso
+
+
+def test_a_time_that_is_none_is_refused_with_what_is_allowed() -> None:
+    for kind, mentions in ((Moment(), True), (Moment(is_relative=False), False)):
+        for wrong in ("yesterday", "-x", *([] if mentions else ["-30m"])):
+            with pytest.raises(click.BadParameter) as caught:
+                kind.convert(wrong, None, None)
+            assert "is not a time; write 2026-11-15" in str(caught.value)
+            assert ("-30m" in str(caught.value).split(";")[1]) == mentions
+
+
+# ---- the shell
+
+
+@click.command()
+@shell_options(watch=True)
+def look(shell: Shell) -> None:
+    async def work(admin: Admin) -> Report:
+        names = sorted((await admin.clusters()).items())
+        rows = [[name, brokers] for name, brokers in names]
+        errors = [BrokerFailure("broker-z", "127.0.0.1:1", "away")] if shell.is_verbose else []
+        return Report([table([("CLUSTER", "cluster"), ("BROKERS", "brokers")], rows)], errors)
+
+    shell.report(work)
+
+
+@click.command()
+@click.option("--yes", is_flag=True)
+@shell_options()
+def drop(yes: bool, shell: Shell) -> None:
+    shell.confirm("Everything in orders is deleted", "orders", yes=yes)
+    shell.done("deleted")
+
+
+def test_a_report_comes_from_the_cluster_that_the_options_name() -> None:
+    with cluster() as running:
+        at = ["-n", running.name_server]
+        piped = CliRunner().invoke(look, at)
+        assert piped.stdout == "CLUSTER\tBROKERS\nDefaultCluster\tbroker-a\n"
+        found = json.loads(CliRunner().invoke(look, [*at, "--json"]).stdout)
+        assert found["items"] == [{"cluster": "DefaultCluster", "brokers": ["broker-a"]}]
+        in_part = CliRunner().invoke(look, [*at, "--verbose"])
+        assert (in_part.exit_code, in_part.stderr) == (3, "sparrowmq: broker-z: away\n")
+
+
+def test_what_loses_data_needs_yes_where_no_terminal_can_ask(tmp_path: Path) -> None:
+    refused = CliRunner().invoke(drop, ["-n", "127.0.0.1:1"])
+    assert refused.exit_code == 1
+    assert "nothing was changed; --yes does it without asking" in refused.stderr
+    done = CliRunner().invoke(drop, ["-n", "127.0.0.1:1", "--yes"])
+    assert done.stderr == "deleted (name servers 127.0.0.1:1)\n"
