@@ -25,6 +25,7 @@ from sparrowmq.admin import (
     members,
     message_traces,
     messages,
+    migration,
     name_servers,
     offsets,
     pauses,
@@ -53,6 +54,7 @@ from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.message_traces import MessageTrace
 from sparrowmq.admin.messages import MOST_FOUND
+from sparrowmq.admin.migration import ClusterState, MigrationItem
 from sparrowmq.admin.name_servers import NameServerInfo
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
 from sparrowmq.admin.ranges import MessageRange, read_range
@@ -591,6 +593,22 @@ class Admin(Block):
     async def offset_at(self, queue: MessageQueue, when: datetime | int) -> int:
         """The offset of the first message of a queue that was stored at a time or later."""
         return await offsets.offset_at(self._cluster, queue, when)
+
+    # ---- moving to another cluster
+
+    async def export_state(self, *, topics: str = "*", groups: str = "*") -> ClusterState:
+        """Topics, groups, settings and progress of this cluster, without messages: those whose
+        names fit the patterns. Brokers that did not answer are in `errors`."""
+        where = ", ".join(self._cluster.client.name_servers.addresses)
+        return await migration.export_state(self._cluster, where, topics=topics, groups=groups)
+
+    async def import_state(
+        self, state: ClusterState, *, dry_run: bool = False
+    ) -> list[MigrationItem]:
+        """Give this cluster what it lacks of another's state; what became of each topic, group and
+        progress. What is here already is not changed, so a call can be repeated. Raises AdminError,
+        before anything is changed, unless every broker answers."""
+        return await migration.import_state(self._cluster, state, dry_run=dry_run)
 
     # ---- messages
 

@@ -96,7 +96,7 @@ async def group_lag(
     if topic is not None:
         await cluster.route(check_topic(topic))
     answers = await cluster.ask_each(
-        online.addresses, lambda _, address: _broker_lag(cluster, address, group, topic)
+        online.addresses, lambda _, address: broker_lag(cluster, address, group, topic)
     )
     held: dict[MessageQueue, str] = {}
     if owners:
@@ -114,9 +114,10 @@ async def group_lag(
     )
 
 
-async def _broker_lag(
+async def broker_lag(
     cluster: ClusterCalls, address: str, group: str, topic: str | None
 ) -> tuple[list[QueueLag], float]:
+    """A group's queues on one broker, and how many messages it consumes in a second."""
     header = GetConsumeStats(consumer_group=group, topic=topic)
     stats = ConsumeStats.from_json((await cluster.call(address, header)).body)
     topics = {queue.topic for queue in stats.offset_table}

@@ -101,9 +101,12 @@ def broker_arguments(first: BrokerConfig, member: Member, name_server: str) -> l
     return [word for name, text in own.items() for word in (f"--{name}", text)]
 
 
+_Child = tuple[asyncio.subprocess.Process, str]
+
+
 @asynccontextmanager
-async def _child(title: str, arguments: list[str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A broker process that is ready; ended when the block is left."""
+async def _child(title: str, arguments: list[str]) -> AsyncIterator[_Child]:
+    """A broker process that is ready, and where its metrics are; ended when the block is left."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "sparrowmq", "broker", *arguments),
         # Everything is in its flags: what the environment says was decided here, by precedence.
@@ -116,7 +119,7 @@ async def _child(title: str, arguments: list[str]) -> AsyncIterator[asyncio.subp
         line = await process.stdout.readline()
         if not line.startswith(b"sparrowmq ready"):
             raise CannotServe(f"{title} did not start; its log is above")
-        yield process
+        yield process, line.decode().strip().partition(", metrics ")[2]
     finally:
         await _end(process)
 
@@ -147,16 +150,18 @@ async def serve_several(
     nameserver = fitted_to(nameserver, Descriptors.raised_for(nameserver))
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(nameserver_running(nameserver))
-        started = []
+        started, pages = [], []
         for member in members(first, brokers, slaves):
             arguments = broker_arguments(first, member, names.address)
             child = _child(member.title, [*arguments, *flags, "--with-parent"])
-            started.append((member, await stack.enter_async_context(child)))
+            process, page = await stack.enter_async_context(child)
+            started.append((member, process))
+            pages += [page] if page else []
         async with asyncio.TaskGroup() as tasks:
             watches = [tasks.create_task(_watch(member, child)) for member, child in started]
             await _until_registered(names, brokers * (slaves + 1), stopping)
             titles = [member.title for member, _ in started]
-            say_ready(_ready_line(names.address, brokers, titles, first.data_dir))
+            say_ready(_ready_line(names.address, brokers, titles, first.data_dir, pages))
             await stopping.wait()
             for watch in watches:
                 watch.cancel()
@@ -175,9 +180,12 @@ async def _until_registered(names: NameServer, count: int, stopping: asyncio.Eve
                 await stopping.wait()
 
 
-def _ready_line(name_server: str, brokers: int, titles: Sequence[str], data: Path) -> str:
+def _ready_line(
+    name_server: str, brokers: int, titles: Sequence[str], data: Path, pages: Sequence[str]
+) -> str:
     count = f"{brokers} broker{'s' if brokers > 1 else ''}"
-    return f"name server {name_server}, {count} ({', '.join(titles)}), data {data}"
+    metrics = f", metrics {', '.join(pages)}" if pages else ""
+    return f"name server {name_server}, {count} ({', '.join(titles)}), data {data}{metrics}"
 
 
 async def _watch(member: Member, process: asyncio.subprocess.Process) -> None:
