@@ -141,10 +141,9 @@ def test_contexts_are_places(source: Cluster, target: Cluster, tmp_path: Path) -
     file = tmp_path / "sparrowmq" / "contexts.toml"
     file.parent.mkdir()
     file.write_text(f'[contexts.old]\nname-servers = ["{source.name_server}"]\n')
-    home = {"XDG_CONFIG_HOME": str(tmp_path)}
-    ran = run("migrate", "plan", "old", target.name_server, **home)
+    ran = run("migrate", "plan", "old", target.name_server, XDG_CONFIG_HOME=str(tmp_path))
     assert rows(ran)["topic", "orders"][0] == "to do"
-    wrong = run("migrate", "plan", "odl", target.name_server, **home)
+    wrong = run("migrate", "plan", "odl", target.name_server, XDG_CONFIG_HOME=str(tmp_path))
     assert wrong.returncode == 2
     assert "a context (old) or a store directory" in wrong.stderr
 
