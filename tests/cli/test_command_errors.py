@@ -66,7 +66,10 @@ def test_every_setting_is_explained(setting: ServerSetting) -> None:
     ("arguments", "says"),
     [
         (["tpoic"], "there is no command 'tpoic'; did you mean topic? there are: nameserver, br"),
-        (["topic", "lst"], "did you mean list? there are: create, delete, list, route"),
+        (
+            ["topic", "lst"],
+            "did you mean list? there are: create, delete, list, route, show, stats, update",
+        ),
         (["pipeline", "xyzzy"], "no command 'xyzzy'; there are: archive, drain"),
         (["up", "--flushh", "1"], "--flush"),
         (["send", "t", ""], "the message is empty; give BODY, --file, or standard input"),
