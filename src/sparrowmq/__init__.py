@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from sparrowmq.admin.brokers import BrokerInfo, BrokerRuntime
     from sparrowmq.admin.cleaning import Cleanable, CleanedPart
     from sparrowmq.admin.clients import ClientRole, LiveClient
+    from sparrowmq.admin.dead_letters import DeadLetterCount
+    from sparrowmq.admin.deliveries import Delivered
+    from sparrowmq.admin.doctor.catalogue import Severity
+    from sparrowmq.admin.doctor.findings import Examination, Finding, NotMade
     from sparrowmq.admin.errors import (
         AdminError,
         AlreadyExists,
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
         NameServersAway,
         NoBrokerAnswers,
         NotFound,
+        NotReadable,
         PartlyDone,
         PartlyReset,
     )
@@ -29,10 +34,17 @@ if TYPE_CHECKING:
     from sparrowmq.admin.health import Health, HealthCheck
     from sparrowmq.admin.lag import GroupLag, QueueLag
     from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
+    from sparrowmq.admin.message_traces import MessageTrace
     from sparrowmq.admin.name_servers import NameServerInfo
-    from sparrowmq.admin.offsets import OffsetMove, ResetTo
+    from sparrowmq.admin.offsets import MoveBy, OffsetMove, ResetTo
+    from sparrowmq.admin.ranges import MessageRange
+    from sparrowmq.admin.resends import Resend, Resent
+    from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
+    from sparrowmq.admin.resets import JournaledReset
+    from sparrowmq.admin.roles import RoleChange
     from sparrowmq.admin.server_settings import ServerSettings
     from sparrowmq.admin.slaves import SlaveInfo
+    from sparrowmq.admin.subscriptions import GroupSubscription
     from sparrowmq.admin.topic_figures import TopicFigures
     from sparrowmq.admin.topic_readers import TopicReader
     from sparrowmq.admin.topics import TopicInfo, TopicQueue, TopicSettings
@@ -56,6 +68,8 @@ if TYPE_CHECKING:
         SendFailed,
     )
     from sparrowmq.client.hooks import Handling, Hooks, Sending
+    from sparrowmq.client.opentelemetry_hooks import OpenTelemetryHooks
+    from sparrowmq.client.prometheus_hooks import PrometheusHooks
     from sparrowmq.client.send_result import SendResult, SendStatus
     from sparrowmq.client.sending.producer import Producer
     from sparrowmq.client.sending.request_reply import RequestTimedOut
@@ -96,18 +110,24 @@ __all__ = [
     "ClientRole",
     "CompressionType",
     "ConsumeFromWhere",
+    "DeadLetterCount",
     "Deduplicate",
+    "Delivered",
+    "Examination",
+    "Finding",
     "FlowLimits",
     "GroupInfo",
     "GroupLag",
     "GroupMember",
     "GroupSettings",
+    "GroupSubscription",
     "HalfMessage",
     "Handling",
     "Health",
     "HealthCheck",
     "Hooks",
     "InUse",
+    "JournaledReset",
     "Listing",
     "LitePullConsumer",
     "LiveClient",
@@ -117,6 +137,9 @@ __all__ = [
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "MessageRange",
+    "MessageTrace",
+    "MoveBy",
     "NameServerInfo",
     "NameServerRefusal",
     "NameServersAway",
@@ -125,19 +148,28 @@ __all__ = [
     "NoNameServer",
     "NoRoute",
     "NotFound",
+    "NotMade",
+    "NotReadable",
     "NotStarted",
     "OffsetMove",
     "Only",
+    "OpenTelemetryHooks",
     "PartlyDone",
     "PartlyReset",
     "Producer",
+    "PrometheusHooks",
     "PullConsumer",
     "PushConsumer",
     "QueueLag",
     "QueueLost",
     "RequestTimedOut",
+    "Resend",
+    "Resent",
+    "ResetJournal",
+    "ResetRecord",
     "ResetTo",
     "RetryLater",
+    "RoleChange",
     "ScheduledPull",
     "SendFailed",
     "SendResult",
@@ -145,6 +177,7 @@ __all__ = [
     "Sending",
     "ServerSettings",
     "SettingChange",
+    "Severity",
     "SlaveInfo",
     "SparrowMQError",
     "Sql",
@@ -188,16 +221,22 @@ _HOMES = {
     "ClientError": "client.errors",
     "CompressionType": "protocol.compression",
     "ConsumeFromWhere": "protocol.heartbeat",
+    "DeadLetterCount": "admin.dead_letters",
     "Deduplicate": "client.consuming.deduplicate",
+    "Examination": "admin.doctor.findings",
+    "Finding": "admin.doctor.findings",
+    "Delivered": "admin.deliveries",
     "FlowLimits": "client.consuming.pull_loop",
     "GroupInfo": "admin.groups",
     "GroupLag": "admin.lag",
     "GroupMember": "admin.members",
     "GroupSettings": "admin.groups",
+    "GroupSubscription": "admin.subscriptions",
     "HalfMessage": "client.sending.transactional_producer",
     "Handling": "client.hooks",
     "Hooks": "client.hooks",
     "InUse": "admin.errors",
+    "JournaledReset": "admin.resets",
     "Listing": "admin.values",
     "LitePullConsumer": "client.consuming.lite_pull_consumer",
     "LiveProducer": "admin.members",
@@ -206,6 +245,9 @@ _HOMES = {
     "MessageExt": "protocol.message_ext",
     "MessageModel": "protocol.heartbeat",
     "MessageQueue": "protocol.message",
+    "MessageRange": "admin.ranges",
+    "MessageTrace": "admin.message_traces",
+    "MoveBy": "admin.offsets",
     "NameServerRefusal": "admin.errors",
     "NameServersAway": "admin.errors",
     "NetError": "net.errors",
@@ -213,17 +255,25 @@ _HOMES = {
     "NoNameServer": "client.errors",
     "NoRoute": "client.errors",
     "NotFound": "admin.errors",
+    "NotMade": "admin.doctor.findings",
+    "NotReadable": "admin.errors",
     "NotStarted": "client.errors",
     "OffsetMove": "admin.offsets",
     "Only": "client.subscriptions",
+    "OpenTelemetryHooks": "client.opentelemetry_hooks",
     "PartlyDone": "admin.errors",
     "PartlyReset": "admin.errors",
     "Producer": "client.sending.producer",
+    "PrometheusHooks": "client.prometheus_hooks",
     "PullConsumer": "client.consuming.pull_consumer",
     "PushConsumer": "client.consuming.push_consumer",
     "QueueLag": "admin.lag",
     "QueueLost": "client.errors",
     "RequestTimedOut": "client.sending.request_reply",
+    "Resend": "admin.resends",
+    "Resent": "admin.resends",
+    "ResetJournal": "admin.reset_journal",
+    "ResetRecord": "admin.reset_journal",
     "ResetTo": "admin.offsets",
     "RetryLater": "client.consuming.handler_calls",
     "ScheduledPull": "client.consuming.scheduled_pull",
@@ -232,6 +282,8 @@ _HOMES = {
     "SendStatus": "client.send_result",
     "Sending": "client.hooks",
     "SettingChange": "admin.values",
+    "RoleChange": "admin.roles",
+    "Severity": "admin.doctor.catalogue",
     "SlaveInfo": "admin.slaves",
     "SparrowMQError": "errors",
     "Sql": "client.subscriptions",

@@ -6,6 +6,7 @@ the answers of the others; only when none answers does a question fail as a whol
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -63,11 +64,25 @@ class Answers(Generic[T]):
 class ClusterCalls:
     """Name servers and brokers as one operator reaches them."""
 
-    def __init__(self, client: ClientCore, *, origin: str, timeout_s: float) -> None:
-        """`origin` says who named the name servers. `timeout_s` is the limit of a single call."""
+    def __init__(
+        self, client: ClientCore, *, origin: str, timeout_s: float, most_at_once: int | None = None
+    ) -> None:
+        """`origin` says who named the name servers. `timeout_s` is the limit of a single call.
+        `most_at_once` limits all calls together, for work that asks many questions side by side.
+        """
         self.client = client
         self._origin = origin
         self._timeout_s = timeout_s
+        self._turn = None if most_at_once is None else asyncio.Semaphore(most_at_once)
+
+    def bounded(self) -> "ClusterCalls":
+        """The same cluster, with a limit on all calls together."""
+        return ClusterCalls(
+            self.client,
+            origin=self._origin,
+            timeout_s=self._timeout_s,
+            most_at_once=MOST_AT_ONCE,
+        )
 
     # ---- name servers
 
@@ -162,7 +177,10 @@ class ClusterCalls:
         """An answer with any code. Raises AdminError where there is none in time."""
         self._check_running()
         try:
-            return await self.client.peers.call(address, header, body, timeout_s=self._timeout_s)
+            async with self._turn or nullcontext():
+                return await self.client.peers.call(
+                    address, header, body, timeout_s=self._timeout_s
+                )
         except NetError as error:
             raise AdminError(str(error)) from error
 

@@ -7,6 +7,7 @@ AdminError               the operation cannot be done; the text says why and wha
 ├── NoBrokerAnswers      every broker that was asked failed or refused
 ├── NotFound             a topic, group, broker, cluster, queue or message does not exist
 ├── AlreadyExists        it exists, with other settings than the ones that were given
+├── NotReadable          a broker's permission forbids to read a topic
 ├── InUse                members are consuming: stop them first
 └── PartlyDone           it was done on some brokers and not on others, which it names
     └── PartlyReset      … and these offsets were moved
@@ -102,6 +103,18 @@ class AlreadyExists(AdminError):
         )
         self.kind = kind
         self.name = name
+
+
+class NotReadable(AdminError):
+    """`brokers` do not let `topic` be read."""
+
+    def __init__(self, topic: str, brokers: Sequence[str]) -> None:
+        self.topic = topic
+        self.brokers = tuple(sorted(brokers))
+        super().__init__(
+            f"topic {topic} cannot be read on {', '.join(self.brokers)} (its permission has no"
+            f" read); allow it with: sparrowmq topic update '{topic}' --perm 6"
+        )
 
 
 class InUse(AdminError):

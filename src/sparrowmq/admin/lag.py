@@ -34,6 +34,12 @@ class QueueLag:
     """When the message before that one was stored."""
     owner: str | None
     """Client id of the member that holds the queue, if known."""
+    oldest_waiting: datetime | None = None
+    """When the message that it reads next was stored; None if none waits, or it was not asked."""
+    matching: int | None = None
+    """How many of the waiting messages its filter takes; None if that is not known."""
+    is_exact: bool = True
+    """Whether `matching` was counted; else it is estimated from the first 100,000."""
 
     @property
     def lag(self) -> int:

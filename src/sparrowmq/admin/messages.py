@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, answered
+from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, addresses_of, answered
 from sparrowmq.admin.errors import BrokerRefusal, NotFound
 from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS, Listing
 from sparrowmq.client.argument_checks import MAX_LONG, check_kind, check_whole, to_ms
@@ -40,7 +40,7 @@ async def message(cluster: ClusterCalls, message_id: str, topic: str | None) -> 
         found = await _find(cluster, topic, message_id, EARLIEST_MS, LATEST_MS, 1, is_unique=True)
         if found:
             return min(found, key=lambda each: each.store_timestamp)
-    at = await _message_at(cluster, place)
+    at = await message_at(cluster, place)
     if at is not None and message_id.upper() == at.offset_msg_id:
         return at
     hint = (
@@ -51,7 +51,7 @@ async def message(cluster: ClusterCalls, message_id: str, topic: str | None) -> 
     raise NotFound("message", message_id, hint)
 
 
-async def _message_at(cluster: ClusterCalls, place: OffsetId) -> MessageExt | None:
+async def message_at(cluster: ClusterCalls, place: OffsetId) -> MessageExt | None:
     """What an offset id names; None if that is no place of a broker. A unique id looks alike, so
     that only registered brokers are asked."""
     info = await cluster.info()
@@ -130,6 +130,16 @@ async def _find(
     return Listing(tuple(found[:limit]), answers.errors, is_cut)
 
 
+async def find_unique(
+    cluster: ClusterCalls, topic: str, message_id: str, begin_ms: int
+) -> tuple[MessageExt, ...]:
+    """Everything in a topic with a unique id that was stored at a time or later, the newest first.
+    Raises NotFound, and AdminError where a broker does not answer: it may have one."""
+    found = await _find(cluster, topic, message_id, begin_ms, LATEST_MS, MOST_FOUND, is_unique=True)
+    Answers({}, found.errors).all()
+    return found.items
+
+
 def _matching(
     candidates: Iterable[MessageExt], topic: str, key: str, *, is_unique: bool
 ) -> list[MessageExt]:
@@ -146,12 +156,13 @@ def _matching(
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """A part of a queue, and the offsets that the whole queue has."""
 
     messages: list[MessageExt]
     min_offset: int
     max_offset: int
+    next_offset: int
 
 
 async def read_messages(
@@ -178,7 +189,7 @@ async def read_message(cluster: ClusterCalls, queue: MessageQueue, offset: int) 
     raise NotFound("message", place, f"that queue of topic {queue.topic} {held}")
 
 
-async def _read(cluster: ClusterCalls, queue: MessageQueue, offset: int, limit: int) -> _Part:
+async def _read(cluster: ClusterCalls, queue: MessageQueue, offset: int, limit: int) -> Part:
     check_kind("queue", queue, MessageQueue)
     check_whole("offset", offset, 0, MAX_LONG)
     route = await cluster.route(check_topic(queue.topic))
@@ -187,12 +198,21 @@ async def _read(cluster: ClusterCalls, queue: MessageQueue, offset: int, limit: 
     if address is None:
         hint = f"topic {queue.topic} is on: {', '.join(addresses)}"
         raise NotFound("broker", queue.broker_name, hint)
-    return await answered(partial(_pull, cluster, address, queue, offset, limit))
+    return await answered(partial(pull_part, cluster, address, queue, offset, limit))
 
 
-async def _pull(
-    cluster: ClusterCalls, address: str, queue: MessageQueue, offset: int, limit: int
-) -> _Part:
+async def pull_part(
+    cluster: ClusterCalls,
+    address: str,
+    queue: MessageQueue,
+    offset: int,
+    limit: int,
+    *,
+    expression: str = "*",
+    kind: str = "TAG",
+) -> Part:
+    """Messages of a queue from an offset on, without any group's progress; a filter may leave some
+    of them out."""
     header = PullMessage(
         consumer_group=READ_GROUP,
         topic=queue.topic,
@@ -203,8 +223,8 @@ async def _pull(
         commit_offset=0,
         suspend_timeout_millis=0,
         sub_version=0,
-        subscription="*",
-        expression_type="TAG",
+        subscription=expression,
+        expression_type=kind,
     )
     response = await cluster.ask(address, header)
     if response.code not in _PULL_CODES:
@@ -212,7 +232,7 @@ async def _pull(
     held = response.header(Pulled)
     is_found = response.code == ResponseCode.SUCCESS
     found = decode_messages(response.body, queue.broker_name) if is_found else []
-    return _Part(found, held.min_offset, held.max_offset)
+    return Part(found, held.min_offset, held.max_offset, held.next_begin_offset)
 
 
 _PULL_CODES = (

@@ -4,10 +4,10 @@ A reset is planned before anything is changed: every queue's old and new offset 
 a dry run ends there. Then each queue is moved by itself, so that the result is what was planned.
 Brokers move a live group one queue at a time only if they say so; older ones would ignore the queue
 and move all of them, so there a group has to be offline and its offsets are stored as its own
-commits would be.
+commits would be. With members online such brokers move whole topics to a time, and nothing else.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -19,7 +19,7 @@ from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, Partly
 from sparrowmq.admin.groups import check_offline, find_group, topics_of_group
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
-from sparrowmq.client.argument_checks import check_kind, to_ms
+from sparrowmq.client.argument_checks import MAX_LONG, check_kind, check_whole, to_ms
 from sparrowmq.client.broker_calls import UNKNOWN_EPOCH
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.headers.offsets import (
@@ -34,9 +34,26 @@ from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import check_group, check_topic, retry_topic
 from sparrowmq.protocol.route import TopicRoute
 
-ResetTo: TypeAlias = Literal["earliest", "latest"] | datetime | int | Mapping[MessageQueue, int]
+
+@dataclass(frozen=True, slots=True)
+class MoveBy:
+    """So many messages on, or back where `messages` is negative, in each queue; a queue's ends are
+    the limit. One on in one queue: past a message that no member can handle."""
+
+    messages: int
+
+    def __post_init__(self) -> None:
+        check_whole("messages", self.messages, -MAX_LONG, MAX_LONG)
+        if self.messages == 0:
+            raise ValueError("messages is 0, must be how many to go on, or back with a minus")
+
+
+ResetTo: TypeAlias = (
+    Literal["earliest", "latest"] | datetime | int | Mapping[MessageQueue, int] | MoveBy
+)
 """Where a group goes on: at an end of each queue, at the first message stored at a time (a datetime
-with a zone, or milliseconds since 1970), or at an offset of each queue given."""
+with a zone, or milliseconds since 1970), at an offset of each queue given, or so many messages from
+where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +81,20 @@ async def offset_at(cluster: ClusterCalls, queue: MessageQueue, when: datetime |
     check_kind("queue", queue, MessageQueue)
     time_ms = to_ms("when", when)
     address = (await cluster.masters(brokers=[queue.broker_name]))[queue.broker_name]
-    return await answered(partial(_offset_at, cluster, address, queue, time_ms))
+    return await answered(partial(offset_at_time, cluster, address, queue, time_ms))
 
 
-async def _offset_at(cluster: ClusterCalls, address: str, queue: MessageQueue, time_ms: int) -> int:
+async def offset_at_time(
+    cluster: ClusterCalls, address: str, queue: MessageQueue, time_ms: int
+) -> int:
+    """The same at a broker's address."""
     header = SearchOffset(
         topic=queue.topic, queue_id=queue.queue_id, timestamp=time_ms, epoch=UNKNOWN_EPOCH
     )
     return (await cluster.call(address, header)).header(OffsetFound).offset
 
 
-async def _ends(cluster: ClusterCalls, address: str, queue: MessageQueue) -> tuple[int, int]:
+async def queue_ends(cluster: ClusterCalls, address: str, queue: MessageQueue) -> tuple[int, int]:
     """The offset of the oldest message, and the one just past the newest."""
     low = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
     high = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id, epoch=UNKNOWN_EPOCH)
@@ -87,37 +107,92 @@ async def _ends(cluster: ClusterCalls, address: str, queue: MessageQueue) -> tup
 # ---- reset
 
 
+@dataclass(frozen=True, slots=True)
+class ResetPlan:
+    """What a reset is about to do, by broker."""
+
+    group: str
+    topic: str
+    targets: Mapping[str, str]
+    by_broker: Mapping[str, Sequence[OffsetMove]]
+    time_ms: int | None
+    """Where the reset moves all queues to the same time, as brokers before 5.2 can do for members
+    that are online; else None."""
+
+    @property
+    def moves(self) -> list[OffsetMove]:
+        """In the order of the queues."""
+        return _in_order(self.by_broker)
+
+
 async def reset_offsets(
-    cluster: ClusterCalls, group: str, topic: str, to: ResetTo, *, dry_run: bool
+    cluster: ClusterCalls,
+    group: str,
+    topic: str,
+    to: ResetTo,
+    *,
+    queues: Collection[MessageQueue],
+    dry_run: bool,
 ) -> list[OffsetMove]:
     """Move a group in a topic. Nothing is moved unless all brokers concerned answer.
 
     Raises ValueError, NotFound, InUse on brokers that cannot move live groups, PartlyReset.
     """
-    goal = _checked_goal(topic, to)
+    plan = await plan_reset(cluster, group, topic, to, queues=queues)
+    if not dry_run:
+        await apply_reset(cluster, plan)
+    return plan.moves
+
+
+async def plan_reset(
+    cluster: ClusterCalls,
+    group: str,
+    topic: str,
+    to: ResetTo,
+    *,
+    queues: Collection[MessageQueue],
+) -> ResetPlan:
+    """Read where a group is and where it shall go; nothing is moved. Raises ValueError, NotFound,
+    and AdminError for a place that a queue does not have."""
+    goal = _checked_goal(topic, to, queues)
     route = await cluster.route(check_topic(topic))
     online = await connected(cluster, check_group(group))
     await find_group(cluster, group, online)
-    queues = _queues_to_move(topic, goal, route)
-    targets = await cluster.masters(brokers=sorted(queues))
+    wanted = _queues_to_move(topic, goal, queues, route)
+    targets = await cluster.masters(brokers=sorted(wanted))
     answers = await cluster.ask_each(
-        targets, lambda name, address: _planned(cluster, address, group, queues[name], goal)
+        targets, lambda name, address: _planned(cluster, address, group, wanted[name], goal)
     )
-    plan = {name: [_in_range(each) for each in planned] for name, planned in answers.all().items()}
-    if not dry_run:
-        await _apply(cluster, group, targets, plan)
-    return _in_order(plan)
+    by_broker = {
+        name: [_in_range(each) for each in planned] for name, planned in answers.all().items()
+    }
+    is_whole = not queues and not isinstance(goal, Mapping | MoveBy)
+    return ResetPlan(group, topic, targets, by_broker, _time_of(goal) if is_whole else None)
+
+
+def _time_of(goal: "Goal") -> int | None:
+    """The time that brokers know an end of a queue by."""
+    if isinstance(goal, int):
+        return goal
+    return {"earliest": 0, "latest": -1}.get(str(goal))
 
 
 def _in_order(plan: Mapping[str, Sequence[OffsetMove]]) -> list[OffsetMove]:
     return sorted((move for each in plan.values() for move in each), key=lambda move: move.queue)
 
 
-Goal: TypeAlias = Literal["earliest", "latest"] | int | Mapping[MessageQueue, int]
+Goal: TypeAlias = Literal["earliest", "latest"] | int | Mapping[MessageQueue, int] | MoveBy
 """`ResetTo` with times as milliseconds."""
 
 
-def _checked_goal(topic: str, to: ResetTo) -> Goal:
+def _checked_goal(topic: str, to: ResetTo, queues: Collection[MessageQueue]) -> Goal:
+    wrong = [queue for queue in queues if queue.topic != topic]
+    if wrong:
+        raise ValueError(f"{wrong[0]} is not a queue of topic {topic}")
+    if isinstance(to, Mapping) and queues:
+        raise ValueError("`to` has offsets by queue already; leave `queues` out")
+    if isinstance(to, MoveBy):
+        return to
     if isinstance(to, Mapping):
         wrong = [queue for queue in to if queue.topic != topic]
         if wrong:
@@ -134,14 +209,16 @@ def _checked_goal(topic: str, to: ResetTo) -> Goal:
     return to_ms("to", to)
 
 
-def _queues_to_move(topic: str, goal: Goal, route: TopicRoute) -> dict[str, list[MessageQueue]]:
+def _queues_to_move(
+    topic: str, goal: Goal, queues: Collection[MessageQueue], route: TopicRoute
+) -> dict[str, list[MessageQueue]]:
     """By broker. Raises NotFound for a queue that the topic does not have."""
     known = {
         MessageQueue(topic, data.broker_name, queue_id)
         for data in route.queue_datas
         for queue_id in range(data.read_queue_nums)
     }
-    wanted = set(goal) if isinstance(goal, Mapping) else known
+    wanted = set(goal) if isinstance(goal, Mapping) else set(queues) or known
     for queue in sorted(wanted - known):
         counts = ", ".join(
             f"{data.read_queue_nums} on {data.broker_name}" for data in route.queue_datas
@@ -167,11 +244,13 @@ async def _planned(
 ) -> list[_Planned]:
     async def plan(queue: MessageQueue) -> _Planned:
         before = await committed(cluster, address, group, queue)
-        low, high = await _ends(cluster, address, queue)
+        low, high = await queue_ends(cluster, address, queue)
         if isinstance(goal, Mapping):
             after = goal[queue]
+        elif isinstance(goal, MoveBy):
+            after = min(high, max(low, (low if before is None else before) + goal.messages))
         elif isinstance(goal, int):
-            after = min(high, max(low, await _offset_at(cluster, address, queue, goal)))
+            after = min(high, max(low, await offset_at_time(cluster, address, queue, goal)))
         else:
             after = low if goal == "earliest" else high
         return _Planned(OffsetMove(queue, before, after), low, high)
@@ -191,28 +270,35 @@ def _in_range(planned: _Planned) -> OffsetMove:
     return move
 
 
-async def _apply(
-    cluster: ClusterCalls,
-    group: str,
-    targets: Mapping[str, str],
-    plan: Mapping[str, Sequence[OffsetMove]],
-) -> None:
+async def apply_reset(cluster: ClusterCalls, plan: ResetPlan) -> None:
+    """Move what was planned. Raises InUse where brokers cannot do that while members are online,
+    AdminError when all brokers refused, PartlyReset when some did."""
+    targets, group = plan.targets, plan.group
     answers = await cluster.ask_each(
         targets, lambda _, address: _moves_single_queues(cluster, address)
     )
-    if not all(answers.all().values()):
-        old = sorted(name for name, moves in answers.by_broker.items() if not moves)
+    old = sorted(name for name, moves in answers.all().items() if not moves)
+    is_online = bool(old) and bool((await connected(cluster, group)).members)
+    if is_online and plan.time_ms is None:
         hint = f"brokers {', '.join(old)} cannot move single queues of it then; stop them first"
         await check_offline(cluster, group, hint)
 
     async def move(name: str, address: str) -> None:
-        for each in plan[name]:
-            if answers.by_broker[name]:
-                await cluster.call(address, _reset_request(group, each))
-            else:
-                await cluster.call(address, _commit_request(group, each))
+        if is_online and name in old:  # brokers before 5.2 tell live members a time
+            await cluster.call(address, _time_request(plan))
+            return
+        for each in plan.by_broker[name]:
+            request = _commit_request if name in old else _reset_request
+            await cluster.call(address, request(group, each))
 
-    await _move_each(cluster, f"group {group} is moved", targets, move, plan)
+    await _move_each(cluster, f"group {group} is moved", targets, move, plan.by_broker)
+
+
+def _time_request(plan: ResetPlan) -> InvokeResetOffset:
+    assert plan.time_ms is not None
+    return InvokeResetOffset(
+        topic=plan.topic, group=plan.group, timestamp=plan.time_ms, is_force=True
+    )
 
 
 async def _move_each(

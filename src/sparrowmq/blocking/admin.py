@@ -16,15 +16,28 @@ from sparrowmq.admin.admin import Admin as AsyncAdmin
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.cleaning import Cleanable, CleanedPart
 from sparrowmq.admin.clients import ClientRole, LiveClient
+from sparrowmq.admin.dead_letters import DeadLetterCount
+from sparrowmq.admin.deliveries import Delivered
+from sparrowmq.admin.doctor.examine import FOR_S, MOST_EXAMINED
+from sparrowmq.admin.doctor.findings import Examination
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
+from sparrowmq.admin.message_traces import MessageTrace
 from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.name_servers import NameServerInfo
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.admin.ranges import MessageRange
+from sparrowmq.admin.rebalance import RebalanceInfo
+from sparrowmq.admin.rebalance_simulation import Group
+from sparrowmq.admin.resends import TO_GROUP, Resent
+from sparrowmq.admin.reset_journal import ResetJournal
+from sparrowmq.admin.resets import JournaledReset
+from sparrowmq.admin.roles import RoleChange
 from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.slaves import SlaveInfo
+from sparrowmq.admin.subscriptions import GroupSubscription
 from sparrowmq.admin.topic_figures import TopicFigures
 from sparrowmq.admin.topic_readers import TopicReader
 from sparrowmq.admin.topics import TopicInfo
@@ -120,6 +133,33 @@ class Admin(Facade[AsyncAdmin]):
         """Let a master forget a slave that will not come back; what it knew of it. Raises NotFound,
         and AdminError for a slave that follows, or that its master waits for."""
         return self._wait(lambda admin: admin.retire_slave(broker, broker_id, dry_run=dry_run))
+
+    def hand_over(
+        self, broker: str, slave_id: int | None = None, *, dry_run: bool = False
+    ) -> RoleChange:
+        """Let the master of a name give its role to a slave: the one named, or the one that has
+        most. Nothing is lost, and no send of a SparrowMQ client fails. The new master is registered
+        when this returns. Raises NotFound, and AdminError where the roles stay as they are."""
+        return self._wait(lambda admin: admin.hand_over(broker, slave_id, dry_run=dry_run))
+
+    def promote(
+        self,
+        broker: str,
+        slave_id: int | None = None,
+        *,
+        accept_loss: str | None = None,
+        address: str | None = None,
+        dry_run: bool = False,
+    ) -> RoleChange:
+        """Make a slave the master: by the present master as in `hand_over`, or without it when it
+        is gone and `accept_loss` is the broker's name. Then the slave with the longest log is
+        taken unless one is named. `address` is for slaves that were started without a master, and
+        are not registered. Raises NotFound, and AdminError where the roles stay as they are."""
+        return self._wait(
+            lambda admin: admin.promote(
+                broker, slave_id, accept_loss=accept_loss, address=address, dry_run=dry_run
+            )
+        )
 
     def producers(self) -> Listing[LiveProducer]:
         """The live producers of all brokers."""
@@ -291,6 +331,16 @@ class Admin(Facade[AsyncAdmin]):
         AdminError if the member does not answer."""
         return self._wait(lambda admin: admin.member(group, client_id, stacks=stacks))
 
+    def rebalance(self, group: str, topic: str | None = None) -> RebalanceInfo:
+        """Who owns which queue of a group, since when and why, and what moved lately: in one topic,
+        or in all that live members subscribe to. Raises NotFound."""
+        return self._wait(lambda admin: admin.rebalance(group, topic))
+
+    def simulated_group(self, group: str, topic: str | None = None) -> Group:
+        """A live group as `rebalance_simulation.simulate` takes it. Raises NotFound, and AdminError
+        for a group without live members."""
+        return self._wait(lambda admin: admin.simulated_group(group, topic))
+
     def create_group(
         self,
         group: str,
@@ -375,25 +425,97 @@ class Admin(Facade[AsyncAdmin]):
             )
         )
 
+    def pause_group(self, group: str, *, topic: str | None = None) -> list[str]:
+        """Let brokers refuse the pulls of a group, in all topics or in one; names of the brokers.
+        What members have fetched is handled still. Raises NotFound."""
+        return self._wait(lambda admin: admin.pause_group(group, topic=topic))
+
+    def resume_group(self, group: str, *, topic: str | None = None) -> list[str]:
+        """Serve the pulls of a paused group again; names of the brokers. Raises NotFound."""
+        return self._wait(lambda admin: admin.resume_group(group, topic=topic))
+
+    def subscriptions(self, group: str) -> Listing[GroupSubscription]:
+        """What the members of a group subscribe to, and in what they differ. Raises NotFound."""
+        return self._wait(lambda admin: admin.subscriptions(group))
+
     # ---- progress
 
-    def lag(self, group: str, topic: str | None = None, *, owners: bool = True) -> GroupLag:
+    def lag(
+        self,
+        group: str,
+        topic: str | None = None,
+        *,
+        owners: bool = True,
+        waiting: bool = False,
+        matching: bool = False,
+    ) -> GroupLag:
         """How far a group is in each queue, and which member holds it. `owners=False` spares the
-        questions to members. Raises NotFound."""
-        return self._wait(lambda admin: admin.lag(group, topic, owners=owners))
+        questions to members. With `waiting` also since when the oldest message waits, with
+        `matching` how many a filter of tags takes: one question and more per queue. Raises
+        NotFound."""
+        return self._wait(
+            lambda admin: admin.lag(group, topic, owners=owners, waiting=waiting, matching=matching)
+        )
 
     def reset_offsets(
-        self, group: str, topic: str, to: ResetTo, *, dry_run: bool = False
+        self,
+        group: str,
+        topic: str,
+        to: ResetTo,
+        *,
+        queues: Collection[MessageQueue] = (),
+        dry_run: bool = False,
     ) -> list[OffsetMove]:
         """Let a group, live members included, go on elsewhere in a topic; every queue with its
         offset before and after.
 
         `to` is "earliest", "latest", a datetime with a zone or milliseconds (the first message
-        stored then or later), or an offset for each queue that shall move. Nothing is moved unless
-        all brokers concerned answer, nor in a dry run. Raises ValueError, NotFound, PartlyReset,
-        and InUse for a live group on brokers that cannot move single queues (Apache's before 5.2).
+        stored then or later), MoveBy(n) from where it is, or an offset for each queue that shall
+        move; `queues` are the only ones that move. Nothing is moved unless all brokers concerned
+        answer, nor in a dry run. Raises ValueError, NotFound, PartlyReset, and InUse for single
+        queues of a live group on brokers that cannot move them (Apache's before 5.2).
         """
-        return self._wait(lambda admin: admin.reset_offsets(group, topic, to, dry_run=dry_run))
+        return self._wait(
+            lambda admin: admin.reset_offsets(group, topic, to, queues=queues, dry_run=dry_run)
+        )
+
+    def reset_with_journal(
+        self,
+        group: str,
+        topic: str,
+        to: ResetTo,
+        *,
+        journal: ResetJournal,
+        who: str,
+        queues: Collection[MessageQueue] = (),
+        dry_run: bool = False,
+    ) -> JournaledReset:
+        """The same as `reset_offsets`, written down in a journal before the first offset moves, so
+        that `undo_reset` can put the group back. `who` is whom the record names."""
+        return self._wait(
+            lambda admin: admin.reset_with_journal(
+                group, topic, to, journal=journal, who=who, queues=queues, dry_run=dry_run
+            )
+        )
+
+    def undo_reset(
+        self,
+        group: str,
+        reset_id: str | None = None,
+        *,
+        journal: ResetJournal,
+        who: str,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> JournaledReset:
+        """Put a group back to where it was before a reset of the journal: the one with this id, or
+        the last. Queues in which it had no progress stay where they are. Raises NotFound, and
+        AdminError if members have gone on since, unless `force`."""
+        return self._wait(
+            lambda admin: admin.undo_reset(
+                group, reset_id, journal=journal, who=who, force=force, dry_run=dry_run
+            )
+        )
 
     def clone_offsets(
         self, source: str, target: str, *, topic: str | None = None, dry_run: bool = False
@@ -440,3 +562,157 @@ class Admin(Facade[AsyncAdmin]):
         """Messages from an offset on, in their order; `is_cut` if the queue goes on. Brokers may
         give fewer than `limit`. Raises NotFound."""
         return self._wait(lambda admin: admin.read_messages(queue, offset, limit=limit))
+
+    # ---- the doctor
+
+    def doctor(
+        self,
+        about: str | None = None,
+        name: str | None = None,
+        *,
+        topic: str | None = None,
+        for_s: float = FOR_S,
+        limit: int = MOST_EXAMINED,
+    ) -> Examination:
+        """What is wrong, why, and what to do: with a "topic", "group", "message" or "cluster" of
+        that name, or with everything. Nothing is changed.
+
+        A message needs its `topic`, unless its id is an offset id. Groups are looked at twice,
+        `for_s` apart. Of everything, `limit` topics and groups are examined; 0 for all. Brokers and
+        name servers that do not answer are findings. Raises ValueError, NotFound.
+        """
+        return self._wait(
+            lambda admin: admin.doctor(about, name, topic=topic, for_s=for_s, limit=limit)
+        )
+
+    def messages_between(
+        self,
+        topic: str,
+        *,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        queue: MessageQueue | None = None,
+        newest: bool = False,
+        limit: int = 20,
+    ) -> MessageRange:
+        """The first messages of a topic, or of one queue, that were stored in a time range, or the
+        last, by time; `total` is how many there are. Raises ValueError, NotFound, NotReadable."""
+        return self._wait(
+            lambda admin: admin.messages_between(
+                topic, since=since, until=until, queue=queue, newest=newest, limit=limit
+            )
+        )
+
+    def tail(
+        self,
+        topic: str,
+        on_message: Callable[[MessageExt], bool],
+        *,
+        expression: str = "*",
+        queue: MessageQueue | None = None,
+        since: datetime | int | None = None,
+        interval_s: float = 0.2,
+    ) -> None:
+        """Give `on_message` what is stored in a topic from now on, or since a time, until it
+        returns False. No group takes part, and no progress is kept. Raises ValueError, NotFound,
+        NotReadable, and AdminError when no broker answers any more."""
+        return self._wait(
+            lambda admin: admin.tail(
+                topic,
+                on_message,
+                expression=expression,
+                queue=queue,
+                since=since,
+                interval_s=interval_s,
+            )
+        )
+
+    def trace(self, message_id: str, topic: str | None = None) -> MessageTrace:
+        """What clients have reported of a message, and how far each group of its topic is with it.
+        The message itself is found by its topic, or by the one that the trace names. Raises
+        ValueError, and NotFound if neither a trace nor the message is there."""
+        return self._wait(lambda admin: admin.trace(message_id, topic))
+
+    def deliver(
+        self, message_id: str, group: str, *, topic: str | None = None, client_id: str | None = None
+    ) -> Delivered:
+        """Let a live member handle a stored message now, the first one unless it is named; progress
+        stays as it is. Raises NotFound, and AdminError if the member does not answer."""
+        return self._wait(
+            lambda admin: admin.deliver(message_id, group, topic=topic, client_id=client_id)
+        )
+
+    # ---- dead letters
+
+    def dead_letter_groups(self) -> list[str]:
+        """Names of the groups that have, or had, dead letters."""
+        return self._wait(lambda admin: admin.dead_letter_groups())
+
+    def count_dead_letters(self, group: str, recent: datetime | int) -> DeadLetterCount:
+        """How many dead letters a group has, how old they are, and how many came since `recent`.
+        Raises NotFound."""
+        return self._wait(lambda admin: admin.count_dead_letters(group, recent))
+
+    def dead_letters(
+        self,
+        group: str,
+        *,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        key: str | None = None,
+        newest: bool = True,
+        limit: int = 20,
+    ) -> MessageRange:
+        """The newest dead letters of a group in a time range, or the oldest; with a key those that
+        have it. In the order of their times. Raises ValueError, NotFound, NotReadable."""
+        return self._wait(
+            lambda admin: admin.dead_letters(
+                group, since=since, until=until, key=key, newest=newest, limit=limit
+            )
+        )
+
+    def resend_dead_letters(
+        self,
+        group: str,
+        *,
+        ids: Collection[str] = (),
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        to: str = TO_GROUP,
+        rate: float | None = None,
+        dry_run: bool = False,
+        on_result: Callable[[Resent], None] | None = None,
+    ) -> list[Resent]:
+        """Send dead letters again: those with these ids, else all of a time range. `to` is "group"
+        (only the group that failed gets them), "topic" (every group of the topic they came from
+        does), or the name of another topic; `rate` is the most per second.
+
+        One that was sent before, by whomever, is left out. `on_result` hears of each when it is
+        done. Raises ValueError, NotFound, NotReadable, and AdminError before anything is sent.
+        """
+        return self._wait(
+            lambda admin: admin.resend_dead_letters(
+                group,
+                ids=ids,
+                since=since,
+                until=until,
+                to=to,
+                rate=rate,
+                dry_run=dry_run,
+                on_result=on_result,
+            )
+        )
+
+    def export_dead_letters(
+        self,
+        group: str,
+        write: Callable[[str], object],
+        *,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+    ) -> int:
+        """Give `write` each dead letter of a time range as one line of JSON; how many there were.
+        Raises ValueError, NotFound, NotReadable, and AdminError if a broker does not answer."""
+        return self._wait(
+            lambda admin: admin.export_dead_letters(group, write, since=since, until=until)
+        )

@@ -62,8 +62,55 @@ def format_ended(half: TracedMessage, *, state: str, transaction_id: str, is_ans
     return _line("EndTransaction", half, *fields)
 
 
+class Outcome(IntEnum):
+    """How a call of a consumer's handler ended; the context code of its trace."""
+
+    SUCCESS = 0
+    TIMEOUT = 1
+    EXCEPTION = 2
+    FAILED = 4
+    """The handler wants the messages again. 3, which Java has for null, cannot happen here."""
+
+
+def format_before(
+    *,
+    time_ms: int,
+    region: str,
+    group: str,
+    request_id: str,
+    msg_id: str,
+    attempts: int,
+    keys: str | None,
+) -> str:
+    """The line of a message that a handler is about to get; `attempts` were made before."""
+    fields = (time_ms, region, group, request_id, msg_id, attempts, keys or _ABSENT)
+    return _joined("SubBefore", *fields)
+
+
+def format_after(
+    *,
+    time_ms: int,
+    group: str,
+    request_id: str,
+    msg_id: str,
+    cost_ms: int,
+    outcome: Outcome,
+    keys: str | None,
+) -> str:
+    """The line of the same message when the handler has ended."""
+    is_ok = _java(outcome is Outcome.SUCCESS)
+    fields = (request_id, msg_id, cost_ms, is_ok, keys or _ABSENT, int(outcome), time_ms, group)
+    return _joined("SubAfter", *fields)
+
+
+def format_recalled(*, time_ms: int, group: str, topic: str, msg_id: str, is_ok: bool) -> str:
+    """The line of a message that its producer took back before its delivery, or tried to."""
+    fields = (time_ms, DEFAULT_REGION, group, topic, msg_id, _java(is_ok))
+    return _joined("Recall", *fields)
+
+
 def _line(kind: str, message: TracedMessage, *more: object) -> str:
-    values = (
+    return _joined(
         kind,
         message.time_ms,
         message.region,
@@ -75,8 +122,130 @@ def _line(kind: str, message: TracedMessage, *more: object) -> str:
         message.store_host,
         *more,
     )
+
+
+def _joined(*values: object) -> str:
     return "\x01".join(map(str, values)) + "\x02"
 
 
 def _java(value: bool) -> str:
     return "true" if value else "false"
+
+
+# ---- reading
+
+
+class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What one line says. Java's and Go's consumers write lines too: before and after a handler."""
+
+    kind: str
+    """Pub, SubBefore, SubAfter, EndTransaction or Recall."""
+    msg_id: str
+    time_ms: int = 0
+    """0 where the line has none, as in SubAfter of clients before 5.0."""
+    group: str = ""
+    topic: str = ""
+    client: str = ""
+    """Address of the client, where the line has one."""
+    request_id: str = ""
+    """What links the lines before and after one call of a handler."""
+    took_ms: int | None = None
+    is_ok: bool | None = None
+    retries: int | None = None
+    state: str = ""
+    """Of a transaction, or why a handler failed."""
+    offset_msg_id: str = ""
+
+
+def parse_trace(body: str) -> list[TraceStep]:
+    """The lines of a trace message; lines of unknown kinds or with missing fields are left out."""
+    steps = []
+    for line in body.split("\x02"):
+        fields = line.split("\x01")
+        read = _READERS.get(fields[0])
+        if read is None:
+            continue
+        try:
+            steps.append(read(fields))
+        except (IndexError, ValueError):
+            continue
+    return steps
+
+
+def _published(fields: list[str]) -> TraceStep:
+    # 13 fields before 4.6, then with the offset id, then with the client's host.
+    has_place = len(fields) >= 14
+    return TraceStep(
+        kind="Pub",
+        time_ms=int(fields[1]),
+        group=fields[3],
+        topic=fields[4],
+        msg_id=fields[5],
+        took_ms=int(fields[10]),
+        offset_msg_id=fields[12] if has_place else "",
+        is_ok=_truth(fields[13] if has_place else fields[12]),
+        client=fields[14] if len(fields) >= 15 else "",
+    )
+
+
+def _begun(fields: list[str]) -> TraceStep:
+    return TraceStep(
+        kind="SubBefore",
+        time_ms=int(fields[1]),
+        group=fields[3],
+        request_id=fields[4],
+        msg_id=fields[5],
+        retries=int(fields[6]),
+        client=fields[8] if len(fields) >= 9 else "",
+    )
+
+
+def _handled(fields: list[str]) -> TraceStep:
+    return TraceStep(
+        kind="SubAfter",
+        request_id=fields[1],
+        msg_id=fields[2],
+        took_ms=int(fields[3]),
+        is_ok=_truth(fields[4]),
+        state=_CONTEXT.get(fields[6], "") if len(fields) >= 7 else "",
+        time_ms=int(fields[7]) if len(fields) >= 9 else 0,
+        group=fields[8] if len(fields) >= 9 else "",
+    )
+
+
+def _decided(fields: list[str]) -> TraceStep:
+    return TraceStep(
+        kind="EndTransaction",
+        time_ms=int(fields[1]),
+        group=fields[3],
+        topic=fields[4],
+        msg_id=fields[5],
+        state=fields[11],
+    )
+
+
+def _recalled(fields: list[str]) -> TraceStep:
+    return TraceStep(
+        kind="Recall",
+        time_ms=int(fields[1]),
+        group=fields[3],
+        topic=fields[4],
+        msg_id=fields[5],
+        is_ok=_truth(fields[6]),
+    )
+
+
+def _truth(text: str) -> bool:
+    return text == "true"
+
+
+_CONTEXT = {"1": "timed out", "2": "failed", "3": "returned null", "4": "asked to retry"}
+"""Java's ConsumeReturnType by its ordinal; 0 is success."""
+
+_READERS = {
+    "Pub": _published,
+    "SubBefore": _begun,
+    "SubAfter": _handled,
+    "EndTransaction": _decided,
+    "Recall": _recalled,
+}

@@ -219,6 +219,8 @@ _BROKER_VERBS: dict[str, str] = {
     "show": "broker_admin",
     "config": "broker_admin",
     "clean": "broker_admin",
+    "promote": "broker_roles",
+    "demote": "broker_roles",
 }
 _NAMESERVER_VERBS: dict[str, str] = {
     "list": "nameserver_admin",

@@ -1,0 +1,156 @@
+"""What became of a message: what clients reported, and how far each group is with it.
+
+Clients that trace write to RMQ_SYS_TRACE_TOPIC: producers what they sent, Java's and Go's consumers
+each call of a handler. Groups that do not trace are judged by offsets: a group whose progress in
+the message's queue is past it has consumed it, or its filter left it out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+
+from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
+from sparrowmq.admin.errors import AdminError, NotFound
+from sparrowmq.admin.lag import committed
+from sparrowmq.admin.members import connected
+from sparrowmq.admin.messages import find_messages, message
+from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.protocol.body import GroupList
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.headers.connections import GetConsumersOfTopic
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import TRACE_TOPIC, is_system_group
+from sparrowmq.protocol.subscription import TAG
+from sparrowmq.protocol.tags import parse_tags
+from sparrowmq.protocol.trace import TraceStep, parse_trace
+
+_MOST_TRACES = 64
+
+
+class GroupState(Enum):
+    """How far a group is with a message."""
+
+    CONSUMED = "consumed"
+    WAITING = "waiting"
+    FILTERED = "filtered"
+    OFFLINE = "offline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStanding:
+    """How far one group is with a message."""
+
+    group: str
+    state: GroupState | None
+    """None where that cannot be known."""
+    source: str
+    """`trace`, or `offsets` where it follows from the group's progress."""
+    before: int | None = None
+    """Messages of the queue that the group reads first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageTrace:
+    """A message's life."""
+
+    message_id: str
+    message: MessageExt | None
+    """None where it was not found: expired, or its topic is not known."""
+    steps: tuple[TraceStep, ...]
+    """In the order of their times."""
+    groups: tuple[GroupStanding, ...]
+    errors: tuple[BrokerFailure, ...] = ()
+
+
+async def trace(cluster: ClusterCalls, message_id: str, topic: str | None) -> MessageTrace:
+    """What is known of a message. Raises ValueError, NotFound."""
+    steps, errors = await _steps(cluster, message_id)
+    known_topic = topic or next((each.topic for each in steps if each.topic), None)
+    found: MessageExt | None = None
+    try:
+        found = await message(cluster, message_id, known_topic)
+    except NotFound as error:
+        if not steps:
+            raise NotFound(
+                "message", message_id, f"no client traced it, and {str(error).split('; ', 1)[-1]}"
+            ) from error
+    if found is not None and not steps and found.msg_id != message_id:
+        steps, errors = await _steps(cluster, found.msg_id)
+    groups = await _standings(cluster, found, steps) if found is not None else ()
+    return MessageTrace(
+        message_id=message_id, message=found, steps=steps, groups=groups, errors=errors
+    )
+
+
+async def _steps(
+    cluster: ClusterCalls, message_id: str
+) -> tuple[tuple[TraceStep, ...], tuple[BrokerFailure, ...]]:
+    try:
+        found = await find_messages(
+            cluster, TRACE_TOPIC, message_id, begin=None, end=None, limit=_MOST_TRACES
+        )
+    except NotFound:
+        return (), ()
+    steps = [
+        (step.time_ms or each.store_timestamp, step)
+        for each in found
+        for step in _lines(each)
+        if step.msg_id == message_id or step.offset_msg_id == message_id
+    ]
+    return tuple(step for _, step in sorted(steps, key=lambda pair: pair[0])), found.errors
+
+
+def _lines(traced: MessageExt) -> list[TraceStep]:
+    try:
+        return parse_trace(traced.text())
+    except BodyError:
+        return []
+
+
+async def _standings(
+    cluster: ClusterCalls, found: MessageExt, steps: Sequence[TraceStep]
+) -> tuple[GroupStanding, ...]:
+    """Every group of the message's topic, by name."""
+    masters = await cluster.readable()
+    address = masters.get(found.broker_name)
+    if address is None:
+        return ()
+    response = await cluster.call(address, GetConsumersOfTopic(topic=found.topic))
+    names = sorted(GroupList.from_json(response.body).group_list)
+    asks = [
+        partial(_standing, cluster, address, name, found, steps)
+        for name in names
+        if not is_system_group(name)
+    ]
+    results = await at_once(asks)
+    return tuple(each for each in results if not isinstance(each, AdminError))
+
+
+async def _standing(
+    cluster: ClusterCalls,
+    address: str,
+    group: str,
+    found: MessageExt,
+    steps: Sequence[TraceStep],
+) -> GroupStanding:
+    begun = {each.request_id for each in steps if each.kind == "SubBefore" and each.group == group}
+    if any(each.kind == "SubAfter" and each.is_ok and each.request_id in begun for each in steps):
+        return GroupStanding(group=group, state=GroupState.CONSUMED, source="trace")
+    at = await committed(cluster, address, group, found.queue)
+    online = await connected(cluster, group)
+    wanted = next((each for each in online.subscriptions if each.topic == found.topic), None)
+    is_past = at is not None and at > found.queue_offset
+    before = max(0, found.queue_offset - (at or 0)) if not is_past else None
+    if wanted is not None and wanted.kind == TAG and not _takes(wanted.expression, found.tags):
+        state = GroupState.FILTERED
+    elif is_past:
+        state = GroupState.CONSUMED
+    else:
+        state = GroupState.WAITING if online.members else GroupState.OFFLINE
+    return GroupStanding(group=group, state=state, source="offsets", before=before)
+
+
+def _takes(expression: str, tag: str | None) -> bool:
+    tags = parse_tags(expression)
+    return not tags or tag in tags

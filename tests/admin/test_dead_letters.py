@@ -1,0 +1,188 @@
+"""Dead letters: counted, read, sent again to the group that failed, and written down."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from sparrowmq import (
+    Admin,
+    Client,
+    ConsumeFromWhere,
+    Message,
+    MessageExt,
+    NotFound,
+    NotReadable,
+    PushConsumer,
+    Resend,
+)
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.admin.operator import Read, as_client, consuming, send
+
+TO_GROUP = "group"
+
+
+class Failing(Read):
+    """A member that gives up every message it gets."""
+
+    async def handle(self, messages: Sequence[MessageExt]) -> None:
+        await super().handle(messages)
+        raise ValueError("this order cannot be billed")
+
+
+async def died(client: Client, *messages: Message, group: str = "billing") -> Admin:
+    """A topic whose messages a group has given up at the first failure."""
+    admin = Admin(client=client)
+    await admin.create_topic("orders", queues=1, brokers=["broker-a"])
+    await admin.create_group(group, retries=0)
+    await send(client, *messages)
+    failing = Failing()
+    async with PushConsumer(
+        group,
+        {"orders": "*"},
+        client=client,
+        max_reconsume_times=0,
+        from_where=ConsumeFromWhere.FIRST_OFFSET,
+    ) as consumer:
+        await consumer.start(failing.handle)
+        await failing.until(len(messages))
+    return admin
+
+
+def order(number: int) -> Message:
+    return Message(
+        "orders",
+        b"order %d" % number,
+        tags="paid",
+        keys=f"o-{number}",
+        properties={"shop": "Bern"},
+    )
+
+
+def test_dead_letters_are_counted_and_read_by_time_and_key() -> None:
+    async def work(client: Client) -> None:
+        admin = await died(client, order(1), order(2), order(3))
+        assert await admin.dead_letter_groups() == ["billing"]
+        count = await admin.count_dead_letters("billing", 0)
+        assert (count.messages, count.recent, count.unreadable) == (3, 3, ())
+        assert count.oldest is not None
+        assert count.newest is not None
+        assert count.oldest <= count.newest
+        later = datetime(2200, 1, 1, tzinfo=UTC)
+        assert (await admin.count_dead_letters("billing", later)).recent == 0
+        newest = await admin.dead_letters("billing", limit=2)
+        assert [each.body for each in newest.messages] == [b"order 2", b"order 3"]
+        assert (newest.total, newest.is_cut) == (3, True)
+        oldest = await admin.dead_letters("billing", limit=2, newest=False)
+        assert [each.body for each in oldest.messages] == [b"order 1", b"order 2"]
+        (found,) = (await admin.dead_letters("billing", key="o-2")).messages
+        assert found.body == b"order 2"
+        none = await admin.dead_letters("billing", since=later)
+        assert (none.messages, none.total) == ((), 0)
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_only_the_group_that_failed_gets_a_dead_letter_again_and_only_once() -> None:
+    async def work(client: Client) -> None:
+        admin = await died(client, order(1))
+        async with consuming(client, "audit", "orders", 1) as audit:
+            (dry,) = await admin.resend_dead_letters("billing", dry_run=True)
+            (sent,) = await admin.resend_dead_letters("billing")
+            (again,) = await admin.resend_dead_letters("billing")
+            assert [dry.result, sent.result] == [Resend.SENT, Resend.SENT]
+            assert sent.target == "%RETRY%billing"
+            assert again.result is Resend.SENT_BEFORE
+            assert again.reason.startswith("to %RETRY%billing at ")
+            async with consuming(client, "billing", "orders", 1) as billing:
+                (got,) = billing.messages
+            assert len(audit.messages) == 1
+        assert (got.body, got.tags, got.keys) == (b"order 1", "paid", ("o-1",))
+        assert got.user_properties == {"shop": "Bern", "RESENT": "1"}
+        assert got.original_topic == "orders"
+        assert got.msg_id == sent.message_id == audit.messages[0].msg_id
+        assert got.reconsume_times == 0
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_dead_letter_that_died_again_may_be_sent_again() -> None:
+    async def work(client: Client) -> None:
+        admin = await died(client, order(1))
+        await admin.resend_dead_letters("billing")
+        failing = Failing()
+        async with PushConsumer(
+            "billing", {"orders": "*"}, client=client, max_reconsume_times=0
+        ) as consumer:
+            await consumer.start(failing.handle)
+            await failing.until(1)
+        results = await admin.resend_dead_letters("billing")
+        assert [each.result for each in results] == [Resend.SENT_BEFORE, Resend.SENT]
+        last = await admin.message(results[1].message_id, "%DLQ%billing")
+        assert last.properties["RESENT"] in ("1", "2")
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_dead_letters_go_to_their_topic_or_another_one_when_asked() -> None:
+    async def work(client: Client) -> None:
+        admin = await died(client, order(1), order(2))
+        await admin.create_topic("repaired", queues=2)
+        first = (await admin.dead_letters("billing", newest=False)).messages[0]
+        (elsewhere,) = await admin.resend_dead_letters("billing", ids=[first.msg_id], to="repaired")
+        assert (elsewhere.result, elsewhere.target) == (Resend.SENT, "repaired")
+        results = await admin.resend_dead_letters("billing", to="topic")
+        assert {each.target for each in results} == {"orders"}
+        assert {each.result for each in results} == {Resend.SENT}
+        # The group got them with the topic, so that sending them to it would be a second time
+        again = await admin.resend_dead_letters("billing")
+        assert {each.result for each in again} == {Resend.SENT_BEFORE}
+        copy = await admin.find_messages("repaired", "o-1")
+        assert "RETRY_TOPIC" not in copy[0].properties
+        async with consuming(client, "audit", "orders", 4) as audit:
+            assert len({each.msg_id for each in audit.messages}) == 2
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_dead_letters_are_written_down_as_lines_of_json() -> None:
+    async def work(client: Client) -> None:
+        admin = await died(client, order(1), Message("orders", b"\xff"))
+        lines: list[str] = []
+        assert await admin.export_dead_letters("billing", lines.append) == 2
+        first, second = map(json.loads, lines)
+        assert (first["body"], first["topic"], first["keys"]) == ("order 1", "orders", ["o-1"])
+        assert first["properties"]["shop"] == "Bern"
+        assert second["bodyBase64"] == "/w=="
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_what_cannot_be_selected_or_read_is_refused_before_anything_is_sent() -> None:
+    async def work(client: Client) -> None:
+        admin = await died(client, order(1))
+        with pytest.raises(NotFound, match="group nope has no dead letters"):
+            await admin.dead_letters("nope")
+        with pytest.raises(NotFound, match=r"dead letter 00FF.* sparrowmq dlq show billing"):
+            await admin.resend_dead_letters("billing", ids=["00FF"])
+        with pytest.raises(NotFound, match="topic nope does not exist"):
+            await admin.resend_dead_letters("billing", to="nope")
+        with pytest.raises(ValueError, match=r"since \(2\) is not before until \(1\)"):
+            await admin.resend_dead_letters("billing", since=2, until=1)
+        with pytest.raises(ValueError, match="limit is 0, must be 1"):
+            await admin.dead_letters("billing", limit=0)
+        await admin.update_topic("%DLQ%billing", perm=2)
+        text = r"%DLQ%billing cannot be read on broker-a .* topic update '%DLQ%billing' --perm 6"
+        with pytest.raises(NotReadable, match=text):
+            await admin.resend_dead_letters("billing")
+        counted = await admin.count_dead_letters("billing", 0)
+        assert (counted.messages, counted.unreadable) == (1, ("broker-a",))
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)

@@ -1,0 +1,158 @@
+"""Resets that are written down: where a group was, undoing them, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sparrowmq import (
+    Admin,
+    AdminError,
+    Client,
+    MessageQueue,
+    MoveBy,
+    NotFound,
+    OffsetMove,
+    ResetJournal,
+)
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.admin.operator import as_client, consuming, numbered, send
+
+FIRST = MessageQueue("orders", "broker-a", 0)
+SECOND = MessageQueue("orders", "broker-a", 1)
+
+
+async def sold(client: Client, count: int = 6) -> Admin:
+    """A topic with two queues that a group has read all of."""
+    admin = Admin(client=client)
+    await admin.create_topic("orders", queues=2)
+    await send(client, *numbered("orders", count))
+    async with consuming(client, "billing", "orders", count):
+        pass
+    return admin
+
+
+def test_a_reset_is_written_down_and_undone(tmp_path: Path) -> None:
+    journal = ResetJournal(tmp_path / "resets")
+
+    async def work(client: Client) -> None:
+        admin = await sold(client)
+        made = await admin.reset_with_journal(
+            "billing", "orders", "earliest", journal=journal, who="ann@desk"
+        )
+        assert [(each.before, each.after) for each in made.moves] == [(3, 0), (3, 0)]
+        assert made.record is not None
+        assert (await admin.lag("billing", "orders")).lag == 6
+        (record,) = journal.records("billing")
+        assert record == made.record
+        assert (record.who, record.state, record.cluster) == ("ann@desk", "done", "DefaultCluster")
+        text = json.loads((journal.folder / f"{record.id}.json").read_text())
+        assert text["queues"][0] == {"broker": "broker-a", "queue": 0, "before": 3, "after": 0}
+
+        shown = await admin.undo_reset("billing", journal=journal, who="bob", dry_run=True)
+        assert (shown.record, len(journal.records())) == (None, 1)
+        undone = await admin.undo_reset("billing", journal=journal, who="bob")
+        assert [(each.before, each.after) for each in undone.moves] == [(0, 3), (0, 3)]
+        assert (await admin.lag("billing", "orders")).lag == 0
+        assert sorted(each.kind for each in journal.records("billing")) == ["reset", "undo"]
+        with pytest.raises(NotFound, match="is left to be undone"):
+            await admin.undo_reset("billing", journal=journal, who="bob")
+        with pytest.raises(AdminError, match="was undone before, by"):
+            await admin.undo_reset("billing", record.id, journal=journal, who="bob")
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_an_undo_is_refused_when_members_have_gone_on_unless_forced(tmp_path: Path) -> None:
+    journal = ResetJournal(tmp_path)
+
+    async def work(client: Client) -> None:
+        admin = await sold(client)
+        await admin.reset_with_journal("billing", "orders", "earliest", journal=journal, who="ann")
+        async with consuming(client, "billing", "orders", 6):
+            pass
+        await send(client, *numbered("orders", 2))
+        with pytest.raises(
+            AdminError, match=r"has gone on since reset .*broker-a/0 is at 3, not 0.*--force"
+        ):
+            await admin.undo_reset("billing", journal=journal, who="ann")
+        assert (await admin.lag("billing", "orders")).lag == 2
+        forced = await admin.undo_reset("billing", journal=journal, who="ann", force=True)
+        assert [each.after for each in forced.moves] == [3, 3]
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_queue_without_progress_stays_when_its_reset_is_undone(tmp_path: Path) -> None:
+    journal = ResetJournal(tmp_path)
+
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=2)
+        await admin.create_group("billing")
+        await admin.reset_offsets("billing", "orders", {FIRST: 0})
+        await send(client, *numbered("orders", 2))
+        await admin.reset_with_journal("billing", "orders", "latest", journal=journal, who="ann")
+        undone = await admin.undo_reset("billing", journal=journal, who="ann")
+        assert undone.moves == (OffsetMove(FIRST, 1, 0),)
+        assert undone.kept == (SECOND,)
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+@pytest.mark.parametrize(
+    ("by", "after"),
+    [(1, [3, 3]), (-1, [2, 3]), (-100, [0, 3])],
+    ids=["past the end stays there", "back by one", "back past the oldest"],
+)
+def test_a_single_queue_is_moved_by_a_number_of_messages(by: int, after: list[int]) -> None:
+    async def work(client: Client) -> None:
+        admin = await sold(client)
+        moves = await admin.reset_offsets("billing", "orders", MoveBy(by), queues=[FIRST])
+        assert [each.queue for each in moves] == [FIRST]
+        lag = await admin.lag("billing", "orders")
+        assert [each.consumer_offset for each in lag.queues] == after
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_reset_that_cannot_be_written_down_is_not_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    journal = ResetJournal(tmp_path / "file" / "resets")
+
+    async def work(client: Client) -> None:
+        admin = await sold(client)
+        with pytest.raises(AdminError, match="the reset cannot be written down in"):
+            await admin.reset_with_journal("billing", "orders", "earliest", journal=journal, who="")
+        assert (await admin.lag("billing", "orders")).lag == 0
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_files_that_are_no_records_are_left_out(tmp_path: Path) -> None:
+    for name, text in {"a.json": "{", "b.json": "[]", "c.json": '{"id": 1}'}.items():
+        (tmp_path / name).write_text(text)
+    assert ResetJournal(tmp_path).records() == []
+
+
+def test_wrong_moves_are_refused() -> None:
+    async def work(client: Client) -> None:
+        admin = await sold(client)
+        other = MessageQueue("orders", "broker-a", 7)
+        with pytest.raises(NotFound, match=r"queue broker-a/7 does not exist; .*2 on broker-a"):
+            await admin.reset_offsets("billing", "orders", "latest", queues=[other])
+        with pytest.raises(ValueError, match="is not a queue of topic orders"):
+            foreign = MessageQueue("x", "broker-a", 0)
+            await admin.reset_offsets("billing", "orders", "latest", queues=[foreign])
+        with pytest.raises(ValueError, match="leave `queues` out"):
+            await admin.reset_offsets("billing", "orders", {FIRST: 0}, queues=[FIRST])
+
+    with pytest.raises(ValueError, match="messages is 0"):
+        MoveBy(0)
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
