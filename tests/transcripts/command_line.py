@@ -1,9 +1,9 @@
 """Commands against a cluster, and what they print, without what differs from run to run.
 
-    > topic list            as a pipe gets it: tab-separated (shown as `│`)
-    $ topic list            as people see it at a terminal
-    ! …                     standard error
-    (exit 1)                how it ended, unless with 0
+> topic list            as a pipe gets it: tab-separated (shown as `│`)
+$ topic list            as people see it at a terminal
+! …                     standard error
+(exit 1)                how it ended, unless with 0
 """
 
 import re
