@@ -52,7 +52,8 @@ class _Held:
             broker_addr=address,
             ha_server_addr="",
         )
-        table = {topic: TopicConfig(topic_name=topic) for topic in topics}
+        # A single topic would count as news of a broker that is known already
+        table = {topic: TopicConfig(topic_name=topic) for topic in (name, "TBW102", *topics)}
         body = RegisterBrokerBody(topics=RegisteredTopics(topic_config_table=table))
         self._body = body.encode(compressed=False)
         self._loop = asyncio.new_event_loop()

@@ -42,7 +42,7 @@ def printed(line: str, ended: Ran) -> Iterator[str]:
     text = ended.stdout.replace("\t", "│")
     if line.startswith("$"):
         text = re.sub(r" {2,}", "  ", text)  # widths follow from ports and times
-    yield from (f"    {masked(each)}".rstrip() for each in text.splitlines())
+    yield from (f"    {masked(each).rstrip() or '~'}" for each in text.splitlines())
     yield from (f"    ! {masked(each)}".rstrip() for each in ended.stderr.splitlines())
     if ended.returncode:
         yield f"    (exit {ended.returncode})"
