@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         PartlyDone,
         PartlyReset,
     )
+    from sparrowmq.admin.group_rows import GroupRow
     from sparrowmq.admin.groups import GroupInfo, GroupSettings
     from sparrowmq.admin.lag import GroupLag, QueueLag
     from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
@@ -102,6 +103,7 @@ __all__ = [
     "GroupInfo",
     "GroupLag",
     "GroupMember",
+    "GroupRow",
     "GroupSettings",
     "GroupSubscription",
     "HalfMessage",
@@ -189,6 +191,7 @@ _HOMES = {
     "GroupInfo": "admin.groups",
     "GroupLag": "admin.lag",
     "GroupMember": "admin.members",
+    "GroupRow": "admin.group_rows",
     "GroupSettings": "admin.groups",
     "GroupSubscription": "admin.subscriptions",
     "HalfMessage": "client.sending.transactional_producer",

@@ -17,6 +17,7 @@ from sparrowmq.admin import (
     brokers,
     dead_letters,
     deliveries,
+    group_rows,
     groups,
     lag,
     members,
@@ -34,6 +35,7 @@ from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.admin.dead_letters import DeadLetterCount
 from sparrowmq.admin.deliveries import Delivered
+from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
@@ -234,6 +236,11 @@ class Admin(Block):
     async def groups(self) -> Listing[str]:
         """Names of all consumer groups, those of RocketMQ's own tools among them."""
         return await groups.group_names(self._cluster)
+
+    async def group_rows(self, names: Sequence[str], *, waiting: bool = True) -> Listing[GroupRow]:
+        """What a list says of each of these groups: members, topics, lag and, with `waiting`, since
+        when the oldest message waits. A group that is unknown has a row without figures."""
+        return await group_rows.group_rows(self._cluster, names, waiting=waiting)
 
     async def group(self, group: str) -> GroupInfo:
         """Settings per broker, members, and what each subscribes to. Raises NotFound."""

@@ -16,6 +16,7 @@ from sparrowmq.admin.admin import Admin as AsyncAdmin
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.dead_letters import DeadLetterCount
 from sparrowmq.admin.deliveries import Delivered
+from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
@@ -191,6 +192,11 @@ class Admin(Facade[AsyncAdmin]):
     def groups(self) -> Listing[str]:
         """Names of all consumer groups, those of RocketMQ's own tools among them."""
         return self._wait(lambda admin: admin.groups())
+
+    def group_rows(self, names: Sequence[str], *, waiting: bool = True) -> Listing[GroupRow]:
+        """What a list says of each of these groups: members, topics, lag and, with `waiting`, since
+        when the oldest message waits. A group that is unknown has a row without figures."""
+        return self._wait(lambda admin: admin.group_rows(names, waiting=waiting))
 
     def group(self, group: str) -> GroupInfo:
         """Settings per broker, members, and what each subscribes to. Raises NotFound."""
