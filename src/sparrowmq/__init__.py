@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparrowmq.admin.admin import Admin
     from sparrowmq.admin.brokers import BrokerInfo, BrokerRuntime
+    from sparrowmq.admin.cleaning import Cleanable, CleanedPart
+    from sparrowmq.admin.clients import ClientRole, LiveClient
     from sparrowmq.admin.dead_letters import DeadLetterCount
     from sparrowmq.admin.deliveries import Delivered
+    from sparrowmq.admin.doctor.catalogue import Severity
+    from sparrowmq.admin.doctor.findings import Examination, Finding, NotMade
     from sparrowmq.admin.errors import (
         AdminError,
         AlreadyExists,
@@ -28,16 +32,22 @@ if TYPE_CHECKING:
     )
     from sparrowmq.admin.group_rows import GroupRow
     from sparrowmq.admin.groups import GroupInfo, GroupSettings
+    from sparrowmq.admin.health import Health, HealthCheck
     from sparrowmq.admin.lag import GroupLag, QueueLag
     from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
     from sparrowmq.admin.message_traces import MessageTrace
+    from sparrowmq.admin.name_servers import NameServerInfo
     from sparrowmq.admin.offsets import MoveBy, OffsetMove, ResetTo
     from sparrowmq.admin.ranges import MessageRange
     from sparrowmq.admin.resends import Resend, Resent
     from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
     from sparrowmq.admin.resets import JournaledReset
+    from sparrowmq.admin.roles import RoleChange
+    from sparrowmq.admin.server_settings import ServerSettings
     from sparrowmq.admin.slaves import SlaveInfo
     from sparrowmq.admin.subscriptions import GroupSubscription
+    from sparrowmq.admin.topic_figures import TopicFigures
+    from sparrowmq.admin.topic_readers import TopicReader
     from sparrowmq.admin.topics import TopicInfo, TopicQueue, TopicSettings
     from sparrowmq.admin.values import BrokerFailure, Listing, SettingChange
     from sparrowmq.client.client import Client
@@ -59,6 +69,8 @@ if TYPE_CHECKING:
         SendFailed,
     )
     from sparrowmq.client.hooks import Handling, Hooks, Sending
+    from sparrowmq.client.opentelemetry_hooks import OpenTelemetryHooks
+    from sparrowmq.client.prometheus_hooks import PrometheusHooks
     from sparrowmq.client.send_result import SendResult, SendStatus
     from sparrowmq.client.sending.producer import Producer
     from sparrowmq.client.sending.request_reply import RequestTimedOut
@@ -91,14 +103,19 @@ __all__ = [
     "BrokerRefusal",
     "BrokerRefused",
     "BrokerRuntime",
+    "Cleanable",
+    "CleanedPart",
     "Client",
     "ClientConfig",
     "ClientError",
+    "ClientRole",
     "CompressionType",
     "ConsumeFromWhere",
     "DeadLetterCount",
     "Deduplicate",
     "Delivered",
+    "Examination",
+    "Finding",
     "FlowLimits",
     "GroupInfo",
     "GroupLag",
@@ -108,11 +125,14 @@ __all__ = [
     "GroupSubscription",
     "HalfMessage",
     "Handling",
+    "Health",
+    "HealthCheck",
     "Hooks",
     "InUse",
     "JournaledReset",
     "Listing",
     "LitePullConsumer",
+    "LiveClient",
     "LiveProducer",
     "MemorySeen",
     "Message",
@@ -122,6 +142,7 @@ __all__ = [
     "MessageRange",
     "MessageTrace",
     "MoveBy",
+    "NameServerInfo",
     "NameServerRefusal",
     "NameServersAway",
     "NetError",
@@ -129,13 +150,16 @@ __all__ = [
     "NoNameServer",
     "NoRoute",
     "NotFound",
+    "NotMade",
     "NotReadable",
     "NotStarted",
     "OffsetMove",
     "Only",
+    "OpenTelemetryHooks",
     "PartlyDone",
     "PartlyReset",
     "Producer",
+    "PrometheusHooks",
     "PullConsumer",
     "PushConsumer",
     "QueueLag",
@@ -147,20 +171,25 @@ __all__ = [
     "ResetRecord",
     "ResetTo",
     "RetryLater",
+    "RoleChange",
     "ScheduledPull",
     "SendFailed",
     "SendResult",
     "SendStatus",
     "Sending",
+    "ServerSettings",
     "SettingChange",
+    "Severity",
     "SlaveInfo",
     "SparrowMQError",
     "Sql",
     "SqliteSeen",
     "Strategy",
     "Subscription",
+    "TopicFigures",
     "TopicInfo",
     "TopicQueue",
+    "TopicReader",
     "TopicSettings",
     "TransactionListener",
     "TransactionResult",
@@ -170,10 +199,20 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Cleanable": "admin.cleaning",
+    "CleanedPart": "admin.cleaning",
+    "ClientRole": "admin.clients",
+    "LiveClient": "admin.clients",
+    "Health": "admin.health",
+    "HealthCheck": "admin.health",
+    "NameServerInfo": "admin.name_servers",
+    "ServerSettings": "admin.server_settings",
+    "TopicFigures": "admin.topic_figures",
+    "TopicReader": "admin.topic_readers",
+    "BodyError": "protocol.errors",
     "Admin": "admin.admin",
     "AdminError": "admin.errors",
     "AlreadyExists": "admin.errors",
-    "BodyError": "protocol.errors",
     "BrokerFailure": "admin.values",
     "BrokerInfo": "admin.brokers",
     "BrokerRefusal": "admin.errors",
@@ -186,6 +225,8 @@ _HOMES = {
     "ConsumeFromWhere": "protocol.heartbeat",
     "DeadLetterCount": "admin.dead_letters",
     "Deduplicate": "client.consuming.deduplicate",
+    "Examination": "admin.doctor.findings",
+    "Finding": "admin.doctor.findings",
     "Delivered": "admin.deliveries",
     "FlowLimits": "client.consuming.pull_loop",
     "GroupInfo": "admin.groups",
@@ -217,13 +258,16 @@ _HOMES = {
     "NoNameServer": "client.errors",
     "NoRoute": "client.errors",
     "NotFound": "admin.errors",
+    "NotMade": "admin.doctor.findings",
     "NotReadable": "admin.errors",
     "NotStarted": "client.errors",
     "OffsetMove": "admin.offsets",
     "Only": "client.subscriptions",
+    "OpenTelemetryHooks": "client.opentelemetry_hooks",
     "PartlyDone": "admin.errors",
     "PartlyReset": "admin.errors",
     "Producer": "client.sending.producer",
+    "PrometheusHooks": "client.prometheus_hooks",
     "PullConsumer": "client.consuming.pull_consumer",
     "PushConsumer": "client.consuming.push_consumer",
     "QueueLag": "admin.lag",
@@ -241,6 +285,8 @@ _HOMES = {
     "SendStatus": "client.send_result",
     "Sending": "client.hooks",
     "SettingChange": "admin.values",
+    "RoleChange": "admin.roles",
+    "Severity": "admin.doctor.catalogue",
     "SlaveInfo": "admin.slaves",
     "SparrowMQError": "errors",
     "Sql": "client.subscriptions",

@@ -7,6 +7,7 @@ command line keeps. `sparrowmq context use` picks one for commands at a terminal
 program: what someone chose in a shell must not decide where a service writes.
 
     $XDG_CONFIG_HOME/sparrowmq/contexts.toml          (~/.config without XDG_CONFIG_HOME)
+        in-use = "production"                         (commands only; programs do not read it)
         [contexts.production]
         name-servers = ["10.0.0.1:9876", "10.0.0.2:9876"]
 
@@ -28,6 +29,7 @@ NAME_SERVERS_VARIABLE = "SPARROWMQ_NAME_SERVERS"
 CONTEXT_VARIABLE = "SPARROWMQ_CONTEXT"
 ROCKETMQ_VARIABLE = "NAMESRV_ADDR"
 DEFAULT = "127.0.0.1:9876"
+DEFAULT_ORIGIN = "the default"
 
 _PREFIXES = re.compile("SPARROW(MQ)?_")
 _SIMILAR = 0.7
@@ -67,7 +69,7 @@ def _without_ours(environment: Mapping[str, str]) -> NameServerAddresses:
         return _of_context(name, environment)
     if text := environment.get(ROCKETMQ_VARIABLE):
         return _of_variable(ROCKETMQ_VARIABLE, text)
-    return NameServerAddresses((DEFAULT,), "the default")
+    return NameServerAddresses((DEFAULT,), DEFAULT_ORIGIN)
 
 
 def mistyped_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -126,15 +128,19 @@ def _of_variable(name: str, text: str) -> NameServerAddresses:
 
 def _of_context(name: str, environment: Mapping[str, str]) -> NameServerAddresses:
     path = contexts_file(environment)
-    contexts = read_contexts(path)
+    named_by = f"environment variable {CONTEXT_VARIABLE}"
+    return name_servers_of_context(name, read_contexts(path), path, named_by)
+
+
+def name_servers_of_context(
+    name: str, contexts: Mapping[str, tuple[str, ...]], path: Path, named_by: str
+) -> NameServerAddresses:
+    """The name servers of one of the contexts of a file. Raises ValueError if it has no such
+    context."""
     if name not in contexts:
         known = f"there are {', '.join(sorted(contexts))}" if contexts else "it has none"
-        raise ValueError(
-            f"environment variable {CONTEXT_VARIABLE} names the context {name!r}, which is not in "
-            f"{path}: {known}"
-        )
-    origin = f"context {name} (environment variable {CONTEXT_VARIABLE})"
-    return _checked(contexts[name], origin, contexts[name])
+        raise ValueError(f"{named_by} names the context {name!r}, which is not in {path}: {known}")
+    return _checked(contexts[name], f"context {name} ({named_by})", contexts[name])
 
 
 def _checked(addresses: tuple[str, ...], origin: str, given: object) -> NameServerAddresses:

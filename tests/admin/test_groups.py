@@ -14,8 +14,8 @@ from sparrowmq import (
     SettingChange,
     Subscription,
 )
-from sparrowmq.admin.members import version_text
 from sparrowmq.client.client import core_of
+from sparrowmq.protocol.codes import version_text
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import as_client, as_operator, consuming, numbered, send
 

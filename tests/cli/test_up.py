@@ -36,7 +36,7 @@ def test_each_of_several_brokers_gets_every_setting(tmp_path: Path) -> None:
     }
     first = broker_config({**other, "data": str(tmp_path)}, Found())
     second = child(first, 1)
-    own = {"broker-name", "broker-id", "port", "ha-port", "data", "name-servers"}
+    own = {"broker-name", "broker-id", "port", "ha-port", "metrics-port", "data", "name-servers"}
     for setting in broker_settings():
         if setting.name not in own:
             assert setting.value_in(second) == setting.value_in(first), setting.name
@@ -48,14 +48,18 @@ def test_each_of_several_brokers_gets_every_setting(tmp_path: Path) -> None:
 def test_a_port_that_is_free_to_choose_stays_so_for_each(tmp_path: Path) -> None:
     first = broker_config({"data": str(tmp_path), "port": "0", "ha_port": "0"}, Found())
     third = child(first, 2)
-    assert (third.port, third.ha_port) == (0, 0)
+    assert (third.port, third.ha_port, third.metrics_port) == (0, 0, 0)
 
 
 def test_no_two_brokers_share_a_port_or_a_directory(tmp_path: Path) -> None:
     first = broker_config({"data": str(tmp_path)}, Found())
     started = [child(first, number, brokers=2, slaves=2) for number in range(6)]
-    ports = [port for each in started for port in (each.port, each.port - 2, each.port + 1)]
-    assert len(set(ports)) == len(ports) == 18
+    ports = [
+        port
+        for each in started
+        for port in (each.port, each.port - 2, each.port + 1, each.metrics_port)
+    ]
+    assert len(set(ports)) == len(ports) == 24
     assert [each.data_dir.name for each in started] == [
         *("broker-a", "broker-b"),
         *("broker-a-slave-1", "broker-b-slave-1"),

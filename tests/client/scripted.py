@@ -201,7 +201,9 @@ class World:
 
         self.sim.host(host).start(run())
 
-    def route(self, queues: int, perm: int = 6, order: str | None = None) -> TopicRoute:
+    def route(
+        self, queues: int, perm: int = 6, order: str | None = None, broker_id: int = 0
+    ) -> TopicRoute:
         names = [broker.name for broker in self.brokers.values()]
         return TopicRoute(
             queue_datas=tuple(
@@ -211,7 +213,7 @@ class World:
                 for name in names
             ),
             broker_datas=tuple(
-                BrokerData(cluster="c", broker_name=b.name, broker_addrs={0: b.address})
+                BrokerData(cluster="c", broker_name=b.name, broker_addrs={broker_id: b.address})
                 for b in self.brokers.values()
             ),
             order_topic_conf=order,

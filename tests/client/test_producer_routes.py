@@ -1,6 +1,7 @@
 """Where a producer gets its queues from: routes, polls of them, and what is wrong with some."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -53,6 +54,48 @@ def test_without_a_name_server_the_first_send_takes_its_time_unless_it_has_no_re
     with world() as w:
         w.stop_routes()
         assert w.produce(send, retries=retries) == pytest.approx(takes_s, abs=0.1)
+
+
+async def send_by_key(producer: Producer) -> Any:
+    return await producer.send(Message("orders", b"x"), key="k")
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("send", [send_one, send_by_key])
+def test_a_send_waits_for_a_master_that_takes_the_place_of_another(
+    send: Callable[[Producer], Coroutine[Any, Any, Any]], is_known: bool
+) -> None:
+    """First a slave is left, then no broker at all, as it starts again to be the master."""
+
+    async def send_meanwhile(producer: Producer) -> None:
+        if is_known:
+            await send(producer)
+        with_master, w.routes["orders"] = w.routes["orders"], w.route(4, broker_id=1)
+        if is_known:  # its connection ends, and the client looks where the broker is
+            await asyncio.sleep(31)
+        async with asyncio.TaskGroup() as tasks:
+            sending = tasks.create_task(send(producer))
+            await asyncio.sleep(1)
+            del w.routes["orders"]
+            await asyncio.sleep(1)
+            assert not sending.done()
+            w.routes["orders"] = with_master
+            assert (await sending).is_ok
+
+    with world("a") as w:
+        w.produce(send_meanwhile)
+        assert len(w.attempts) == 1 + is_known
+
+
+@pytest.mark.parametrize("send", [send_one, send_by_key])
+def test_a_master_that_does_not_come_back_in_time_fails_the_send(
+    send: Callable[[Producer], Coroutine[Any, Any, Any]],
+) -> None:
+    with world("a") as w:
+        w.routes["orders"] = w.route(4, broker_id=1)
+        with pytest.raises(NoRoute, match="it exists, but no broker takes messages"):
+            w.produce(send)
+        assert w.sim.now_s - w.start_s == pytest.approx(3.0, abs=0.1)
 
 
 def test_a_hundred_sends_to_a_new_topic_are_one_question_to_the_name_server() -> None:

@@ -10,6 +10,7 @@ LIFE = {"start", "stop"}
 PRODUCER = LIFE | {"group", "send", "send_batch", "send_oneway", "request", "reply", "recall"}
 PRODUCER |= {"queues"}
 CONSUMER = LIFE | {"group", "assignment", "queues", "offset_range", "offset_at", "failure"}
+CONSUMER |= {"limit_rate"}
 PUSH = CONSUMER | {"run", "pause", "resume", "subscribe", "unsubscribe", "waits"}
 LITE = CONSUMER | {"poll", "pause", "resume", "subscribe", "unsubscribe", "assign", "position"}
 LITE |= {"seek", "seek_to_begin", "seek_to_end", "seek_to_timestamp"}
@@ -21,7 +22,7 @@ NAMES = {
     "PushConsumer": PUSH,
     "LitePullConsumer": LITE,
     "PullConsumer": PULL,
-    "ScheduledPull": LIFE,
+    "ScheduledPull": LIFE | {"limit_rate"},
 }
 ONLY_ASYNC = {"PushConsumer": {"stopped"}}
 CLIENT = LIFE | {"client_id", "config", "failure", "is_running"}

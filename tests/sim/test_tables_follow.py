@@ -11,8 +11,14 @@ from sparrowmq.broker.config import Flush
 from sparrowmq.broker.delivery.delay_levels import DelayOffsets
 from sparrowmq.broker.delivery.timer_files import TimerCheck
 from sparrowmq.broker.replication.table_rules import OffsetChange
-from sparrowmq.broker.replication.table_state import TableQuestion
+from sparrowmq.broker.replication.table_state import (
+    TableCounts,
+    TableQuestion,
+    TableState,
+    TopicsCopied,
+)
 from sparrowmq.net.calls import Response
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import MessageRequestMode
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
@@ -25,7 +31,7 @@ from sparrowmq.protocol.headers.offsets import (
     QueryConsumerOffset,
     UpdateConsumerOffset,
 )
-from sparrowmq.protocol.headers.replication import CopyTables
+from sparrowmq.protocol.headers.replication import CopyTables, GiveTables
 from sparrowmq.protocol.headers.topics import CreateTopic, DeleteTopic
 from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData
 from sparrowmq.protocol.names import TIMER_TOPIC
@@ -36,6 +42,7 @@ from tests.sim.replicated import TOPIC, bodies, follows, has_all, role
 GROUP = "billing"
 CREATE = CreateTopic(topic=TOPIC, read_queue_nums=4, write_queue_nums=4, perm=6)
 GROUP_BODY = SubscriptionGroupConfig(group_name=GROUP, retry_max_times=3).to_json()
+NO_TOPICS = TopicsCopied((), (), True, DataVersion())
 MODE_BODY = MessageRequestMode(topic=TOPIC, consumer_group=GROUP).to_json()
 
 
@@ -460,3 +467,44 @@ def test_a_slave_that_stops_and_starts_keeps_what_it_had() -> None:
         assert tables(slave_of(sim).broker)[:3] == before
         assert progress(sim, of=slave_of(sim)) == 9
         assert role(slave_of(sim)).value == "slave"
+
+
+@pytest.mark.parametrize("moment_s", [0.0, 0.1, 0.2])
+def test_a_master_that_stops_leaves_its_slave_the_tables_of_its_last_moment(
+    moment_s: float,
+) -> None:
+    """Not of its slave's last question, which is 0.3 s old at worst."""
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        with_progress(sim)
+        sim.advance(1.0 + moment_s)
+        change(sim, CreateTopic(topic="late", read_queue_nums=4, write_queue_nums=4, perm=6))
+        change(sim, SetMessageRequestMode(), MODE_BODY)
+        commit(sim, 9, at=master_of(sim))
+        master_of(sim).begin_stop()
+        expected = tables(sim.broker)
+        sim.until(lambda: not master_of(sim).is_running)
+        broker = slave_of(sim).broker
+        assert tables(broker) == expected
+        assert broker.offsets.get(GROUP, TOPIC, 0) == 9
+
+
+def test_only_the_master_of_a_slave_can_give_it_tables() -> None:
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        with_progress(sim)
+        sim.advance(1.0)
+        expected = tables(slave_of(sim).broker)
+        state = TableState(counts=TableCounts(), log_end=0, topics=NO_TOPICS)
+        body = msgspec.json.encode(state)
+        for header, sent, text in [
+            (GiveTables(master_address="10.9.9.9:10911"), body, "not 10.9.9.9:10911"),
+            (GiveTables(master_address=master_of(sim).address), body, "another log than this one"),
+            (GiveTables(master_address=master_of(sim).address), b"[1", "no state of tables"),
+        ]:
+            answer = ask(sim, header, sent, of=slave_of(sim))
+            assert answer.code != ResponseCode.SUCCESS
+            assert text in answer.remark
+        refused = ask(sim, header, body, of=master_of(sim))
+        assert "this broker is no slave" in refused.remark
+        assert tables(slave_of(sim).broker) == expected

@@ -97,6 +97,22 @@ def test_after_a_crash_a_flipped_byte_is_kept_aside_and_everything_behind_it_sta
             assert not again.damage
 
 
+def test_damage_over_the_boundary_of_two_files_costs_neither_of_them(
+    stopped: RecordingDisk, spans: list[tuple[int, int, int]]
+) -> None:
+    size = SMALL.log_file_size
+    disk = stopped.killed()
+    gone = {number for start, end, number in spans if start < size + 100 and end > size - 200}
+    for path, part in ((log_path(0), slice(size - 200, size)), (log_path(size), slice(0, 100))):
+        data = bytearray(disk.files()[path])
+        data[part] = b"\xee" * len(data[part])
+        disk.poke(path, bytes(data))
+    for name in ("queues.0", "queues.1"):
+        disk.unlink(f"sparrowmq/{name}")
+    disk.open("abort", create=True)
+    assert all_numbers(open_store(disk)) == set(range(COUNT)) - gone
+
+
 def test_a_body_that_spells_a_records_magic_does_not_end_the_damage_before_it() -> None:
     disk = RecordingDisk()
     store = open_store(disk)

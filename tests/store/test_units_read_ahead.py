@@ -2,6 +2,7 @@
 
 from sparrowmq.store.consume_queue import UNIT, ConsumeQueue, QueueFiles
 from sparrowmq.testing.recording_disk import RecordingDisk
+from tests.store.cold_disk import ColdDisk
 from tests.store.stores import SMALL
 
 COUNT = 600
@@ -61,3 +62,26 @@ def test_a_queue_that_begins_anew_remembers_nothing() -> None:
     queue.delete()
     extend(queue, COUNT, size=3)
     assert units(queue, 0, 8) == [(at, 3) for at in range(8)]
+
+
+def test_statistics_read_the_same_units_and_leave_what_was_read_ahead() -> None:
+    disk = RecordingDisk()
+    queue = filled(disk)
+    queue.units(0, 8)
+    for offset in (0, 50, 130, COUNT - 140, COUNT - 5):
+        found = queue.units_at_once(offset, 10)
+        assert found is not None
+        assert [at for at, _, _ in UNIT.iter_unpack(found)] == list(
+            range(offset, offset + len(found) // UNIT.size)
+        )
+    disk.calls.clear()
+    assert queue.units(8, 8)
+    assert not disk.calls
+
+
+def test_statistics_do_not_wait_for_the_device() -> None:
+    queue = filled(ColdDisk())
+    assert queue.units_at_once(0, 8) is None
+    newest = queue.units_at_once(COUNT - 5, 8)
+    assert newest is not None
+    assert len(newest) == 5 * UNIT.size

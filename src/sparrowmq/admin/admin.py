@@ -10,44 +10,65 @@ do not answer in time are in the `errors` of a result, and a question fails only
 Changes raise PartlyDone when they were made on some brokers only.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from sparrowmq.admin import (
     brokers,
+    cleaning,
+    clients,
     dead_letters,
     deliveries,
     group_rows,
     groups,
+    health,
     lag,
     members,
     message_traces,
     messages,
+    name_servers,
     offsets,
     pauses,
+    rebalance,
     resends,
     resets,
+    roles,
+    server_settings,
     slaves,
     tails,
+    topic_figures,
+    topic_readers,
     topics,
 )
 from sparrowmq.admin.brokers import BrokerInfo
+from sparrowmq.admin.cleaning import Cleanable, CleanedPart
+from sparrowmq.admin.clients import ClientRole, LiveClient
 from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.admin.dead_letters import DeadLetterCount
 from sparrowmq.admin.deliveries import Delivered
+from sparrowmq.admin.doctor.examine import FOR_S, MOST_EXAMINED, examine, order_of
+from sparrowmq.admin.doctor.findings import Examination
 from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo
+from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.message_traces import MessageTrace
 from sparrowmq.admin.messages import MOST_FOUND
+from sparrowmq.admin.name_servers import NameServerInfo
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
 from sparrowmq.admin.ranges import MessageRange, read_range
+from sparrowmq.admin.rebalance import RebalanceInfo
+from sparrowmq.admin.rebalance_simulation import Group
 from sparrowmq.admin.resends import TO_GROUP, Resent
 from sparrowmq.admin.reset_journal import ResetJournal
 from sparrowmq.admin.resets import JournaledReset
+from sparrowmq.admin.roles import RoleChange
+from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.subscriptions import GroupSubscription, subscriptions_of
+from sparrowmq.admin.topic_figures import TopicFigures
+from sparrowmq.admin.topic_readers import TopicReader
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.admin.waiting import with_matching, with_waiting
@@ -130,6 +151,32 @@ class Admin(Block):
         """The settings in force on a broker, by Apache's names. Raises NotFound."""
         return await brokers.config_of(self._cluster, broker)
 
+    async def broker_settings(self, broker: str, *, broker_id: int = 0) -> ServerSettings:
+        """The same, and which of them may change while the broker runs; of one of its slaves with
+        a `broker_id`. Raises NotFound."""
+        return await server_settings.broker_settings(self._cluster, broker, broker_id)
+
+    async def change_broker_settings(
+        self, broker: str, values: Mapping[str, str], *, broker_id: int = 0, dry_run: bool = False
+    ) -> list[SettingChange]:
+        """Change settings of a running broker, all or none; what changed. SparrowMQ's brokers
+        forget it at their next start. Raises ValueError, NotFound, also for a setting that the
+        broker does not have, and AdminError for one that cannot change."""
+        return await server_settings.change_broker_settings(
+            self._cluster, broker, values, broker_id=broker_id, dry_run=dry_run
+        )
+
+    async def clean_broker(self, broker: str, what: Collection[Cleanable]) -> list[CleanedPart]:
+        """Let a broker delete what is expired or unused, now. Raises NotFound."""
+        return await cleaning.clean_broker(self._cluster, broker, what)
+
+    async def health(
+        self, *, max_lag: int | None = None, max_disk: float = MOST_DISK
+    ) -> list[HealthCheck]:
+        """Whether servers answer, masters take sends, slaves keep up and disks have room; with
+        `max_lag` also whether a group is further behind. Raises ValueError."""
+        return await health.health(self._cluster, max_lag=max_lag, max_disk=max_disk)
+
     async def slaves(self, brokers: Sequence[str] = ()) -> Listing[SlaveInfo]:
         """The slaves that masters remember, also those that are away: of the brokers named, or of
         all. Raises NotFound."""
@@ -142,20 +189,114 @@ class Admin(Block):
         and AdminError for a slave that follows, or that its master waits for."""
         return await slaves.retire_slave(self._cluster, broker, broker_id, dry_run=dry_run)
 
+    async def hand_over(
+        self, broker: str, slave_id: int | None = None, *, dry_run: bool = False
+    ) -> RoleChange:
+        """Let the master of a name give its role to a slave: the one named, or the one that has
+        most. Nothing is lost, and no send of a SparrowMQ client fails. The new master is registered
+        when this returns. Raises NotFound, and AdminError where the roles stay as they are."""
+        return await roles.hand_over(self._cluster, broker, slave_id, dry_run=dry_run)
+
+    async def promote(
+        self,
+        broker: str,
+        slave_id: int | None = None,
+        *,
+        accept_loss: str | None = None,
+        address: str | None = None,
+        dry_run: bool = False,
+    ) -> RoleChange:
+        """Make a slave the master: by the present master as in `hand_over`, or without it when it
+        is gone and `accept_loss` is the broker's name. Then the slave with the longest log is
+        taken unless one is named. `address` is for slaves that were started without a master, and
+        are not registered. Raises NotFound, and AdminError where the roles stay as they are."""
+        return await roles.promote(
+            self._cluster,
+            broker,
+            slave_id,
+            accept_loss=accept_loss,
+            address=address,
+            dry_run=dry_run,
+        )
+
     async def producers(self) -> Listing[LiveProducer]:
         """The live producers of all brokers."""
         return await members.producers(self._cluster)
 
+    async def clients(
+        self,
+        *,
+        role: ClientRole | None = None,
+        group: str | None = None,
+        topic: str | None = None,
+    ) -> Listing[LiveClient]:
+        """The live consumers and producers; of a topic the consumers only, since brokers do not
+        know who sends to it. Raises ValueError."""
+        return await clients.clients(self._cluster, role=role, group=group, topic=topic)
+
+    async def with_start_times(self, listed: Sequence[LiveClient]) -> list[LiveClient]:
+        """The same clients, with `since` of each consumer that answers."""
+        return await clients.with_start_times(self._cluster, listed)
+
+    # ---- name servers
+
+    async def name_servers(self) -> Listing[NameServerInfo]:
+        """Each name server with what it knows; those that do not answer are in `errors` too."""
+        return await name_servers.name_servers(self._cluster)
+
+    async def name_server_settings(self) -> Listing[ServerSettings]:
+        """The settings in force on each name server."""
+        answers = await server_settings.name_server_settings(self._cluster)
+        return Listing(tuple(answers.by_broker.values()), answers.errors)
+
+    async def change_name_server_settings(
+        self, values: Mapping[str, str], *, dry_run: bool = False
+    ) -> list[SettingChange]:
+        """Change settings of all name servers; what changed. Nothing is changed unless all of them
+        answer. SparrowMQ's forget it at their next start. Raises ValueError, NotFound, AdminError
+        as `change_broker_settings`."""
+        return await server_settings.change_name_server_settings(
+            self._cluster, values, dry_run=dry_run
+        )
+
+    async def key_values(self, namespace: str) -> dict[str, str]:
+        """All keys of a namespace of the name servers. Raises NotFound."""
+        return await name_servers.key_values(self._cluster, namespace)
+
+    async def key_value(self, namespace: str, key: str) -> str:
+        """One value that name servers keep. Raises NotFound."""
+        return await name_servers.key_value(self._cluster, namespace, key)
+
+    async def set_key_value(self, namespace: str, key: str, value: str) -> None:
+        """Set a value on all name servers. Raises ValueError."""
+        await name_servers.set_key_value(self._cluster, namespace, key, value)
+
+    async def delete_key_value(self, namespace: str, key: str) -> None:
+        """Remove a key from all name servers. Raises NotFound."""
+        await name_servers.delete_key_value(self._cluster, namespace, key)
+
     # ---- topics
 
-    async def topics(self) -> list[str]:
-        """Names of all topics: also RocketMQ's own, and the retry and dead-letter topics of
-        groups."""
-        return await topics.topic_names(self._cluster)
+    async def topics(self, *, cluster: str | None = None) -> list[str]:
+        """Names of all topics, or of those that the brokers of a cluster have: also RocketMQ's own,
+        and the retry and dead-letter topics of groups. Raises NotFound."""
+        return await topics.topic_names(self._cluster, cluster)
 
     async def topic(self, topic: str) -> TopicInfo:
         """Settings per broker, and the offsets of every queue. Raises NotFound."""
         return await topics.describe_topic(self._cluster, topic)
+
+    async def topic_figures(
+        self, topics: Sequence[str], *, rates: bool = False
+    ) -> Listing[TopicFigures]:
+        """Settings, messages and sends per second of many topics, with a question for each and a
+        few for all; `rates` adds deliveries and sizes, which are several more questions."""
+        return await topic_figures.topic_figures(self._cluster, topics, rates=rates)
+
+    async def topic_readers(self, topic: str) -> Listing[TopicReader]:
+        """The groups that read a topic, with what they have not read and their live members. Raises
+        NotFound."""
+        return await topic_readers.topic_readers(self._cluster, topic)
 
     async def route(self, topic: str) -> TopicRoute:
         """Where clients find a topic. Raises NotFound."""
@@ -254,6 +395,16 @@ class Admin(Block):
         """One live member, with the stacks of its threads and tasks if asked. Raises NotFound, and
         AdminError if the member does not answer."""
         return await members.member(self._cluster, group, client_id, stacks=stacks)
+
+    async def rebalance(self, group: str, topic: str | None = None) -> RebalanceInfo:
+        """Who owns which queue of a group, since when and why, and what moved lately: in one topic,
+        or in all that live members subscribe to. Raises NotFound."""
+        return await rebalance.explain(self._cluster, group, topic)
+
+    async def simulated_group(self, group: str, topic: str | None = None) -> Group:
+        """A live group as `rebalance_simulation.simulate` takes it. Raises NotFound, and AdminError
+        for a group without live members."""
+        return await rebalance.live_group(self._cluster, group, topic)
 
     async def create_group(
         self,
@@ -480,6 +631,27 @@ class Admin(Block):
         """Messages from an offset on, in their order; `is_cut` if the queue goes on. Brokers may
         give fewer than `limit`. Raises NotFound."""
         return await messages.read_messages(self._cluster, queue, offset, limit=limit)
+
+    # ---- the doctor
+
+    async def doctor(
+        self,
+        about: str | None = None,
+        name: str | None = None,
+        *,
+        topic: str | None = None,
+        for_s: float = FOR_S,
+        limit: int = MOST_EXAMINED,
+    ) -> Examination:
+        """What is wrong, why, and what to do: with a "topic", "group", "message" or "cluster" of
+        that name, or with everything. Nothing is changed.
+
+        A message needs its `topic`, unless its id is an offset id. Groups are looked at twice,
+        `for_s` apart. Of everything, `limit` topics and groups are examined; 0 for all. Brokers and
+        name servers that do not answer are findings. Raises ValueError, NotFound.
+        """
+        order = order_of(about, name, topic=topic, for_s=for_s, limit=limit)
+        return await examine(self._cluster, order)
 
     async def messages_between(
         self,

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
-from sparrowmq.admin.errors import AdminError
+from sparrowmq.admin.errors import AdminError, NotFound, shown
 from sparrowmq.admin.values import BrokerFailure, Listing, time_of
 from sparrowmq.protocol.body import KVTable
 from sparrowmq.protocol.headers.admin import GetBrokerConfig, GetRuntimeInfo
@@ -110,10 +110,26 @@ async def runtime_table(cluster: ClusterCalls, address: str) -> dict[str, str]:
 
 async def broker_config(cluster: ClusterCalls, address: str) -> dict[str, str]:
     """The settings in force on a broker, by Apache's names."""
-    response = await cluster.call(address, GetBrokerConfig())
-    lines = response.body.decode("utf-8", "replace").splitlines()
+    return read_settings((await cluster.call(address, GetBrokerConfig())).body)
+
+
+def read_settings(body: bytes) -> dict[str, str]:
+    """Settings of `name=value` lines, as servers answer them."""
+    lines = body.decode("utf-8", "replace").splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
     return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+async def address_of_broker(cluster: ClusterCalls, name: str, broker_id: int) -> str:
+    """Where a broker is, by its name and id. Raises NotFound."""
+    table = (await cluster.info()).broker_addr_table
+    if name not in table:
+        raise NotFound("broker", name, f"registered are: {shown(table)}")
+    found = table[name].broker_addrs
+    if broker_id not in found:
+        ids = ", ".join(map(str, sorted(found)))
+        raise NotFound("broker", f"{name} with id {broker_id}", f"of that name there are: {ids}")
+    return found[broker_id]
 
 
 async def config_of(cluster: ClusterCalls, name: str) -> dict[str, str]:

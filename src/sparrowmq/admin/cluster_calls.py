@@ -6,6 +6,7 @@ the answers of the others; only when none answers does a question fail as a whol
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -63,11 +64,25 @@ class Answers(Generic[T]):
 class ClusterCalls:
     """Name servers and brokers as one operator reaches them."""
 
-    def __init__(self, client: ClientCore, *, origin: str, timeout_s: float) -> None:
-        """`origin` says who named the name servers. `timeout_s` is the limit of a single call."""
+    def __init__(
+        self, client: ClientCore, *, origin: str, timeout_s: float, most_at_once: int | None = None
+    ) -> None:
+        """`origin` says who named the name servers. `timeout_s` is the limit of a single call.
+        `most_at_once` limits all calls together, for work that asks many questions side by side.
+        """
         self.client = client
         self._origin = origin
         self._timeout_s = timeout_s
+        self._turn = None if most_at_once is None else asyncio.Semaphore(most_at_once)
+
+    def bounded(self) -> "ClusterCalls":
+        """The same cluster, with a limit on all calls together."""
+        return ClusterCalls(
+            self.client,
+            origin=self._origin,
+            timeout_s=self._timeout_s,
+            most_at_once=MOST_AT_ONCE,
+        )
 
     # ---- name servers
 
@@ -83,11 +98,11 @@ class ClusterCalls:
         except NetError as error:
             raise NameServersAway(servers.addresses, str(error), self._origin) from error
 
-    async def change_name_servers(self, header: RequestHeader) -> dict[str, str]:
+    async def change_name_servers(self, header: RequestHeader, body: bytes = b"") -> dict[str, str]:
         """Send a change to all of them, which do not know each other; those that failed, with the
         reason."""
         addresses = self.client.name_servers.addresses
-        results = await at_once([partial(self.call, each, header) for each in addresses])
+        results = await at_once([partial(self.call, each, header, body) for each in addresses])
         return {
             f"name server {address}": str(result)
             for address, result in zip(addresses, results, strict=True)
@@ -162,7 +177,10 @@ class ClusterCalls:
         """An answer with any code. Raises AdminError where there is none in time."""
         self._check_running()
         try:
-            return await self.client.peers.call(address, header, body, timeout_s=self._timeout_s)
+            async with self._turn or nullcontext():
+                return await self.client.peers.call(
+                    address, header, body, timeout_s=self._timeout_s
+                )
         except NetError as error:
             raise AdminError(str(error)) from error
 
@@ -226,6 +244,16 @@ async def at_once(asks: Sequence[Callable[[], Awaitable[T]]]) -> list[T | AdminE
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(one(ask)) for ask in asks]
     return [task.result() for task in running]
+
+
+async def while_it_answers(asks: Mapping[K, Callable[[], Awaitable[T]]]) -> dict[K, T]:
+    """The results of questions to one broker by key, a few at a time. Raises the first failure
+    before the next questions: a broker that hangs would cost its timeout for each of them."""
+    found: dict[K, T] = {}
+    items = list(asks.items())
+    for start in range(0, len(items), MOST_AT_ONCE):
+        found |= await all_at_once(dict(items[start : start + MOST_AT_ONCE]))
+    return found
 
 
 async def answered(ask: Callable[[], Awaitable[T]]) -> T:

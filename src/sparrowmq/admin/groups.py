@@ -73,7 +73,7 @@ async def group_names(cluster: ClusterCalls) -> Listing[str]:
     """Names of all groups that any broker has."""
 
     async def ask(_: str, address: str) -> set[str]:
-        return set(await _all_configs(cluster, address))
+        return set(await all_configs(cluster, address))
 
     answers = await cluster.ask_each(await cluster.readable(), ask)
     names = set().union(*answers.by_broker.values())
@@ -155,7 +155,7 @@ async def _config(
     exist, it is looked up in the table of all groups.
     """
     if not is_known:
-        return (await _all_configs(cluster, address)).get(group)
+        return (await all_configs(cluster, address)).get(group)
     try:
         response = await cluster.call(address, GetGroupConfig(group=group))
     except BrokerRefusal as error:
@@ -163,11 +163,12 @@ async def _config(
             return None
         if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise
-        return (await _all_configs(cluster, address)).get(group)  # a broker before 5.0
+        return (await all_configs(cluster, address)).get(group)  # a broker before 5.0
     return SubscriptionGroupConfig.from_json(response.body)
 
 
-async def _all_configs(cluster: ClusterCalls, address: str) -> dict[str, SubscriptionGroupConfig]:
+async def all_configs(cluster: ClusterCalls, address: str) -> dict[str, SubscriptionGroupConfig]:
+    """How a broker has all its groups."""
     response = await cluster.call(address, GetAllGroupConfig())
     return SubscriptionGroupTable.from_json(response.body).subscription_group_table
 

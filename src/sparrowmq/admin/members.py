@@ -10,7 +10,7 @@ from msgspec import field
 from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, answered, at_once
 from sparrowmq.admin.errors import AdminError, BrokerRefusal, NotFound, shown
 from sparrowmq.admin.values import BrokerFailure, Listing, time_of
-from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.codes import ResponseCode, version_text
 from sparrowmq.protocol.connections import (
     ClientConnection,
     ConsumerConnection,
@@ -24,9 +24,6 @@ from sparrowmq.protocol.names import check_group, is_retry_topic
 from sparrowmq.protocol.subscription import TAG, SubscriptionData
 
 _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
-_FIRST_REGULAR_VERSION = 212
-"""V4_0_0_SNAPSHOT. From here on Apache's list has a snapshot and a release of every x.y.z with
-single digits."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -82,7 +79,7 @@ class _Connections(ConsumerConnection, frozen=True, kw_only=True):
     """With what SparrowMQ's brokers add."""
 
     unequal_subscriptions: dict[str, list[str]] = field(default_factory=dict)
-    doubled_client_ids: list[str] = field(default_factory=list)
+    doubled_client_ids: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +113,16 @@ class Connected:
     def doubled(self) -> frozenset[str]:
         """Client ids that several processes use."""
         return frozenset(
-            name for each in self.by_broker.values() for name in each.doubled_client_ids
+            name for each in self.by_broker.values() for name in each.doubled_client_ids or ()
+        )
+
+    @property
+    def without_faults(self) -> list[str]:
+        """Brokers that have members of it and do not notice what is wrong among them: Apache's."""
+        return sorted(
+            name
+            for name, each in self.by_broker.items()
+            if each.connection_set and each.doubled_client_ids is None
         )
 
     @property
@@ -157,15 +163,6 @@ def _parsed(text: str) -> Subscription:
     return Subscription(topic, expression, kind)
 
 
-def version_text(number: int) -> str:
-    """`V5_3_3` for 479, as Apache numbers its versions."""
-    if number < _FIRST_REGULAR_VERSION:
-        return str(number)
-    version, is_release = divmod(number - _FIRST_REGULAR_VERSION, 2)
-    text = f"V{4 + version // 100}_{version // 10 % 10}_{version % 10}"
-    return text if is_release else f"{text}_SNAPSHOT"
-
-
 # ---- asking
 
 
@@ -204,11 +201,7 @@ async def _details(
     *,
     stacks: bool = False,
 ) -> GroupMember:
-    header = GetConsumerRunningInfo(
-        consumer_group=group, client_id=member.client_id, jstack_enable=stacks
-    )
-    response = await cluster.call(online.addresses[member.brokers[0]], header)
-    info = ConsumerRunningInfo.from_json(response.body)
+    info = await running_info(cluster, group, member, online, stacks=stacks)
     started = info.properties.get(_STARTED, "")
     return replace(
         member,
@@ -220,6 +213,22 @@ async def _details(
         notes=dict(info.user_consumer_info),
         stacks=info.jstack,
     )
+
+
+async def running_info(
+    cluster: ClusterCalls,
+    group: str,
+    member: GroupMember,
+    online: Connected,
+    *,
+    stacks: bool = False,
+) -> ConsumerRunningInfo:
+    """What a member answers when a broker asks it for us. Raises AdminError, ProtocolError."""
+    header = GetConsumerRunningInfo(
+        consumer_group=group, client_id=member.client_id, jstack_enable=stacks
+    )
+    response = await cluster.call(online.addresses[member.brokers[0]], header)
+    return ConsumerRunningInfo.from_json(response.body)
 
 
 async def members(cluster: ClusterCalls, group: str) -> Listing[GroupMember]:

@@ -40,7 +40,7 @@ async def message(cluster: ClusterCalls, message_id: str, topic: str | None) -> 
         found = await _find(cluster, topic, message_id, EARLIEST_MS, LATEST_MS, 1, is_unique=True)
         if found:
             return min(found, key=lambda each: each.store_timestamp)
-    at = await _message_at(cluster, place)
+    at = await message_at(cluster, place)
     if at is not None and message_id.upper() == at.offset_msg_id:
         return at
     hint = (
@@ -51,7 +51,7 @@ async def message(cluster: ClusterCalls, message_id: str, topic: str | None) -> 
     raise NotFound("message", message_id, hint)
 
 
-async def _message_at(cluster: ClusterCalls, place: OffsetId) -> MessageExt | None:
+async def message_at(cluster: ClusterCalls, place: OffsetId) -> MessageExt | None:
     """What an offset id names; None if that is no place of a broker. A unique id looks alike, so
     that only registered brokers are asked."""
     info = await cluster.info()

@@ -36,7 +36,8 @@ class SlaveInfo:
 async def slaves(cluster: ClusterCalls, brokers: Sequence[str] = ()) -> Listing[SlaveInfo]:
     """The slaves of the masters named, or of all. Raises NotFound."""
     answers = await cluster.ask_each(
-        await cluster.masters(brokers=brokers), lambda name, address: _of(cluster, name, address)
+        await cluster.masters(brokers=brokers),
+        lambda name, address: slaves_of(cluster, name, address),
     )
     found = (slave for each in answers.by_broker.values() for slave in each)
     return Listing(tuple(found), answers.errors)
@@ -48,7 +49,9 @@ async def retire_slave(
     """Let a master forget a slave; what it knew of it. Raises NotFound, and AdminError for a slave
     that follows."""
     address = (await cluster.masters(brokers=[broker]))[broker]
-    known = {each.broker_id: each for each in await answered(lambda: _of(cluster, broker, address))}
+    known = {
+        each.broker_id: each for each in await answered(lambda: slaves_of(cluster, broker, address))
+    }
     slave = known.get(broker_id)
     if slave is None:
         ids = shown(str(each) for each in known)
@@ -63,7 +66,8 @@ async def retire_slave(
     return slave
 
 
-async def _of(cluster: ClusterCalls, name: str, address: str) -> list[SlaveInfo]:
+async def slaves_of(cluster: ClusterCalls, name: str, address: str) -> list[SlaveInfo]:
+    """The slaves that one master remembers."""
     table = SlaveList.from_json((await cluster.call(address, ListSlaves())).body)
     return [
         SlaveInfo(

@@ -6,12 +6,23 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of
-from sparrowmq.admin.errors import AdminError, AlreadyExists, BrokerRefusal, NotFound, PartlyDone
+from sparrowmq.admin.errors import (
+    AdminError,
+    AlreadyExists,
+    BrokerRefusal,
+    NotFound,
+    PartlyDone,
+    shown,
+)
 from sparrowmq.admin.values import BrokerFailure, SettingChange, time_of
 from sparrowmq.admin.wanted_settings import Attributes, WantedSettings
 from sparrowmq.client.argument_checks import check_flags, check_names, check_whole
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.nameserver import DeleteTopicRoute, GetAllTopics
+from sparrowmq.protocol.headers.nameserver import (
+    DeleteTopicRoute,
+    GetAllTopics,
+    GetTopicsByCluster,
+)
 from sparrowmq.protocol.headers.statistics import GetTopicStats
 from sparrowmq.protocol.headers.topics import (
     CreateTopic,
@@ -91,9 +102,15 @@ class TopicInfo:
 # ---- looking
 
 
-async def topic_names(cluster: ClusterCalls) -> list[str]:
-    """Names of all topics that any broker registered."""
-    return sorted((await cluster.ask_name_server(GetAllTopics(), TopicList)).topic_list)
+async def topic_names(cluster: ClusterCalls, of: str | None = None) -> list[str]:
+    """Names of all topics that any broker registered, or brokers of one cluster. Raises
+    NotFound."""
+    if of is not None:
+        known = (await cluster.info()).cluster_addr_table
+        if of not in known:
+            raise NotFound("cluster", of, f"known are: {shown(known)}")
+    header = GetAllTopics() if of is None else GetTopicsByCluster(cluster=of)
+    return sorted((await cluster.ask_name_server(header, TopicList)).topic_list)
 
 
 async def describe_topic(cluster: ClusterCalls, name: str) -> TopicInfo:
@@ -102,7 +119,7 @@ async def describe_topic(cluster: ClusterCalls, name: str) -> TopicInfo:
 
     async def ask(broker: str, address: str) -> tuple[TopicSettings, TopicStats]:
         config = await topic_config(cluster, address, name)
-        return _settings(broker, config), await topic_stats(cluster, address, name)
+        return settings_of(broker, config), await topic_stats(cluster, address, name)
 
     answers = await cluster.ask_each(addresses_of(route.broker_datas), ask)
     found = answers.by_broker.values()
@@ -147,7 +164,8 @@ async def topic_stats(cluster: ClusterCalls, address: str, topic: str) -> TopicS
     return TopicStats.from_json(response.body)
 
 
-def _settings(broker: str, config: TopicConfig) -> TopicSettings:
+def settings_of(broker: str, config: TopicConfig) -> TopicSettings:
+    """The settings as operators read them."""
     return TopicSettings(
         broker=broker,
         read_queues=config.read_queue_nums,

@@ -7,28 +7,40 @@
 Every method is written out with its signature, so that editors complete it and mypy checks it.
 """
 
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from sparrowmq.admin.admin import Admin as AsyncAdmin
 from sparrowmq.admin.brokers import BrokerInfo
+from sparrowmq.admin.cleaning import Cleanable, CleanedPart
+from sparrowmq.admin.clients import ClientRole, LiveClient
 from sparrowmq.admin.dead_letters import DeadLetterCount
 from sparrowmq.admin.deliveries import Delivered
+from sparrowmq.admin.doctor.examine import FOR_S, MOST_EXAMINED
+from sparrowmq.admin.doctor.findings import Examination
 from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo
+from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.message_traces import MessageTrace
 from sparrowmq.admin.messages import MOST_FOUND
+from sparrowmq.admin.name_servers import NameServerInfo
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
 from sparrowmq.admin.ranges import MessageRange
+from sparrowmq.admin.rebalance import RebalanceInfo
+from sparrowmq.admin.rebalance_simulation import Group
 from sparrowmq.admin.resends import TO_GROUP, Resent
 from sparrowmq.admin.reset_journal import ResetJournal
 from sparrowmq.admin.resets import JournaledReset
+from sparrowmq.admin.roles import RoleChange
+from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.subscriptions import GroupSubscription
+from sparrowmq.admin.topic_figures import TopicFigures
+from sparrowmq.admin.topic_readers import TopicReader
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.admin.wanted_settings import Attributes
@@ -85,6 +97,34 @@ class Admin(Facade[AsyncAdmin]):
         """The settings in force on a broker, by Apache's names. Raises NotFound."""
         return self._wait(lambda admin: admin.broker_config(broker))
 
+    def broker_settings(self, broker: str, *, broker_id: int = 0) -> ServerSettings:
+        """The same, and which of them may change while the broker runs; of one of its slaves with
+        a `broker_id`. Raises NotFound."""
+        return self._wait(lambda admin: admin.broker_settings(broker, broker_id=broker_id))
+
+    def change_broker_settings(
+        self, broker: str, values: Mapping[str, str], *, broker_id: int = 0, dry_run: bool = False
+    ) -> list[SettingChange]:
+        """Change settings of a running broker, all or none; what changed. SparrowMQ's brokers
+        forget it at their next start. Raises ValueError, NotFound, also for a setting that the
+        broker does not have, and AdminError for one that cannot change."""
+        return self._wait(
+            lambda admin: admin.change_broker_settings(
+                broker, values, broker_id=broker_id, dry_run=dry_run
+            )
+        )
+
+    def clean_broker(self, broker: str, what: Collection[Cleanable]) -> list[CleanedPart]:
+        """Let a broker delete what is expired or unused, now. Raises NotFound."""
+        return self._wait(lambda admin: admin.clean_broker(broker, what))
+
+    def health(
+        self, *, max_lag: int | None = None, max_disk: float = MOST_DISK
+    ) -> list[HealthCheck]:
+        """Whether servers answer, masters take sends, slaves keep up and disks have room; with
+        `max_lag` also whether a group is further behind. Raises ValueError."""
+        return self._wait(lambda admin: admin.health(max_lag=max_lag, max_disk=max_disk))
+
     def slaves(self, brokers: Sequence[str] = ()) -> Listing[SlaveInfo]:
         """The slaves that masters remember, also those that are away: of the brokers named, or of
         all. Raises NotFound."""
@@ -95,20 +135,106 @@ class Admin(Facade[AsyncAdmin]):
         and AdminError for a slave that follows, or that its master waits for."""
         return self._wait(lambda admin: admin.retire_slave(broker, broker_id, dry_run=dry_run))
 
+    def hand_over(
+        self, broker: str, slave_id: int | None = None, *, dry_run: bool = False
+    ) -> RoleChange:
+        """Let the master of a name give its role to a slave: the one named, or the one that has
+        most. Nothing is lost, and no send of a SparrowMQ client fails. The new master is registered
+        when this returns. Raises NotFound, and AdminError where the roles stay as they are."""
+        return self._wait(lambda admin: admin.hand_over(broker, slave_id, dry_run=dry_run))
+
+    def promote(
+        self,
+        broker: str,
+        slave_id: int | None = None,
+        *,
+        accept_loss: str | None = None,
+        address: str | None = None,
+        dry_run: bool = False,
+    ) -> RoleChange:
+        """Make a slave the master: by the present master as in `hand_over`, or without it when it
+        is gone and `accept_loss` is the broker's name. Then the slave with the longest log is
+        taken unless one is named. `address` is for slaves that were started without a master, and
+        are not registered. Raises NotFound, and AdminError where the roles stay as they are."""
+        return self._wait(
+            lambda admin: admin.promote(
+                broker, slave_id, accept_loss=accept_loss, address=address, dry_run=dry_run
+            )
+        )
+
     def producers(self) -> Listing[LiveProducer]:
         """The live producers of all brokers."""
         return self._wait(lambda admin: admin.producers())
 
+    def clients(
+        self,
+        *,
+        role: ClientRole | None = None,
+        group: str | None = None,
+        topic: str | None = None,
+    ) -> Listing[LiveClient]:
+        """The live consumers and producers; of a topic the consumers only, since brokers do not
+        know who sends to it. Raises ValueError."""
+        return self._wait(lambda admin: admin.clients(role=role, group=group, topic=topic))
+
+    def with_start_times(self, listed: Sequence[LiveClient]) -> list[LiveClient]:
+        """The same clients, with `since` of each consumer that answers."""
+        return self._wait(lambda admin: admin.with_start_times(listed))
+
+    # ---- name servers
+
+    def name_servers(self) -> Listing[NameServerInfo]:
+        """Each name server with what it knows; those that do not answer are in `errors` too."""
+        return self._wait(lambda admin: admin.name_servers())
+
+    def name_server_settings(self) -> Listing[ServerSettings]:
+        """The settings in force on each name server."""
+        return self._wait(lambda admin: admin.name_server_settings())
+
+    def change_name_server_settings(
+        self, values: Mapping[str, str], *, dry_run: bool = False
+    ) -> list[SettingChange]:
+        """Change settings of all name servers; what changed. Nothing is changed unless all of them
+        answer. SparrowMQ's forget it at their next start. Raises ValueError, NotFound, AdminError
+        as `change_broker_settings`."""
+        return self._wait(lambda admin: admin.change_name_server_settings(values, dry_run=dry_run))
+
+    def key_values(self, namespace: str) -> dict[str, str]:
+        """All keys of a namespace of the name servers. Raises NotFound."""
+        return self._wait(lambda admin: admin.key_values(namespace))
+
+    def key_value(self, namespace: str, key: str) -> str:
+        """One value that name servers keep. Raises NotFound."""
+        return self._wait(lambda admin: admin.key_value(namespace, key))
+
+    def set_key_value(self, namespace: str, key: str, value: str) -> None:
+        """Set a value on all name servers. Raises ValueError."""
+        return self._wait(lambda admin: admin.set_key_value(namespace, key, value))
+
+    def delete_key_value(self, namespace: str, key: str) -> None:
+        """Remove a key from all name servers. Raises NotFound."""
+        return self._wait(lambda admin: admin.delete_key_value(namespace, key))
+
     # ---- topics
 
-    def topics(self) -> list[str]:
-        """Names of all topics: also RocketMQ's own, and the retry and dead-letter topics of
-        groups."""
-        return self._wait(lambda admin: admin.topics())
+    def topics(self, *, cluster: str | None = None) -> list[str]:
+        """Names of all topics, or of those that the brokers of a cluster have: also RocketMQ's own,
+        and the retry and dead-letter topics of groups. Raises NotFound."""
+        return self._wait(lambda admin: admin.topics(cluster=cluster))
 
     def topic(self, topic: str) -> TopicInfo:
         """Settings per broker, and the offsets of every queue. Raises NotFound."""
         return self._wait(lambda admin: admin.topic(topic))
+
+    def topic_figures(self, topics: Sequence[str], *, rates: bool = False) -> Listing[TopicFigures]:
+        """Settings, messages and sends per second of many topics, with a question for each and a
+        few for all; `rates` adds deliveries and sizes, which are several more questions."""
+        return self._wait(lambda admin: admin.topic_figures(topics, rates=rates))
+
+    def topic_readers(self, topic: str) -> Listing[TopicReader]:
+        """The groups that read a topic, with what they have not read and their live members. Raises
+        NotFound."""
+        return self._wait(lambda admin: admin.topic_readers(topic))
 
     def route(self, topic: str) -> TopicRoute:
         """Where clients find a topic. Raises NotFound."""
@@ -210,6 +336,16 @@ class Admin(Facade[AsyncAdmin]):
         """One live member, with the stacks of its threads and tasks if asked. Raises NotFound, and
         AdminError if the member does not answer."""
         return self._wait(lambda admin: admin.member(group, client_id, stacks=stacks))
+
+    def rebalance(self, group: str, topic: str | None = None) -> RebalanceInfo:
+        """Who owns which queue of a group, since when and why, and what moved lately: in one topic,
+        or in all that live members subscribe to. Raises NotFound."""
+        return self._wait(lambda admin: admin.rebalance(group, topic))
+
+    def simulated_group(self, group: str, topic: str | None = None) -> Group:
+        """A live group as `rebalance_simulation.simulate` takes it. Raises NotFound, and AdminError
+        for a group without live members."""
+        return self._wait(lambda admin: admin.simulated_group(group, topic))
 
     def create_group(
         self,
@@ -432,6 +568,28 @@ class Admin(Facade[AsyncAdmin]):
         """Messages from an offset on, in their order; `is_cut` if the queue goes on. Brokers may
         give fewer than `limit`. Raises NotFound."""
         return self._wait(lambda admin: admin.read_messages(queue, offset, limit=limit))
+
+    # ---- the doctor
+
+    def doctor(
+        self,
+        about: str | None = None,
+        name: str | None = None,
+        *,
+        topic: str | None = None,
+        for_s: float = FOR_S,
+        limit: int = MOST_EXAMINED,
+    ) -> Examination:
+        """What is wrong, why, and what to do: with a "topic", "group", "message" or "cluster" of
+        that name, or with everything. Nothing is changed.
+
+        A message needs its `topic`, unless its id is an offset id. Groups are looked at twice,
+        `for_s` apart. Of everything, `limit` topics and groups are examined; 0 for all. Brokers and
+        name servers that do not answer are findings. Raises ValueError, NotFound.
+        """
+        return self._wait(
+            lambda admin: admin.doctor(about, name, topic=topic, for_s=for_s, limit=limit)
+        )
 
     def messages_between(
         self,

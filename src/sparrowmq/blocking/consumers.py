@@ -34,6 +34,7 @@ class _Reading(GroupFacade[G]):
     queues = awaited(GroupConsumer.queues)
     offset_range = awaited(GroupConsumer.offset_range)
     offset_at = awaited(GroupConsumer.offset_at)
+    limit_rate = called(GroupConsumer.limit_rate)
 
     @property
     def failure(self) -> BaseException | None:
@@ -246,6 +247,8 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
     def stop(self) -> None:
         """Let turns that run finish (within a deadline), persist, leave the group."""
         super().stop()
+
+    limit_rate = called(AsyncScheduledPull.limit_rate)
 
     def _end(self, end: Callable[[AsyncScheduledPull], Coroutine[Any, Any, None]]) -> None:
         is_running = self._inner is not None

@@ -24,6 +24,7 @@ class PushSettings(OwnClientStartSettings, total=False):
     suspend_s: float
     stop_within_s: float
     hooks: Sequence[Hooks]
+    trace: bool
 
 
 class LitePullSettings(OwnClientStartSettings, total=False):

@@ -24,6 +24,9 @@ from sparrowmq.protocol.locks import LOCK_LIFE_S
 from sparrowmq.store.config import StoreConfig
 
 MASTER_ID = 0
+METRICS_PORT = 5557
+"""Apache's brokers have it too (metricsPromExporterPort)."""
+NO_METRICS = -1
 _VIP_PORTS = Allowed(
     "must be 0, or 3 to 65535", why="port - 2 is used too, unless vip-alias is off"
 )
@@ -96,6 +99,22 @@ class BrokerConfig:
         0,
         "The port that slaves copy the log from; 0 takes the broker's port + 1.",
         between(0, _LAST_PORT),
+    )
+
+    metrics_port: int = setting(
+        METRICS_PORT,
+        "Port of /metrics, /healthz and /readyz; 0 takes a free one, -1 switches them off. A taken"
+        " one gives way to a free one, and with port 0 the default does.",
+        between(NO_METRICS, _LAST_PORT),
+    )
+    metrics_listen_host: str = setting(
+        "127.0.0.1",
+        "Where these pages are served. Loopback by default: everybody who reaches them may read.",
+        not_blank(),
+    )
+    metrics_per_queue: bool = setting(
+        False,
+        "Whether the lag of each queue is a metric of its own: one more line per group and queue.",
     )
 
     replication: Replication = setting(
@@ -337,6 +356,14 @@ class BrokerConfig:
     def address(self, port: int) -> str:
         """host:port that clients connect to."""
         return f"{self.advertised_host}:{port}"
+
+    @property
+    def wanted_metrics_port(self) -> int | None:
+        """The port to try for metrics; None where they are switched off."""
+        if self.metrics_port == NO_METRICS:
+            return None
+        is_anywhere = self.port == 0 and self.metrics_port == METRICS_PORT
+        return 0 if is_anywhere else self.metrics_port
 
     def store_config(self, port: int) -> StoreConfig:
         """The store's settings for a broker that listens on this port.

@@ -97,6 +97,15 @@ class BrokerRegistration:
         """Name servers that refuse it because of its name, and what they say."""
         self._name_lost: Episode | None = None
         self._has_unregistered = False
+        self._has_tried = False
+
+    def state(self) -> dict[str, str]:
+        """Every name server, and why it does not know this broker; empty where it does."""
+        missing = dict.fromkeys(self._unreached, "it was not reached, or refuses")
+        untried = {} if self._has_tried else dict.fromkeys(self._config.name_servers, "not yet")
+        left = dict.fromkeys(self._config.name_servers, "this broker is stopping")
+        reasons = {**missing, **untried, **self._taken, **(left if self._has_unregistered else {})}
+        return {server: reasons.get(server, "") for server in self._config.name_servers}
 
     async def run(self) -> None:
         """Register for ever, and soon after every change of a topic: changes that come together
@@ -137,6 +146,7 @@ class BrokerRegistration:
         self._report_taken()
 
     async def _try_to_register_with(self, servers: Iterable[str]) -> list[_Outcome]:
+        self._has_tried = True
         table = self.topics.table()
         topics = RegisteredTopics(
             topic_config_table=table.topic_config_table, data_version=table.data_version

@@ -48,6 +48,7 @@ def _on_its_ports(config: BrokerConfig, server: BrokerServer) -> BrokerConfig:
         port=server.port,
         ha_port=server.broker.replication.ha_port,
         vip_alias=config.vip_alias and config.port != 0,
+        metrics_port=server.metrics_port or config.metrics_port,
     )
 
 

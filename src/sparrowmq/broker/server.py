@@ -69,6 +69,7 @@ from sparrowmq.broker.topics import Topics, broker_made_topics, unlisted_topics
 from sparrowmq.clock import Clock, Zone, cpu_clock, monotonic_clock, utc
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import Syncer
+from sparrowmq.net.endpoint import Endpoint
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
@@ -106,6 +107,11 @@ class BrokerServer:
         self.config = config
         self.port = 0
         self.broker: Broker
+        self.registration: BrokerRegistration
+        self.endpoint: Endpoint[Broker]
+        """What its connections share."""
+        self.metrics_port = 0
+        """The port of its pages for monitoring; 0 where they are not served."""
         self._stopping_ms: int | None = None
         self._env = Environment(
             disk=disk,
@@ -136,6 +142,7 @@ class BrokerServer:
         log = self._env.log
         async with asyncio.TaskGroup() as tasks, AsyncExitStack() as opened:
             server: Server[Broker] = Server(None, routes, tasks, log=log, limits=config.limits)
+            self.endpoint = server.endpoint
             # Only a failed start leaves this something to close: `drain` has closed it otherwise.
             opened.push_async_callback(server.close)
             self.port = await server.bind(config.listen_host, config.port)
@@ -158,7 +165,7 @@ class BrokerServer:
             broker.state = State.SERVING
             if config.vip_alias and config.port:
                 await server.listen(config.listen_host, config.port - 2)
-            registration = BrokerRegistration(
+            self.registration = registration = BrokerRegistration(
                 config,
                 broker.topics,
                 peers,
@@ -177,7 +184,7 @@ class BrokerServer:
                     yield self
                 finally:
                     self._stopping_ms = self._env.monotonic()
-                    await shutdown.drain(registration, server)
+                    await shutdown.drain(registration, server, peers)
 
     async def _close(self, broker: Broker) -> None:
         await shutdown.close(broker)

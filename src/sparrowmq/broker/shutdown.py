@@ -3,7 +3,7 @@
 ```
 serving ─▶ draining: name servers are left, pulls are rejected
         ─▶ sends are refused, those that wait for the disk or for slaves get their answers
-        ─▶ connections are closed, slaves get the rest of the log
+        ─▶ connections are closed, slaves get the rest of the log and the last tables
         ─▶ the loops end, none of them in the middle of a save (`net.tasks.running`)
         ─▶ stopped: everything is durable, files are closed
 ```
@@ -23,8 +23,10 @@ from sparrowmq.broker.broker import Broker, State
 from sparrowmq.broker.delivery import delivery
 from sparrowmq.broker.handlers.pull import reject
 from sparrowmq.broker.name_servers import BrokerRegistration
+from sparrowmq.broker.replication.last_tables import give_tables
 from sparrowmq.broker.tables import last_subscriptions
 from sparrowmq.disk.errors import DiskFull
+from sparrowmq.net.peers import Peers
 from sparrowmq.net.server import Server
 
 _QUIET_S = 0.1
@@ -35,9 +37,11 @@ _SENDS_S = 2.0
 """How long sends that wait get; then they are answered with what they lack."""
 _SLAVES_S = 2.0
 """How long a broker that stops waits for its slaves to get the rest."""
+_TABLES_S = 1.0
+"""And then for them to take its tables."""
 
 
-async def drain(registration: BrokerRegistration, server: Server[Broker]) -> None:
+async def drain(registration: BrokerRegistration, server: Server[Broker], peers: Peers) -> None:
     """Leave the name servers, reject pulls, and close all connections.
 
     A broker whose store has failed is gone within a second: name servers drop it when its
@@ -59,6 +63,7 @@ async def drain(registration: BrokerRegistration, server: Server[Broker]) -> Non
     await server.close()
     # Last, so that slaves get everything: the next master may be one of them.
     await broker.replication.feed.drain(_SLAVES_S)
+    await give_tables(broker, peers, _TABLES_S)
     broker.replication.close()
 
 

@@ -159,6 +159,10 @@ class Statistics:
         """Puts and gets per second over the last 10 s, minute and ten minutes."""
         return self._put.recent_tps(now_ms), self._got.recent_tps(now_ms)
 
+    def counted(self, name: str) -> dict[str, int]:
+        """Totals since the start of all counters with a name, by their keys."""
+        return {key: each.total for (its, key), each in self._series.items() if its == name}
+
     def spans(self, name: str, key: str, now_ms: int) -> BrokerStatsData | None:
         """A counter by its name; None if there is none, or nothing was ever counted."""
         series = self._series.get((name, key))

@@ -1,11 +1,11 @@
 """`up --brokers N --slaves M`: one name server here, each broker in a process of its own.
 
 ```
-                    ports (p is --port)        data
-broker-a            p, p - 2, p + 1            DATA/broker-a
-broker-b            p + 10, …                  DATA/broker-b
-broker-a, slave 1   p + 20, …                  DATA/broker-a-slave-1
-broker-b, slave 1   p + 30, …                  DATA/broker-b-slave-1
+                    ports (p is --port)        metrics    data
+broker-a            p, p - 2, p + 1            5557       DATA/broker-a
+broker-b            p + 10, …                  5567       DATA/broker-b
+broker-a, slave 1   p + 20, …                  5577       DATA/broker-a-slave-1
+broker-b, slave 1   p + 30, …                  5587       DATA/broker-b-slave-1
 ```
 
 A single master keeps its name and its data in DATA itself, so that `up --slaves 1` goes on with the
@@ -20,9 +20,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparrowmq.broker.config import MASTER_ID, BrokerConfig
+from sparrowmq.broker.config import MASTER_ID, METRICS_PORT, BrokerConfig
 from sparrowmq.cli.descriptors import Descriptors
-from sparrowmq.cli.serve import CannotServe, fitted_to, say_ready
+from sparrowmq.cli.serve import CannotServe, fitted_to, nameserver_running, say_ready
 from sparrowmq.cli.settings.servers import broker_settings
 from sparrowmq.cli.settings.settings import PREFIX
 from sparrowmq.cli.stop_signal import stop_signal
@@ -80,6 +80,11 @@ def broker_arguments(first: BrokerConfig, member: Member, name_server: str) -> l
     port, ha_port = (
         each + member.place * _PORT_STEP if each else 0 for each in (first.port, first.ha_port)
     )
+    metrics_port = first.metrics_port
+    if metrics_port > 0:
+        metrics_port += member.place * _PORT_STEP
+    if first.port == 0 and first.metrics_port == METRICS_PORT:
+        metrics_port = 0
     own = {
         "broker-name": member.broker_name,
         "broker-id": str(member.broker_id),
@@ -87,6 +92,7 @@ def broker_arguments(first: BrokerConfig, member: Member, name_server: str) -> l
         "name-servers": name_server,
         "data": str(member.data_dir),
         "ha-port": str(ha_port),
+        "metrics-port": str(metrics_port),
     }
     for setting in broker_settings():
         value = setting.value_in(first)
@@ -140,7 +146,7 @@ async def serve_several(
     stopping = await stop_signal()
     nameserver = fitted_to(nameserver, Descriptors.raised_for(nameserver))
     async with AsyncExitStack() as stack:
-        names = await stack.enter_async_context(NameServer(nameserver).running())
+        names = await stack.enter_async_context(nameserver_running(nameserver))
         started = []
         for member in members(first, brokers, slaves):
             arguments = broker_arguments(first, member, names.address)

@@ -97,3 +97,23 @@ _PERMISSIONS: Mapping[str, int] = {
     "rw": PERM_READ_WRITE,
     "wr": PERM_READ_WRITE,
 }
+
+
+class Percentage(click.ParamType[float]):
+    """A part of a whole: `85%`, or `85`."""
+
+    name = "percentage"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The part, from 0 to 1."""
+        if isinstance(value, float):
+            return value
+        try:
+            number = float(str(value).removesuffix("%"))
+        except ValueError:
+            number = -1.0
+        if not 1 <= number <= 100:
+            self.fail(f"{value!r} is not a percentage from 1 to 100, such as 85%", param, ctx)
+        return number / 100

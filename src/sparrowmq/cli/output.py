@@ -19,12 +19,14 @@ from typing import Any, TypeAlias
 
 from sparrowmq.admin.values import BrokerFailure
 
-Value: TypeAlias = (
-    bool | int | float | str | datetime | timedelta | Enum | Sequence["Value"] | None
-)
+Value: TypeAlias = bool | int | float | str | datetime | timedelta | Enum | Sequence["Value"] | None
 """A cell. None: the truth is not known. An empty text: there is nothing to show."""
 
 UNKNOWN = "?"
+
+
+class Part(float):
+    """A part of a whole, from 0 to 1: a percentage for people, the number for programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,8 @@ def cell(value: Value, *, plain: bool = False) -> str:
             return "yes" if value else "no"
         case int():
             return str(value) if plain else f"{value:,}"
+        case Part():
+            return f"{value:.4g}" if plain else f"{value:.0%}"
         case float():
             return f"{value:.10g}" if plain else _rounded(value)
         case str():

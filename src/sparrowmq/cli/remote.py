@@ -1,19 +1,30 @@
-"""Commands that talk to a cluster: where it is, how failures are shown, questions to the user."""
+"""Commands that talk to a cluster: where it is, how failures are shown, questions to the user.
+
+--name-servers or --context ▶ SPARROWMQ_NAME_SERVERS ▶ SPARROWMQ_CONTEXT ▶ NAMESRV_ADDR
+                            ▶ the context in use ▶ 127.0.0.1:9876
+"""
 
 import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError, NameServerRefusal, NameServersAway
+from sparrowmq.cli.contexts import known_contexts
 from sparrowmq.cli.logs import without_client_warnings
 from sparrowmq.client.errors import ClientError, NameServerRefused, NoNameServer
-from sparrowmq.cluster_address import DEFAULT, NAME_SERVERS_VARIABLE, find_name_servers
+from sparrowmq.cluster_address import (
+    DEFAULT,
+    DEFAULT_ORIGIN,
+    NAME_SERVERS_VARIABLE,
+    NameServerAddresses,
+    find_name_servers,
+)
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
 
@@ -21,10 +32,11 @@ T = TypeVar("T")
 ORIGIN = "sparrowmq.name_servers_origin"
 """Where a command's context keeps the words that say where its addresses come from."""
 
+_CONTEXT = "sparrowmq.context"
 ADDRESSES = "HOST:PORT,…"
 HELP = (
-    "The name servers. Without it SPARROWMQ_NAME_SERVERS,"
-    " SPARROWMQ_CONTEXT and NAMESRV_ADDR of the environment count, in this order."
+    "The name servers. Without it SPARROWMQ_NAME_SERVERS, SPARROWMQ_CONTEXT and NAMESRV_ADDR of the"
+    " environment and the context in use count, in this order."
 )
 NOT_A_NAME_SERVER = "is that a broker? --name-servers takes name servers, port 9876 by default"
 
@@ -33,11 +45,13 @@ def found_addresses(ctx: click.Context, param: click.Parameter, text: str | None
     """The addresses as one text. Raises UsageError for anything but a list of host:port."""
     from sparrowmq.net.peers import split_address
 
+    context: str | None = ctx.meta.get(_CONTEXT)
+    if text is not None and context is not None:
+        raise click.UsageError("--name-servers and --context exclude each other", ctx)
     try:
-        # Commands report all variables that are not known, at their start
-        addresses, origin = find_name_servers(text, log=None)
+        addresses, origin = _of_command(text, context)
     except ValueError as error:
-        if text is None:  # the environment is wrong, not the option
+        if text is None:  # the environment or a context is wrong, not the option
             raise click.UsageError(str(error), ctx) from error
         wrong = f"{text!r} has no address, such as {DEFAULT}"
         raise click.BadParameter(wrong, ctx, param) from error
@@ -52,7 +66,32 @@ def found_addresses(ctx: click.Context, param: click.Parameter, text: str | None
     return ";".join(addresses)
 
 
-name_servers_option = click.option(
+def _of_command(text: str | None, context: str | None) -> NameServerAddresses:
+    """Programs obey arguments and variables; commands the context in use as well. Raises
+    ValueError."""
+    if context is not None:
+        return known_contexts().find(context, "--context")
+    # Commands report all variables that are not known, at their start
+    found = find_name_servers(text, log=None)
+    if found.origin != DEFAULT_ORIGIN:
+        return found
+    return known_contexts().find_used() or found
+
+
+def _keep_context(ctx: click.Context, _: click.Parameter, name: str | None) -> None:
+    ctx.meta[_CONTEXT] = name
+
+
+context_option = click.option(
+    "--context",
+    metavar="NAME",
+    default=None,
+    is_eager=True,  # the name servers depend on it
+    expose_value=False,
+    callback=_keep_context,
+    help="A named cluster instead of --name-servers; see: sparrowmq context list.",
+)
+_addresses_option = click.option(
     "--name-servers",
     "-n",
     metavar=ADDRESSES,
@@ -61,6 +100,11 @@ name_servers_option = click.option(
     callback=found_addresses,
     help=HELP,
 )
+
+
+def name_servers_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--name-servers` and `--context`; the command gets the addresses as `name_servers`."""
+    return _addresses_option(context_option(command))
 
 
 def run_remote(work: Awaitable[T], *, is_long: bool = False) -> T:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.monitoring import monitoring
 from sparrowmq.broker.name_servers import BrokerNameTaken
 from sparrowmq.broker.restarts import serve_until
 from sparrowmq.broker.server import BrokerServer
@@ -28,6 +29,7 @@ from sparrowmq.config_fields import ConfigError
 from sparrowmq.disk.errors import DiskError
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import ProcessSyncer
+from sparrowmq.nameserver import monitoring as nameserver_monitoring
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
 from sparrowmq.net.workers import ThreadWorkers
@@ -75,7 +77,7 @@ async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
         log=logging.getLogger("sparrowmq.broker"),
     )
     try:
-        async with server.running():
+        async with server.running(), monitoring.monitored(server):
             yield server
     finally:
         workers.close()
@@ -99,9 +101,16 @@ async def serve_nameserver(config: NameServerConfig) -> None:
     """A name server until a signal comes."""
     stopping = await stop_signal()
     config = fitted_to(config, Descriptors.raised_for(config))
-    async with NameServer(config).running() as server:
-        say_ready(f"name server {server.address}")
+    async with nameserver_running(config) as server:
+        say_ready(f"name server {server.address}{_metrics(server)}")
         await stopping.wait()
+
+
+@asynccontextmanager
+async def nameserver_running(config: NameServerConfig) -> AsyncIterator[NameServer]:
+    """A name server with its pages for monitoring."""
+    async with NameServer(config).running() as server, nameserver_monitoring.monitored(server):
+        yield server
 
 
 async def serve_broker(config: BrokerConfig, *, with_parent: bool = False) -> None:
@@ -119,10 +128,17 @@ async def _serve(config: BrokerConfig, stopping: asyncio.Event, beside: str = ""
     def ready(server: BrokerServer) -> None:
         if not was_ready.is_set():
             was_ready.set()
-            say_ready(f"{beside}{_name(config)} {server.address}, data {config.data_dir}")
+            text = f"{beside}{_name(config)} {server.address}, data {config.data_dir}"
+            say_ready(text + _metrics(server))
 
     log = logging.getLogger("sparrowmq.broker")
     await serve_until(stopping, config, broker_running, ready=ready, log=log)
+
+
+def _metrics(server: BrokerServer | NameServer) -> str:
+    """Where they are, at the end of a ready line."""
+    host, port = server.config.metrics_listen_host, server.metrics_port
+    return f", metrics http://{host}:{port}/metrics" if port else ""
 
 
 def _name(config: BrokerConfig) -> str:
@@ -136,7 +152,7 @@ async def serve_up(nameserver: NameServerConfig, broker: BrokerConfig) -> None:
     _make_data_dir(broker.data_dir)  # the name server keeps a file there, too
     descriptors = Descriptors.raised_for(nameserver, broker)
     nameserver, broker = fitted_to(nameserver, descriptors), fitted_to(broker, descriptors)
-    async with NameServer(nameserver).running() as names:
+    async with nameserver_running(nameserver) as names:
         config = replace(broker, name_servers=(names.address,))
         await _serve(config, stopping, beside=f"name server {names.address}, ")
 

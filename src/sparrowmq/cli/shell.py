@@ -16,8 +16,9 @@ import asyncio
 import functools
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 import click
@@ -89,13 +90,23 @@ class Shell:
             raise
 
     async def _watch(self, look: Callable[[Admin], Awaitable[Report]], admin: Admin) -> None:
+        """Repeat. The first round has to succeed, since a wrong address would be repeated in vain;
+        later ones may fail, and the next one follows all the same."""
         assert self.watch_s is not None
+        self._show_round(await look(admin))
         while True:
-            found = await look(admin)
-            if self._is_terminal and not self.as_json:
-                click.echo(_CLEAR, nl=False)
-            self.show(found, one_line=True)
             await asyncio.sleep(self.watch_s)
+            try:
+                found = await look(admin)
+            except AdminError as error:
+                self.warn(explained(error))
+            else:
+                self._show_round(found)
+
+    def _show_round(self, found: Report) -> None:
+        if self._is_terminal and not self.as_json:
+            click.echo(_CLEAR, nl=False)
+        self.show(found, one_line=True)
 
     # ---- printing
 
@@ -138,6 +149,12 @@ class Shell:
         named_by = self.origin.replace(" (from ", ", from ").removesuffix(")")
         return f"name servers {self.name_servers.replace(';', ', ')}{named_by}"
 
+    def preview(self, report: Report) -> None:
+        """What a change concerns, for people who are asked whether to go on."""
+        if not self.is_quiet:
+            for line in lines_for_people(report):
+                click.echo(line, err=True)
+
     # ---- asking back
 
     def confirm(self, what: str, name: str, *, yes: bool) -> None:
@@ -178,6 +195,10 @@ def shell_options(
     return add
 
 
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+_quiet_option = click.option(
+    "--quiet", "-q", "is_quiet", is_flag=True, help="Print only data and errors."
+)
 _OWN = ("timeout_s", "as_json", "is_quiet", "is_verbose", "watch_s")
 
 
@@ -196,9 +217,7 @@ def _options(*, watch: bool, json: bool) -> list[Callable[[Any], Any]]:
             )
         )
     if json:
-        options.append(
-            click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-        )
+        options.append(_json_option)
     return [
         *options,
         name_servers_option,
@@ -211,11 +230,42 @@ def _options(*, watch: bool, json: bool) -> list[Callable[[Any], Any]]:
             show_default="5s",
             help="How long each broker may take to answer.",
         ),
-        click.option("--quiet", "-q", "is_quiet", is_flag=True, help="Print only data and errors."),
+        _quiet_option,
         click.option(
             "--verbose", "-v", "is_verbose", is_flag=True, help="Show the trace of an error."
         ),
     ]
+
+
+def local_shell_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Options of commands that print as the others do and ask no cluster."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, as_json: bool, is_quiet: bool, **values: Any) -> T:
+        shell = Shell(name_servers="", as_json=as_json, is_quiet=is_quiet)
+        return command(*args, shell=shell, **values)
+
+    return _json_option(_quiet_option(wrapped))
+
+
+def selected(names: Iterable[str], match: str | None, limit: int) -> tuple[list[str], int]:
+    """The names that match, cut to a number of rows, and how many match."""
+    found = [each for each in names if match is None or fnmatchcase(each, match)]
+    return (found[:limit] if limit else found), len(found)
+
+
+def key_value_pairs(pairs: Sequence[str], what: str) -> dict[str, str]:
+    """`KEY=VALUE` arguments. Raises UsageError for anything else, and for a key that is there
+    twice."""
+    found: dict[str, str] = {}
+    for each in pairs:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{what} {each!r} is not KEY=VALUE")
+        if name in found:
+            raise click.UsageError(f"{what} {name} is given twice")
+        found[name] = value
+    return found
 
 
 limit_option = click.option(

@@ -2,7 +2,8 @@
 
 ClientError
 ├── NoRoute          no broker serves the topic, or its route cannot be fetched
-│   └── NoNameServer     … because no name server answers
+│   ├── NoNameServer     … because no name server answers
+│   └── MasterAway       … because the master of every broker that has it is away
 ├── BrokerRefused    a server answered with a code other than success
 │   └── NameServerRefused    … and it was asked as a name server
 ├── StrategyFailed   queues cannot be allocated: the strategy raised, or gave what is not there
@@ -52,6 +53,11 @@ class NoNameServer(NoRoute):
         self.origin = origin
         self.addresses = tuple(addresses)
         self.failure = failure
+
+
+class MasterAway(NoRoute):
+    """The topic exists, and every broker that could take messages for it has no master now. One
+    comes back, or a slave takes its place: sends that retry wait for it until their time is up."""
 
 
 class BrokerRefused(ClientError):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from sparrowmq.backoff import Backoff
-from sparrowmq.client.errors import NameServerRefused, NoNameServer, NoRoute
+from sparrowmq.client.errors import MasterAway, NameServerRefused, NoNameServer, NoRoute
 from sparrowmq.client.outages import Outages
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
@@ -100,18 +100,19 @@ class NameServers:
         limit_s: float,
         rng: random.Random,
     ) -> T:
-        """What `ask` returns. It is repeated, with growing pauses, while no name server answers:
-        one that restarts is away for seconds. Raises the last NoNameServer when time is up."""
+        """What `ask` returns. It is repeated, with growing pauses, while no name server answers, or
+        all masters are away: one that restarts is away for seconds. Raises the last NoNameServer or
+        MasterAway when time is up."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + limit_s
         backoff = Backoff(0.1, 1.0, rng)
-        last: NoNameServer | None = None
+        last: NoNameServer | MasterAway | None = None
         failures = 0
         while True:
             try:
                 async with asyncio.timeout_at(end_s):
                     return await ask()
-            except NoNameServer as error:
+            except (NoNameServer, MasterAway) as error:
                 last = error
             except TimeoutError:
                 raise last or self.away(f"no answer within {limit_s:g} s", topic) from None

@@ -7,6 +7,10 @@ from typing import Any, Self
 from sparrowmq.config_fields import ConfigError, between, check_fields, not_blank, setting
 from sparrowmq.net.endpoint import Limits
 
+METRICS_PORT = 5558
+"""Next to that of a broker, which may run on the same machine."""
+NO_METRICS = -1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerConfig:
@@ -19,6 +23,17 @@ class NameServerConfig:
     )
     listen_port: int = setting(
         9876, "The name server's port; 0 takes a free one.", between(0, 65_535)
+    )
+    metrics_port: int = setting(
+        METRICS_PORT,
+        "Port of /metrics, /healthz and /readyz; 0 takes a free one, -1 switches them off. A taken"
+        " one gives way to a free one, and where the name server's own port is 0 the default does.",
+        between(NO_METRICS, 65_535),
+    )
+    metrics_listen_host: str = setting(
+        "127.0.0.1",
+        "Where these pages are served. Loopback by default: everybody who reaches them may read.",
+        not_blank(),
     )
     kv_config_path: Path | None = setting(
         None,
@@ -85,6 +100,14 @@ class NameServerConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def wanted_metrics_port(self) -> int | None:
+        """The port to try for metrics; None where they are switched off."""
+        if self.metrics_port == NO_METRICS:
+            return None
+        is_anywhere = self.listen_port == 0 and self.metrics_port == METRICS_PORT
+        return 0 if is_anywhere else self.metrics_port
 
     def with_changes(self, changes: dict[str, str]) -> Self:
         """A copy with some of the `CHANGEABLE` settings read from text, by their wire names.

@@ -16,6 +16,7 @@ from sparrowmq.nameserver.kv_config import KvConfig
 from sparrowmq.nameserver.lost_brokers import LostBrokers
 from sparrowmq.nameserver.routing_table import RoutingTable
 from sparrowmq.net.connection import Connection
+from sparrowmq.net.endpoint import Endpoint
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
@@ -48,6 +49,10 @@ class NameServer:
         self.lost = LostBrokers()
         self.kv = _kv_config(config, kv_file)
         self.port = 0
+        self.endpoint: Endpoint[NameServer]
+        """What its connections share."""
+        self.metrics_port = 0
+        """The port of its pages for monitoring; 0 where they are not served."""
         self._started_ms = 0
 
     @asynccontextmanager
@@ -66,6 +71,7 @@ class NameServer:
                 closed=self._connection_closed,
                 is_in_use=lambda connection: bool(self.table.of_session(connection)),
             )
+            self.endpoint = server.endpoint
             watch = tasks.create_task(self._watch(), name="watch over silent brokers")
             try:
                 self.port = await server.listen(self.config.listen_host, self.config.listen_port)

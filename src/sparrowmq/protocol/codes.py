@@ -4,6 +4,18 @@ from enum import IntEnum
 
 MQ_VERSION = 479
 """What we announce: the ordinal of RocketMQ 5.3.3. Clients refuse features below their marks."""
+_FIRST_REGULAR_VERSION = 212
+"""V4_0_0_SNAPSHOT. From here on Apache's list has a snapshot and a release of every x.y.z with
+single digits."""
+
+
+def version_text(number: int) -> str:
+    """`V5_3_3` for 479, as Apache numbers its versions."""
+    if number < _FIRST_REGULAR_VERSION:
+        return str(number)
+    version, is_release = divmod(number - _FIRST_REGULAR_VERSION, 2)
+    text = f"V{4 + version // 100}_{version // 10 % 10}_{version % 10}"
+    return text if is_release else f"{text}_SNAPSHOT"
 
 
 class RequestCode(IntEnum):
@@ -162,6 +174,7 @@ class RequestCode(IntEnum):
     RETIRE_SLAVE = 30005
     HAND_OVER = 30006
     TAKE_OVER = 30007
+    GIVE_TABLES = 30008
     """SparrowMQ's own. Apache's binary header holds numbers below 32,768; its own end at 5001."""
 
     POP_MESSAGE = 200050

@@ -62,8 +62,55 @@ def format_ended(half: TracedMessage, *, state: str, transaction_id: str, is_ans
     return _line("EndTransaction", half, *fields)
 
 
+class Outcome(IntEnum):
+    """How a call of a consumer's handler ended; the context code of its trace."""
+
+    SUCCESS = 0
+    TIMEOUT = 1
+    EXCEPTION = 2
+    FAILED = 4
+    """The handler wants the messages again. 3, which Java has for null, cannot happen here."""
+
+
+def format_before(
+    *,
+    time_ms: int,
+    region: str,
+    group: str,
+    request_id: str,
+    msg_id: str,
+    attempts: int,
+    keys: str | None,
+) -> str:
+    """The line of a message that a handler is about to get; `attempts` were made before."""
+    fields = (time_ms, region, group, request_id, msg_id, attempts, keys or _ABSENT)
+    return _joined("SubBefore", *fields)
+
+
+def format_after(
+    *,
+    time_ms: int,
+    group: str,
+    request_id: str,
+    msg_id: str,
+    cost_ms: int,
+    outcome: Outcome,
+    keys: str | None,
+) -> str:
+    """The line of the same message when the handler has ended."""
+    is_ok = _java(outcome is Outcome.SUCCESS)
+    fields = (request_id, msg_id, cost_ms, is_ok, keys or _ABSENT, int(outcome), time_ms, group)
+    return _joined("SubAfter", *fields)
+
+
+def format_recalled(*, time_ms: int, group: str, topic: str, msg_id: str, is_ok: bool) -> str:
+    """The line of a message that its producer took back before its delivery, or tried to."""
+    fields = (time_ms, DEFAULT_REGION, group, topic, msg_id, _java(is_ok))
+    return _joined("Recall", *fields)
+
+
 def _line(kind: str, message: TracedMessage, *more: object) -> str:
-    values = (
+    return _joined(
         kind,
         message.time_ms,
         message.region,
@@ -75,6 +122,9 @@ def _line(kind: str, message: TracedMessage, *more: object) -> str:
         message.store_host,
         *more,
     )
+
+
+def _joined(*values: object) -> str:
     return "\x01".join(map(str, values)) + "\x02"
 
 

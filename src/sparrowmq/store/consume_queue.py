@@ -31,8 +31,8 @@ from sparrowmq.store.layout import file_name, file_offset, queue_dir
 from sparrowmq.store.trash import Trash
 
 UNIT = struct.Struct(">qiq")
-BLANK_UNIT = UNIT.pack(0, 0x7FFFFFFF, 0)
 BLANK_UNIT_SIZE = 0x7FFFFFFF
+BLANK_UNIT = UNIT.pack(0, BLANK_UNIT_SIZE, 0)
 KEPT_UNITS = 128
 """Written units that stay in memory, so that consumers that keep up need no file."""
 _READ_AHEAD = 128
@@ -50,10 +50,21 @@ class QueueFiles:
         self.disk = disk
         self.units_per_file = config.queue_file_units
         self._file_size = config.queue_file_size
+        self._log_file_size = config.log_file_size
         self._open = OpenFiles(disk, config.open_queue_files, write=True)
         self.unsynced: set[str] = set()
         """Paths written since the last checkpoint took them."""
         self.unsynced_dirs: set[str] = set()
+
+    def blank_unit(self, log_offset: int) -> bytes:
+        """The unit of a message that is lost, before one whose record lies at `log_offset`.
+
+        Apache finds no record there and then skips units up to the log file after the one that the
+        blank unit names, so it names the file before. In the first file of a log that begins at 0
+        there is none, and Apache skips what is left of the pull.
+        """
+        start = log_offset - log_offset % self._log_file_size
+        return UNIT.pack(max(0, start - self._log_file_size), BLANK_UNIT_SIZE, 0)
 
     def open_file(self, path: str) -> DiskFile | None:
         """An existing file, None if it is missing."""
@@ -243,6 +254,20 @@ class ConsumeQueue:
             return None
         self._ahead, self._ahead_from = data, offset
         return data[:length]
+
+    def units_at_once(self, offset: int, count: int) -> bytes | None:
+        """`units` for statistics: None where the device has to be waited for, and what was read
+        ahead for consumers stays."""
+        end = min(offset + count, self.max_offset)
+        if offset >= self.tail_from:
+            start = (offset - self.tail_from) * UNIT_SIZE
+            return bytes(self.tail[start : (end - self.tail_from) * UNIT_SIZE])
+        per_file = self._files.units_per_file
+        end = min(end, self.tail_from, offset - offset % per_file + per_file)
+        file = self._files.open_file(self.path_of(offset))
+        if file is None:
+            return b""
+        return file.read_cached(offset % per_file * UNIT_SIZE, (end - offset) * UNIT_SIZE)
 
     def widen_ahead(self, offset: int) -> int:
         """How many bytes of the log are to be read ahead of a cold read at `offset`.

@@ -18,7 +18,7 @@ from sparrowmq.protocol.properties import DELAY_LEVEL, KEYS, TAGS, UNIQUE_KEY, d
 from sparrowmq.protocol.record_batch import BatchedPuts
 from sparrowmq.protocol.record_outline import RecordOutline
 from sparrowmq.protocol.tags import cached_tag_code
-from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, QueueFiles
+from sparrowmq.store.consume_queue import UNIT, ConsumeQueue, QueueFiles
 from sparrowmq.store.index.key_index import KeyIndex
 from sparrowmq.store.trash import Trash
 
@@ -199,7 +199,8 @@ class Dispatch:
             queue.start_at(offset)
         else:
             # Messages between are damaged: blank units keep the offsets of those after them.
-            queue.tail += BLANK_UNIT * (offset - queue.max_offset)
+            blank = self.files.blank_unit(record.log_offset)
+            queue.tail += blank * (offset - queue.max_offset)
             queue.max_offset = offset
         return True
 

@@ -154,6 +154,16 @@ class Reader:
         end = min(from_offset + limit, queue.max_offset)
         return list(UNIT.iter_unpack(queue.all_units(from_offset, end)))
 
+    def units_at_once(
+        self, topic: str, queue_id: int, from_offset: int, limit: int
+    ) -> bytes | None:
+        """Some of the units from an offset on, as they are stored; none out of range, None where
+        the device has to be waited for."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= from_offset < queue.max_offset:
+            return b""
+        return queue.units_at_once(from_offset, limit)
+
     def read_message(self, log_offset: int) -> bytes | None:
         """The record at a log offset, None if none starts there; may wait for the device."""
         found = read_record(self._log, log_offset, check_crc=log_offset < self._log.own_from)

@@ -96,6 +96,7 @@ class Store:
         self.read_log_at_once = reader.read_log_at_once
         self.queues = reader.queues
         self.units = reader.units
+        self.units_at_once = reader.units_at_once
         self.min_offset = reader.min_offset
         self.max_offset = reader.max_offset
         self.queue_range = reader.queue_range

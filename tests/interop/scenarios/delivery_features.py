@@ -1,10 +1,13 @@
 """Delivery features of 5.x clients and of operators: recall, traces, policies, switches."""
 
+import threading
 import time
 from typing import Any
 
+from sparrowmq import ConsumeFromWhere, blocking
+from sparrowmq import Message as OwnMessage
 from tests.interop.cluster import Settings
-from tests.interop.handles import Handle, Message, PushConsumer
+from tests.interop.handles import PATIENCE_S, Handle, Message, PushConsumer
 from tests.interop.outcomes import bodies, seen, statuses
 from tests.interop.registry import JAVA, Outcome, check, scenario
 from tests.interop.scenarios.administration import JAVA5, printed
@@ -103,6 +106,41 @@ def a_traced_producer_sends_a_trace_of_every_message(scene: Scene) -> Outcome:
     sent = own.producer(trace=True).send(topic, letters)
     own.wait_until(lambda: len(_traces(own)) == 3, "a trace of every send")
     return {"statuses": statuses(sent), "traces": _traces(own)}
+
+
+@scenario(clients=JAVA5, needs="core", lane="apart")
+def mqadmin_shows_both_halves_of_the_trace_of_our_own_client(scene: Scene) -> Outcome:
+    own = scene.own_cluster(TRACED)
+    topic = own.topic(queues=1)
+    own.wait_for_route(TRACE_TOPIC)
+    consumed = threading.Event()
+    servers = own.cluster.name_server
+    with (
+        blocking.Producer(own.name("senders"), name_servers=servers, trace=True) as producer,
+        blocking.PushConsumer(
+            own.name("billing"),
+            {topic: "*"},
+            name_servers=servers,
+            from_where=ConsumeFromWhere.FIRST_OFFSET,
+            trace=True,
+        ) as consumer,
+    ):
+        consumer.start(each=lambda message: consumed.set())
+        sent = producer.send(OwnMessage(topic, b"m-0", keys="k-0"))
+        check(consumed.wait(PATIENCE_S), "the message was not consumed")
+    own.wait_until(lambda: len(_traces(own)) == 3, "a trace of the send and of the delivery")
+
+    def halves() -> list[list[str]]:
+        """Kind, group and status of each line that mqadmin prints of the message."""
+        lines = [
+            line.split()
+            for line in own.mqadmin("queryMsgTraceById", "-i", sent.msg_id).splitlines()
+        ]
+        kinds = [words for words in lines if words and words[0] in ("Pub", "Sub")]
+        return sorted([words[0], words[1], words[-1]] for words in kinds)
+
+    own.wait_until(lambda: len(halves()) == 2, "both halves in what mqadmin prints")
+    return {"halves": halves(), "traces": _traces(own)}
 
 
 def _traces(scene: Scene) -> list[tuple[str, ...]]:

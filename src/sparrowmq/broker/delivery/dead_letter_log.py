@@ -9,6 +9,7 @@ from hiding the single dead letter of another.
 import asyncio
 import logging
 import math
+from collections import Counter
 
 from sparrowmq.broker.delivery.placement import Placement
 from sparrowmq.clock import Clock
@@ -28,11 +29,14 @@ class DeadLetterLog:
         self._monotonic = monotonic
         self._given_up: dict[str, Episode] = {}
         """By group, in this interval."""
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """(group, topic that was consumed) → dead letters since the start."""
 
     def note(self, placement: Placement) -> None:
         """Log a dead letter that was stored."""
         put = placement.put
         group = put.topic.removeprefix(DLQ_PREFIX)
+        self.counts[group, placement.consumed_from] += 1
         now_s = self._monotonic() / 1000
         episode = self._given_up.get(group)
         if episode is None:

@@ -1,5 +1,6 @@
 """Everything that is delivered later than it was sent: its state, and the loops that deliver it."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -39,6 +40,11 @@ class Delivery:
     """Level (0: timers) → how many more due messages are looked up, see `earlier_deliveries`."""
     half_messages_progress: tuple[int, int, int] | None = None
     """Offsets of half and operation topic, to be committed when the log is durable up to there."""
+
+    committed: Counter[str] = field(default_factory=Counter)
+    """Transactions that producers have committed since the start, by topic, …"""
+    rolled_back: Counter[str] = field(default_factory=Counter)
+    """… and those that they have rolled back."""
 
     @staticmethod
     def open(

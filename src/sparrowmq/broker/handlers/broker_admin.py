@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.handlers.table_changes import check_is_master
 from sparrowmq.broker.housekeeping import clean
-from sparrowmq.broker.runtime_config import change_config, config_lines
+from sparrowmq.broker.runtime_config import CHANGEABLE, change_config, config_lines
 from sparrowmq.broker.runtime_info import runtime_info
 from sparrowmq.broker.statistics import refresh
 from sparrowmq.net.audit import audit
@@ -16,6 +16,7 @@ from sparrowmq.protocol.broker_stats import GroupForbidden
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.admin import (
     BrokerConfigFound,
+    Cleaned,
     CleanExpiredQueues,
     CleanUnusedTopics,
     DeleteExpiredLog,
@@ -44,8 +45,7 @@ async def clean_expired_queues(broker: Broker, request: Request[CleanExpiredQueu
     starts again at 0 while its groups stand far beyond that.
     """
     audit(request, "asked to clean consume queues")
-    await clean(broker)
-    return Reply()
+    return Reply(Cleaned(deleted=len(await clean(broker))))
 
 
 @routes.on(DeleteExpiredLog)
@@ -53,7 +53,7 @@ async def delete_expired_log(broker: Broker, request: Request[DeleteExpiredLog])
     """Delete expired log files without waiting for the deletion hour."""
     deleted = await clean(broker, any_hour=True)
     audit(request, "deleted %d log files", len(deleted))
-    return Reply()
+    return Reply(Cleaned(deleted=len(deleted)))
 
 
 @routes.on(CleanUnusedTopics)
@@ -66,14 +66,15 @@ def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> 
     for topic in unused:
         broker.store.delete_topic(topic, broker.clock())
         audit(request, "deleted unused topic %s", topic)
-    return Reply()
+    return Reply(Cleaned(deleted=len(unused)))
 
 
 @routes.on(GetBrokerConfig)
 def get_broker_config(broker: Broker, request: Request[GetBrokerConfig]) -> Reply:
     """All settings in force, as `name=value` lines."""
     version = broker.config_version.to_json().decode()
-    return Reply(BrokerConfigFound(version=version), config_lines(broker).encode())
+    header = BrokerConfigFound(version=version, changeable=",".join(CHANGEABLE))
+    return Reply(header, config_lines(broker).encode())
 
 
 @routes.on(UpdateBrokerConfig)

@@ -1,6 +1,8 @@
 """Brokers of one name compare their logs and copy tables; operators look at slaves and retire
 them."""
 
+from functools import partial
+
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.replication.claims import (
     Follow,
@@ -10,12 +12,15 @@ from sparrowmq.broker.replication.claims import (
     judge,
     parted_at,
 )
+from sparrowmq.broker.replication.follower import NotFollowing
 from sparrowmq.broker.replication.replication import Replication, Role
 from sparrowmq.broker.replication.status import ha_status, slave_list
 from sparrowmq.broker.replication.table_copy import merge_from_slave, take_state
+from sparrowmq.broker.replication.table_following import NotCopied
 from sparrowmq.broker.replication.table_state import (
     StateUnreadable,
     decode_question,
+    decode_state,
     encode_state,
 )
 from sparrowmq.disk.errors import DiskFull
@@ -31,6 +36,7 @@ from sparrowmq.protocol.headers.replication import (
     FollowAnswer,
     FollowMaster,
     GetHaStatus,
+    GiveTables,
     ListSlaves,
     ResetMasterFlushOffset,
     RetireSlave,
@@ -171,6 +177,26 @@ async def copy_tables(broker: Broker, request: Request[CopyTables]) -> Reply:
     state = take_state(broker, question)
     body, is_deflated = await broker.workers.run(encode_state, state)
     return Reply(CopyTablesAnswer(is_deflated=is_deflated), body)
+
+
+@routes.on(GiveTables)
+async def give_tables(broker: Broker, request: Request[GiveTables]) -> Reply:
+    """Of a slave: its master stops, and these are its last tables."""
+    following = broker.table_following
+    if following is None:
+        text = "this broker is no slave, and takes no tables"
+        raise RequestRefused(ResponseCode.NO_PERMISSION, text)
+    header = request.header
+    decode = partial(decode_state, request.body, is_deflated=header.is_deflated)
+    try:
+        state = await broker.workers.run(decode) if header.is_deflated else decode()
+        if not await following.take(state, header.master_address):
+            raise NotCopied("these tables belong to another log than this one")
+    except StateUnreadable as error:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    except (NotCopied, NotFollowing, DiskFull) as error:
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
+    return Reply()
 
 
 @routes.on(GetHaStatus)

@@ -16,7 +16,7 @@ from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.transactions import EndTransaction, ResumeCheckHalfMessage
 from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
-from sparrowmq.protocol.properties import CHECK_IMMUNITY_TIME_S, PRODUCER_GROUP
+from sparrowmq.protocol.properties import CHECK_IMMUNITY_TIME_S, PRODUCER_GROUP, REAL_TOPIC
 from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
@@ -49,8 +49,10 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Handled
     try:
         if kind == TRANSACTION_COMMIT:
             transactions.commit(broker, half, record, fields, now_ms)
+            broker.delivery.committed[fields.get(REAL_TOPIC, "")] += 1
         else:
             transactions.end(broker, half)
+            broker.delivery.rolled_back[fields.get(REAL_TOPIC, "")] += 1
     except (DiskFull, StoreStopped) as error:
         raise store_refusal(error) from error
     end = broker.store.max_log_offset

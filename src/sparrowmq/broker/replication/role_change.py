@@ -21,6 +21,7 @@ one. A step that fails before the slave was asked leaves everything as it was.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import field
@@ -68,6 +69,20 @@ class Inheritance(Body, frozen=True, kw_only=True):
 
     slaves: dict[str, str] = field(default_factory=dict)
     """Addresses of the other slaves, and of the last master, by the broker ids they have now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """A slave that can take over."""
+
+    link: SlaveLink
+    address: str
+    behind_bytes: int
+
+    @property
+    def slave_id(self) -> int:
+        """Its broker id, which the old master gets."""
+        return self.link.slave_id
 
 
 class RoleChange:
@@ -144,16 +159,23 @@ class RoleChange:
 
     # ---- the master's side
 
-    async def hand_over(self, slave_id: int | None) -> str:
-        """Give the role to a slave, the one that has most where none is named; its address.
-
-        Raises CannotChange.
-        """
+    def successor(self, slave_id: int | None) -> Successor:
+        """The slave named, or the one that has most. Raises CannotChange where it cannot take over
+        as things are."""
         broker = self._broker
         link = self._chosen(slave_id)
+        missing = broker.store.max_log_offset - link.acknowledged
+        if missing > _MOST_BEHIND_BYTES:
+            raise CannotChange(
+                f"slave {link.slave_id} lacks {missing} bytes, at most {_MOST_BEHIND_BYTES} are"
+                " waited for; try again when it has caught up"
+            )
         address = broker.replication.known_slaves.addresses[link.slave_id]
-        await self._change(lambda: self._hand_over_to(link, address))
-        return address
+        return Successor(link, address, missing)
+
+    async def hand_over(self, successor: Successor) -> None:
+        """Give the role to that slave. Raises CannotChange."""
+        await self._change(lambda: self._hand_over_to(successor.link, successor.address))
 
     async def _hand_over_to(self, link: SlaveLink, address: str) -> str:
         broker, slave_id = self._broker, link.slave_id
@@ -195,12 +217,6 @@ class RoleChange:
     async def _until_equal(self, link: SlaveLink) -> None:
         """Return when the slave has everything, and everything here is durable."""
         broker = self._broker
-        missing = broker.store.max_log_offset - link.acknowledged
-        if missing > _MOST_BEHIND_BYTES:
-            raise CannotChange(
-                f"slave {link.slave_id} lacks {missing} bytes, at most {_MOST_BEHIND_BYTES} are"
-                " waited for; try again when it has caught up"
-            )
         await broker.durability.make_durable()
         await broker.replication.feed.drain(CATCH_UP_S)
         missing = broker.store.max_log_offset - link.acknowledged
@@ -286,11 +302,9 @@ class RoleChange:
             raise CannotChange(f"the master's tables cannot be copied: {error}") from error
         return await self._become_master(inheritance, took_over_at=log_end)
 
-    async def take_over_from_none(self, accept_loss: str) -> None:
-        """Become the master without one that hands over: an operator accepts what that loses.
-
-        Raises CannotChange.
-        """
+    def check_loss(self, accept_loss: str) -> None:
+        """Raises CannotChange unless there is no master to hand over, and the operator accepts by
+        name what that loses."""
         broker, follower = self._broker, self._broker.replication.follower
         name = broker.config.broker_name
         if follower is None or broker.replication.role is not Role.SLAVE:
@@ -305,6 +319,9 @@ class RoleChange:
                 f"the master of {name} does not answer, and may have messages that this slave"
                 f" lacks; to go on without them, add --accept-loss {name}"
             )
+
+    async def take_over_from_none(self) -> None:
+        """Become the master without one that hands over. Raises CannotChange."""
         await self._change(lambda: self._become_master(Inheritance(), took_over_at=None))
 
     async def _become_master(self, inheritance: Inheritance, took_over_at: int | None) -> str:

@@ -105,9 +105,22 @@ class TableFollowing:
             return await self._copy_once()
 
     async def _copy_once(self) -> bool:
+        session = self._follower.session
+        state = await self._ask(self._follower.master_address)
+        return await self._apply(state, session)
+
+    async def take(self, state: TableState, master: str) -> bool:
+        """Apply the tables that the master gives before it stops; False if another one is followed
+        by then. Raises NotCopied for a broker that is not the master, DiskFull or OSError."""
+        async with self._copying:
+            if self._follower.master_address != master:
+                followed = self._follower.master_address or "no master"
+                raise NotCopied(f"this broker follows {followed}, not {master}")
+            return await self._apply(state, self._follower.session)
+
+    async def _apply(self, state: TableState, session: int) -> bool:
+        """Apply a state when the log has reached it; False if it never will."""
         store, follower = self._broker.store, self._follower
-        session, address = follower.session, follower.master_address
-        state = await self._ask(address)
         while True:
             when = when_to_apply(
                 life=state.counts.life,

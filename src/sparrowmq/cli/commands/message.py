@@ -1,4 +1,4 @@
-"""`sparrowmq send` and `sparrowmq consume`."""
+"""`sparrowmq consume`."""
 
 import asyncio
 import errno
@@ -7,24 +7,23 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
+from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.logs import with_log_level, without_client_warnings
 from sparrowmq.cli.message_output import Form, json_of, line_of, raw_of
-from sparrowmq.cli.option_types import Wait
+from sparrowmq.cli.option_types import Moment, Wait
+from sparrowmq.cli.pace import Pace, rate_option
 from sparrowmq.cli.remote import name_servers_option, run_remote
 from sparrowmq.cli.stop_signal import stop_signal
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group.group_consumer import core_of_consumer
-from sparrowmq.client.send_result import SendResult
-from sparrowmq.client.sending.producer import Producer
 from sparrowmq.client.subscriptions import Filter
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
-from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.message_ext import MessageExt
 
 _WHERE = {
@@ -33,122 +32,38 @@ _WHERE = {
 }
 
 
+_FORMS: Mapping[str, Form] = {"text": line_of, "json": json_of, "body": raw_of}
+
+
+class Start(click.ParamType[datetime | ConsumeFromWhere]):
+    """Where a group without progress starts: `first`, `last`, or a time."""
+
+    name = "start"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime | ConsumeFromWhere:
+        """The place."""
+        if value in _WHERE:
+            return _WHERE[value]
+        try:
+            return Moment().convert(value, param, ctx)
+        except click.BadParameter as error:
+            text = error.message.replace(
+                "is not a time; write", "is neither first, last nor a time:"
+            )
+            raise click.BadParameter(text, ctx, param) from error
+
+
 @click.command()
-@click.argument("topic")
-@click.argument("body", required=False)
-@click.option(
-    "--file",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    metavar="FILE",
-    help="Send what is in this file; - is standard input.",
-)
-@click.option("--tag", metavar="TAG", help="The message's tag.")
-@click.option(
-    "--key",
-    "keys",
-    multiple=True,
-    metavar="KEY",
-    help="A key to find the message by; may be repeated.",
-)
-@click.option(
-    "--property",
-    "properties",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A property; may be repeated.",
-)
-@click.option(
-    "--sharding-key", metavar="KEY", help="Messages with the same sharding key stay in order."
-)
-@click.option(
-    "--delay-level", type=click.IntRange(1, 18), metavar="LEVEL", help="1 is 1 s, 18 is 2 h."
-)
+@click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "--group",
     metavar="NAME",
-    default="sparrowmq-cli",
-    show_default=True,
-    help="Producer group.",
+    required=True,
+    help="Consumer group.",
+    shell_complete=complete_groups,
 )
-@name_servers_option
-def send(
-    topic: str,
-    body: str | None,
-    file: str | None,
-    tag: str | None,
-    keys: tuple[str, ...],
-    properties: tuple[str, ...],
-    sharding_key: str | None,
-    delay_level: int | None,
-    group: str,
-    name_servers: str,
-) -> None:
-    """Send a message.
-
-    Without BODY, or with - for it, the body is read from standard input. A body is sent byte for
-    byte, whatever it holds.
-
-    \b
-    Examples:
-      sparrowmq send orders "hello" --tag created --key o-1
-      sparrowmq send orders "later" --delay-level 3
-      sparrowmq send orders --file picture.png
-      cat order.json | sparrowmq send orders -
-    """
-    data = _body(body, file)
-    if not data:
-        raise click.UsageError("the message is empty; give BODY, --file, or standard input")
-    pairs = {}
-    for part in properties:
-        name, equals, value = part.partition("=")
-        if not equals:
-            raise click.UsageError(f"--property {part!r} is not NAME=VALUE")
-        pairs[name] = value
-
-    async def work() -> SendResult:
-        message = Message(
-            topic,
-            data,
-            tags=tag,
-            keys=keys,
-            properties=pairs,
-            sharding_key=sharding_key,
-            delay_level=delay_level or 0,
-        )
-        async with Producer(group, name_servers=name_servers) as producer:
-            return await producer.send(message)
-
-    result = run_remote(work())
-    queue = result.queue
-    click.echo(
-        f"{result.status} {result.msg_id} {queue.broker_name} queue {queue.queue_id}"
-        f" offset {result.queue_offset}"
-    )
-    sys.exit(0 if result.is_ok else 1)
-
-
-def _body(body: str | None, file: str | None) -> bytes:
-    """The bytes of a body as they are: an argument need not be text in UTF-8."""
-    if body is not None and file is not None:
-        raise click.UsageError("BODY and --file exclude each other")
-    if file not in (None, "-"):
-        return Path(file).read_bytes()
-    if body is None or body == "-":
-        return _standard_input()
-    return os.fsencode(body)  # undoes how Python decoded the argument
-
-
-def _standard_input() -> bytes:
-    if sys.stdin is None:  # closed by the parent process
-        return b""
-    if sys.stdin.isatty():
-        click.echo("the message comes from the keyboard; Ctrl-D ends it", err=True)
-    return sys.stdin.buffer.read()
-
-
-@click.command()
-@click.argument("topic")
-@click.option("--group", metavar="NAME", required=True, help="Consumer group.")
 @click.option(
     "--filter",
     "expression",
@@ -160,7 +75,8 @@ def _standard_input() -> bytes:
 @click.option(
     "--from",
     "where",
-    type=click.Choice(list(_WHERE)),
+    type=Start(),
+    metavar="first|last|TIME",
     default="first",
     show_default=True,
     help="Where a group without progress starts.",
@@ -175,21 +91,29 @@ def _standard_input() -> bytes:
     metavar="DURATION",
     help="Stop when no message came for this long; with --count, fewer are exit code 1.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
+@rate_option
 @click.option(
-    "--raw",
-    is_flag=True,
-    help="Print only bodies, byte for byte; a line feed follows each, unless --count is 1.",
+    "--format",
+    "form_name",
+    type=click.Choice(list(_FORMS)),
+    default=None,
+    show_default="text",
+    help="json: an object in a line; body: only bodies, byte for byte, with a line feed after each"
+    " unless --count is 1.",
 )
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--raw", is_flag=True, hidden=True, help="The same as --format body.")
 @with_log_level
 @name_servers_option
 def consume(
     topic: str,
     group: str,
     expression: str,
-    where: str,
+    where: datetime | ConsumeFromWhere,
     count: int | None,
     idle_s: float | None,
+    rate: float | None,
+    form_name: str | None,
     as_json: bool,
     raw: bool,
     name_servers: str,
@@ -205,18 +129,17 @@ def consume(
       sparrowmq consume orders --group billing --count 10 --timeout 30s
       sparrowmq consume orders --group billing --filter "created || paid" --from last
       sparrowmq consume orders --group billing --json | jq .body
-      sparrowmq consume pictures --group billing --count 1 --raw > picture.png
+      sparrowmq consume orders --group audit --from -2h --rate 10
+      sparrowmq consume pictures --group billing --count 1 --format body > picture.png
     """
-    if as_json and raw:
-        raise click.UsageError("--json and --raw exclude each other")
-    form = json_of if as_json else raw_of if raw else line_of
-    showing = Showing(count, partial(click.echo, nl=not (raw and count == 1)), form)
+    form_name = _form_name(form_name, as_json=as_json, raw=raw)
+    has_line_feed = not (form_name == "body" and count == 1)
+    showing = Showing(count, partial(click.echo, nl=has_line_feed), _FORMS[form_name], Pace(rate))
+    start = {"from_time" if isinstance(where, datetime) else "from_where": where}
 
     async def work() -> int:
         stopping = await stop_signal()
-        consumer = showing_consumer(
-            group, {topic: expression}, name_servers=name_servers, from_where=_WHERE[where]
-        )
+        consumer = showing_consumer(group, {topic: expression}, name_servers=name_servers, **start)
         async with consumer:
             # A consumer survives outages; a wrong address must end the command at once.
             with without_client_warnings():
@@ -236,9 +159,17 @@ def consume(
         sys.exit(1)
 
 
+def _form_name(given: str | None, *, as_json: bool, raw: bool) -> str:
+    named = {"--format": given, "--json": as_json and "json", "--raw": raw and "body"}
+    chosen = {name: form for name, form in named.items() if form}
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(chosen)} exclude each other")
+    return next(iter(chosen.values()), "text")
+
+
 def commands() -> list[click.Command]:
     """For the program."""
-    return [send, consume]
+    return [consume]
 
 
 # ---- messages on standard output: as many as are wanted; the others stay in their queues
@@ -252,6 +183,7 @@ class Showing:
         most: int | None,
         write: Callable[[Any], None] = click.echo,
         form: Form = line_of,
+        pace: Pace | None = None,
     ) -> None:
         self.ended = asyncio.Event()
         self.seen = 0
@@ -259,12 +191,15 @@ class Showing:
         self._most = most
         self._write = write
         self._form = form
+        self._pace = pace or Pace(None)
         self._arrived = asyncio.Event()
         self._failure: OSError | None = None
 
     async def handle(self, messages: Sequence[MessageExt]) -> None:
         """Show messages; what is too much or cannot be shown stays for the next member."""
         for message in messages:
+            # Before it is shown: a stop while it waits leaves the message to the next member
+            await self._pace.wait()
             if self.ended.is_set() or not self._show(message):
                 await asyncio.Event().wait()  # neither done nor failed: the consumer stops
 

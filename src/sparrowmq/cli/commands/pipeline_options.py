@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from sparrowmq.cli.logs import with_log_level
-from sparrowmq.cli.remote import ADDRESSES, HELP, found_addresses
+from sparrowmq.cli.remote import ADDRESSES, HELP, context_option, found_addresses
 from sparrowmq.cluster_address import DEFAULT
 
 P = ParamSpec("P")
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-name_server_option = click.option(
+_address_option = click.option(
     "--name-server",
     "--name-servers",
     "-n",
@@ -31,6 +31,11 @@ name_server_option = click.option(
     callback=found_addresses,
     help=HELP,
 )
+
+
+def name_server_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--name-servers` and `--context`; the command gets the addresses as `name_server`."""
+    return _address_option(context_option(command))
 
 
 _master = click.option(

@@ -214,8 +214,19 @@ def _up_command() -> SettingsCommand:
     )
 
 
-_BROKER_VERBS: dict[str, str] = {}
-_NAMESERVER_VERBS: dict[str, str] = {}
+_BROKER_VERBS: dict[str, str] = {
+    "list": "broker_admin",
+    "show": "broker_admin",
+    "config": "broker_admin",
+    "clean": "broker_admin",
+    "promote": "broker_roles",
+    "demote": "broker_roles",
+}
+_NAMESERVER_VERBS: dict[str, str] = {
+    "list": "nameserver_admin",
+    "config": "nameserver_admin",
+    "kv": "nameserver_admin",
+}
 """The verb and its module, as in `cli.main`. `run` is there already."""
 
 

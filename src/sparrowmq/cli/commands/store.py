@@ -1,34 +1,31 @@
-"""`sparrowmq store verify | rebuild | dump | follow DIR`: a store on disk, without a broker.
+"""`sparrowmq store verify | repair | rebuild | dump | follow DIR`: a store without a broker.
 
 Exit codes: 0 fine, 1 damage was found, 2 the store cannot be read or is in use.
 """
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from sparrowmq.broker.consumer_offsets import ConsumerOffsets
-from sparrowmq.broker.tables import replay_journal
 from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.commands.store_repair import repair_store
 from sparrowmq.cli.remote import name_servers_option
+from sparrowmq.cli.store_directory import (
+    DAMAGED,
+    FINE,
+    directory_argument,
+    disk_of,
+    entries_option,
+    progress,
+    refusals,
+    slots_option,
+)
 from sparrowmq.clock import local_zone, system_clock
-from sparrowmq.disk.disk import Disk
-from sparrowmq.disk.errors import DiskError
-from sparrowmq.disk.real_disk import RealDisk
-from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
-from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
-from sparrowmq.store.errors import StoreError
-from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.index.entries import IndexLayout
-from sparrowmq.store.journal import Journal
-from sparrowmq.store.layout import LOCK
 from sparrowmq.store.messages import Damage, Progress
-from sparrowmq.store.table_file import TableFile
 
 if TYPE_CHECKING:
     from sparrowmq.broker.replication.claims import LogClaim
@@ -37,18 +34,12 @@ if TYPE_CHECKING:
     from sparrowmq.store.inspect.verify import Finding
     from sparrowmq.store.recovery.tail import LogExtent
 
-FINE, DAMAGED, UNREADABLE = 0, 1, 2
-
-_SUGGESTED = 3
-
 _FROM_0 = click.IntRange(min=0)
-
-Show: TypeAlias = "Callable[[Progress | Damage | Finding], None]"
 
 
 @click.group("store", cls=Group)
 def app() -> None:
-    """Verify, rebuild or dump the files of a store, or cut what its master does not have."""
+    """Verify, repair, rebuild or dump the files of a store, or cut what its master lacks."""
 
 
 def commands() -> list[click.Command]:
@@ -56,21 +47,13 @@ def commands() -> list[click.Command]:
     return [app]
 
 
-_directory = click.argument(
-    "directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False)
-)
-
-_slots = click.option("--index-slots", default=5_000_000, show_default=True, help="maxHashSlotNum")
-
-_entries = click.option(
-    "--index-entries", default=20_000_000, show_default=True, help="maxIndexNum"
-)
+app.add_command(repair_store)
 
 
 @app.command("verify")
-@_directory
-@_slots
-@_entries
+@directory_argument
+@slots_option
+@entries_option
 @click.option(
     "--show", type=_FROM_0, default=100, show_default=True, help="Most findings to print."
 )
@@ -89,7 +72,7 @@ def verify_store(
     from sparrowmq.store.inspect.verify import verify
 
     findings = 0
-    with _refusals(), _progress(quiet=quiet) as show_event:
+    with refusals(), progress(quiet=quiet) as show_event:
 
         def report(event: "Finding | Progress") -> None:
             nonlocal findings
@@ -97,7 +80,7 @@ def verify_store(
             if isinstance(event, Progress) or findings <= show:
                 show_event(event)
 
-        found = verify(_disk(directory), report, IndexLayout(index_slots, index_entries))
+        found = verify(disk_of(directory), report, IndexLayout(index_slots, index_entries))
     if findings > show and not quiet:
         click.echo(f"and {findings - show} more")
     for text in found.skipped:
@@ -115,9 +98,9 @@ def verify_store(
 
 
 @app.command("rebuild")
-@_directory
-@_slots
-@_entries
+@directory_argument
+@slots_option
+@entries_option
 @click.option(
     "--table",
     "tables",
@@ -139,16 +122,17 @@ def rebuild_store(
       sparrowmq store rebuild sparrowmq-data
       sparrowmq store rebuild sparrowmq-data --table topics.json
     """
+    from sparrowmq.cli.store_tables import rebuild_table
     from sparrowmq.store.recovery.rebuild import config_of, rebuild
 
-    disk = _disk(directory)
+    disk = disk_of(directory)
     if tables:
-        with _refusals():
+        with refusals():
             for name in tables:
                 click.echo(rebuild_table(disk, name))
         return
     damage: list[Damage] = []
-    with _refusals(), _progress(quiet=quiet) as show:
+    with refusals(), progress(quiet=quiet) as show:
 
         def report(event: Damage | Progress) -> None:
             if isinstance(event, Damage):
@@ -162,7 +146,7 @@ def rebuild_store(
 
 
 @app.command("dump")
-@_directory
+@directory_argument
 @click.option("--from", "start", type=_FROM_0, help="First log offset; a message must start there.")
 @click.option("--to", "stop", type=_FROM_0, help="Log offset just past the last message.")
 @click.option("--file", "file", help="Only this log file, such as 00000000000000000000.")
@@ -194,9 +178,9 @@ def dump_store(
     from sparrowmq.store.files import StoreFiles
     from sparrowmq.store.inspect.dump import Choice, DumpedHole, dump
 
-    disk = _disk(directory)
+    disk = disk_of(directory)
     is_damaged, count = False, 0
-    with _refusals():
+    with refusals():
         if file is not None:
             start = _log_file(directory, file)
             stop = start + StoreFiles(disk).log_file_size()
@@ -214,7 +198,7 @@ def dump_store(
 
 
 @app.command("follow")
-@_directory
+@directory_argument
 @click.option("--master", metavar="HOST:PORT", help="The broker to follow.")
 @name_servers_option
 @click.option(
@@ -223,8 +207,8 @@ def dump_store(
     show_default=True,
     help="Without --master: the master that name servers know by this name.",
 )
-@_slots
-@_entries
+@slots_option
+@entries_option
 @click.option("--yes", is_flag=True, help="Do it; without it nothing is changed.")
 def follow_master(
     directory: Path,
@@ -249,8 +233,8 @@ def follow_master(
     from sparrowmq.store.recovery.rebuild import config_of
     from sparrowmq.store.recovery.tail import cut_tail, extent_of, tail_from
 
-    disk = _disk(directory)
-    with _refusals(), _progress(quiet=False) as show:
+    disk = disk_of(directory)
+    with refusals(), progress(quiet=False) as show:
         try:
             source = log_of_master(master, name_servers.split(";"), broker_name).claim
         except NoMaster as error:
@@ -341,109 +325,9 @@ def _table_printer() -> "Callable[[Record | DumpedHole], None]":
     return show
 
 
-def _disk(directory: Path) -> RealDisk:
-    if not directory.is_dir():
-        click.echo(
-            f"{directory} is not a directory; give the one that a broker has as --data", err=True
-        )
-        sys.exit(UNREADABLE)
-    if not (directory / "commitlog").is_dir():
-        inside = sorted(log.parent for log in directory.glob("*/commitlog"))
-        more = " or another" if len(inside) > _SUGGESTED else ""
-        some = " or ".join(map(str, inside[:_SUGGESTED])) + more
-        meant = f"; did you mean {some}?" if inside else ""
-        click.echo(f"{directory} holds no store: there is no commitlog in it{meant}", err=True)
-        sys.exit(UNREADABLE)
-    return RealDisk(directory)
-
-
 def _log_file(directory: Path, name: str) -> int:
     """The offset at which a log file begins."""
     names = sorted(path.name for path in (directory / "commitlog").iterdir())
     if name not in names:
         raise ValueError(f"there is no log file {name}; there are: {', '.join(names) or 'none'}")
     return int(name)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """What stops a command is reported in one sentence; a closed pipe needs none."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except (DiskError, StoreError, OSError, ValueError) as error:
-        click.echo(str(error), err=True)
-        sys.exit(UNREADABLE)
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[Show]:
-    """Findings as lines, progress as a bar on a terminal."""
-    if quiet or not sys.stderr.isatty():
-
-        def show_lines(event: "Progress | Damage | Finding") -> None:
-            if not quiet and not isinstance(event, Progress):
-                click.echo(str(event))
-
-        yield show_lines
-        return
-    from rich.progress import Progress as Bar
-
-    with Bar(transient=True) as bar:
-        task = bar.add_task("reading the log", total=None)
-
-        def show(event: "Progress | Damage | Finding") -> None:
-            if isinstance(event, Progress):
-                bar.update(task, completed=event.done, total=event.total)
-            else:
-                bar.console.print(str(event), markup=False, highlight=False)
-
-        yield show
-
-
-# ---- lost tables of config/, made again from the log, the queues and the journal
-
-_EMPTY = {"subscriptionGroup.json", "delayOffset.json", "consumerFilter.json"}
-
-
-def rebuild_table(disk: Disk, name: str) -> str:
-    """Write the table; returns what was done. Raises StoreLocked, or ValueError for a whole one."""
-    lock = disk.lock(LOCK)
-    try:
-        table: TableFile[object] = TableFile(disk, name, msgspec.json.decode)
-        if disk.exists(table.path) or disk.exists(f"{table.path}.bak"):
-            raise ValueError(f"{table.path} or its .bak is still there; move it away first")
-        if name == "topics.json":
-            topics = _topics(disk)
-            table.save(topics.to_json())
-            return f"{name}: {len(topics.topic_config_table)} topics, from their queues"
-        if name == "consumerOffset.json":
-            offsets = _offsets(disk)
-            table.save(offsets.to_json())
-            return f"{name}: {len(offsets.offset_table)} groups and topics, from the journal"
-        if name not in _EMPTY:
-            known = ", ".join(sorted({*_EMPTY, "topics.json", "consumerOffset.json"}))
-            raise ValueError(f"{name} is none of the tables {known}")
-        table.save(b"{}")
-    finally:
-        lock.release()
-    return f"{name}: empty"
-
-
-def _topics(disk: Disk) -> TopicConfigTable:
-    queues: dict[str, int] = {}
-    for topic, queue_id in StoreFiles(disk).queues():
-        queues[topic] = max(queues.get(topic, 0), queue_id + 1)
-    return TopicConfigTable(
-        topic_config_table={
-            topic: TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count)
-            for topic, count in queues.items()
-        }
-    )
-
-
-def _offsets(disk: Disk) -> ConsumerOffsetTable:
-    offsets = ConsumerOffsets({})
-    replay_journal(Journal(disk, "consumerOffset"), offsets, lambda _: None)
-    return offsets.table()

@@ -1,107 +1,242 @@
-"""`sparrowmq topic …`"""
+"""`sparrowmq topic …`: looking at topics. Changing them is in `topic_changes`."""
 
-import sys
+from collections.abc import Callable, Iterable, Sequence
 
 import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.brokers import BrokerInfo
-from sparrowmq.admin.errors import AdminError, NotFound
+from sparrowmq.admin.topic_figures import TopicFigures
+from sparrowmq.admin.topic_readers import TopicReader
+from sparrowmq.admin.topics import TopicInfo, TopicSettings
 from sparrowmq.cli.command_group import Group
-from sparrowmq.cli.option_types import Permission
-from sparrowmq.cli.remote import is_confirmed, name_servers_option, with_admin
+from sparrowmq.cli.commands import topic_changes
+from sparrowmq.cli.completion import complete_topics
+from sparrowmq.cli.output import Column, Report, Table, Value, table
+from sparrowmq.cli.shell import Shell, limit_option, match_option, selected, shell_options
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
 from sparrowmq.protocol.perm import perm_text
-from sparrowmq.protocol.route import TopicRoute
+from sparrowmq.protocol.route import ClusterInfo
+
+_LONG = (
+    ("NAME", "name"),
+    ("QUEUES", "queues"),
+    ("PERM", "perm"),
+    ("TYPE", "type"),
+    ("BROKERS", "brokers"),
+    ("MESSAGES", "messages"),
+    ("IN/S", "inPerS"),
+)
+_SETTINGS = (
+    ("BROKER", "broker"),
+    ("READ", "readQueues"),
+    ("WRITE", "writeQueues"),
+    ("PERM", "perm"),
+    ("ORDER", "order"),
+    ("ATTRIBUTES", "attributes"),
+)
+_QUEUES = (
+    ("QUEUE", "queue"),
+    ("OLDEST", "oldest"),
+    ("NEXT", "next"),
+    ("MESSAGES", "messages"),
+    ("LAST-STORED", "lastStored"),
+)
+_READERS = (("GROUP", "group"), ("LAG", "lag"), ("MEMBERS", "members"))
+_ROUTE = (
+    ("BROKER", "broker"),
+    ("READ", "readQueues"),
+    ("WRITE", "writeQueues"),
+    ("PERM", "perm"),
+    ("ADDRESSES", "addresses"),
+)
+_REPLICAS = (
+    ("BROKER", "broker"),
+    ("ID", "id"),
+    ("ROLE", "role"),
+    ("IN-SYNC", "copiesInSync"),
+    ("BEHIND-BYTES", "behindBytes"),
+    ("BEHIND", "behind"),
+)
+_STATS = (
+    Column("TOPIC", "topic"),
+    Column("IN/S", "inPerS"),
+    Column("OUT/S", "outPerS"),
+    Column("MESSAGES", "messages"),
+    Column("BYTES", "bytes", is_approximate=True),
+    Column("LAST-STORED", "lastStored"),
+)
 
 
 @click.group(cls=Group)
 def topic() -> None:
-    """Create, list, inspect and delete topics."""
-
-
-@topic.command()
-@click.argument("name")
-@click.option(
-    "--queues",
-    type=click.IntRange(min=1),
-    default=8,
-    show_default=True,
-    help="Queues on each broker.",
-)
-@click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
-@click.option("--cluster", help="On all brokers of this cluster.")
-@click.option(
-    "--perm",
-    type=Permission(),
-    metavar="PERM",
-    default="6",
-    show_default=True,
-    help="2 or w: write, 4 or r: read, 6 or rw: both.",
-)
-@click.option(
-    "--order", is_flag=True, help="Mark the topic as one whose queues are consumed in order."
-)
-@name_servers_option
-def create(
-    name: str,
-    queues: int,
-    brokers: tuple[str, ...],
-    cluster: str | None,
-    perm: int,
-    order: bool,
-    name_servers: str,
-) -> None:
-    """Create a topic, or change an existing one.
-
-    \b
-    Examples:
-      sparrowmq topic create orders
-      sparrowmq topic create orders --queues 16
-      sparrowmq topic create orders --broker broker-a --broker broker-b
-    """
-    if brokers and cluster:
-        raise click.UsageError("--broker and --cluster exclude each other")
-
-    async def work(admin: Admin) -> list[str]:
-        return await admin.create_topic(
-            name, queues=queues, brokers=brokers, cluster=cluster, perm=perm, order=order
-        )
-
-    done = with_admin(name_servers, work)
-    shown = f"{queues} queue{'s' if queues > 1 else ''}"
-    click.echo(f"topic {name}: {shown} on each of {', '.join(done)}")
+    """Create, list, inspect, change and delete topics."""
 
 
 @topic.command("list")
+@match_option
 @click.option(
     "--all", "show_all", is_flag=True, help="Include system, retry and dead-letter topics."
 )
-@name_servers_option
-def list_topics(show_all: bool, name_servers: str) -> None:
-    """List the names of all topics.
+@click.option("--long", "is_long", is_flag=True, help="With settings and figures.")
+@click.option("--cluster", metavar="NAME", help="Only topics of this cluster's brokers.")
+@limit_option
+@shell_options()
+def list_topics(
+    match: str | None,
+    show_all: bool,
+    is_long: bool,
+    cluster: str | None,
+    limit: int,
+    shell: Shell,
+) -> None:
+    """List topics.
 
     \b
     Examples:
       sparrowmq topic list
+      sparrowmq topic list --long --match 'order*'
       sparrowmq topic list --all -n 10.0.0.1:9876,10.0.0.2:9876
     """
 
-    async def work(admin: Admin) -> tuple[list[str], set[str]]:
-        info = await admin.cluster_info()
-        return await admin.topics(), {*info.cluster_addr_table, *info.broker_addr_table}
+    async def look(admin: Admin) -> Report:
+        found = await topics_of_users(admin, show_all=show_all, cluster=cluster)
+        names, total = selected(found, match, limit)
+        empty = "there is no such topic" if match or cluster else "there is no topic"
+        if not is_long:
+            rows: list[list[Value]] = [[name] for name in names]
+            return Report([table([("NAME", "name")], rows, total=total, empty=empty)])
+        listed = await admin.topic_figures(names)
+        long = [_long_row(each) for each in listed]
+        return Report([table(_LONG, long, total=total, empty=empty)], errors=listed.errors)
 
-    names, own = with_admin(name_servers, work)
-    for name in names:
-        is_own = name in own or is_system_topic(name) or name.endswith("_REPLY_TOPIC")
-        if show_all or not (is_own or is_retry_topic(name) or is_dlq_topic(name)):
-            click.echo(name)
+    shell.report(look)
+
+
+async def topics_of_users(
+    admin: Admin, *, show_all: bool = False, cluster: str | None = None
+) -> list[str]:
+    """Names of topics, without those that brokers and groups have for themselves."""
+    names = await admin.topics(cluster=cluster)
+    if show_all:
+        return names
+    own = _own_topics(await admin.cluster_info())
+    return [
+        name
+        for name in names
+        if not (
+            name in own
+            or is_system_topic(name)
+            or name.endswith("_REPLY_TOPIC")
+            or is_retry_topic(name)
+            or is_dlq_topic(name)
+        )
+    ]
+
+
+def _own_topics(info: ClusterInfo) -> set[str]:
+    """Every broker and cluster has a topic of its name."""
+    return {*info.cluster_addr_table, *info.broker_addr_table}
+
+
+def _long_row(each: TopicFigures) -> list[Value]:
+    if not each.settings:
+        return [each.name, None, None, None, None, None, None]
+    return [
+        each.name,
+        sum(max(one.read_queues, one.write_queues) for one in each.settings),
+        sorted({one.permission for one in each.settings}),
+        sorted({message_type(one) for one in each.settings}),
+        [one.broker for one in each.settings],
+        each.messages,
+        each.stored_per_s,
+    ]
+
+
+def message_type(settings: TopicSettings) -> str:
+    """Of the messages that a topic takes; Apache's word for a topic without the attribute."""
+    return settings.attributes.get("message.type", "NORMAL")
 
 
 @topic.command()
-@click.argument("name")
-@name_servers_option
-def route(name: str, name_servers: str) -> None:
+@click.argument("name", shell_complete=complete_topics)
+@click.option("--queues", "show_queues", is_flag=True, help="Also what each queue holds.")
+@shell_options(watch=True)
+def show(name: str, show_queues: bool, shell: Shell) -> None:
+    """Show a topic's settings on each broker, and the groups that read it.
+
+    \b
+    Examples:
+      sparrowmq topic show orders
+      sparrowmq topic show orders --queues
+    """
+
+    async def look(admin: Admin) -> Report:
+        found = await admin.topic(name)
+        readers = await admin.topic_readers(name)
+        tables = [_settings_table(found)]
+        if show_queues:
+            tables.append(_queue_table(found))
+        tables.append(reader_table(readers))
+        facts: dict[str, Value] = {
+            "topic": name,
+            "type": sorted({message_type(each) for each in found.settings}),
+            "messages": found.messages,
+            "inPerS": found.stored_per_s,
+            "lastStored": found.last_stored or "",
+        }
+        known = {each.broker for each in found.errors}
+        more = tuple(each for each in readers.errors if each.broker not in known)
+        return Report(tables, errors=(*found.errors, *more), facts=facts)
+
+    shell.report(look)
+
+
+def _settings_table(found: TopicInfo) -> Table:
+    rows: list[list[Value]] = [
+        [
+            each.broker,
+            each.read_queues,
+            each.write_queues,
+            each.permission,
+            each.order,
+            [f"{name}={value}" for name, value in sorted(each.attributes.items())],
+        ]
+        for each in found.settings
+    ]
+    return table(_SETTINGS, rows)
+
+
+def _queue_table(found: TopicInfo) -> Table:
+    rows: list[list[Value]] = [
+        [
+            queue_text(each.queue),
+            each.min_offset,
+            each.max_offset,
+            each.messages,
+            each.last_stored or "",
+        ]
+        for each in found.queues
+    ]
+    return table(_QUEUES, rows, key="queues")
+
+
+def queue_text(queue: MessageQueue) -> str:
+    """`broker-a/3`."""
+    return f"{queue.broker_name}/{queue.queue_id}"
+
+
+def reader_table(readers: Iterable[TopicReader]) -> Table:
+    """Groups with what they have not read, and how many members are live."""
+    rows: list[list[Value]] = [[each.group, each.lag, len(each.members)] for each in readers]
+    return table(_READERS, rows, key="groups", empty="no group reads it")
+
+
+@topic.command()
+@click.argument("name", shell_complete=complete_topics)
+@shell_options()
+def route(name: str, shell: Shell) -> None:
     """Show which brokers serve a topic, and with how many queues.
 
     \b
@@ -109,77 +244,113 @@ def route(name: str, name_servers: str) -> None:
       sparrowmq topic route orders
     """
 
-    async def work(admin: Admin) -> tuple[TopicRoute, dict[str, list[BrokerInfo]]]:
+    async def look(admin: Admin) -> Report:
         found = await admin.route(name)
-        replicated = {each.broker_name for each in found.broker_datas if len(each.broker_addrs) > 1}
-        listed = await admin.brokers() if replicated else ()
-        return found, {
-            name: [broker for broker in listed if broker.name == name] for name in replicated
-        }
+        addresses = {each.broker_name: each.broker_addrs for each in found.broker_datas}
+        rows: list[list[Value]] = [
+            [
+                each.broker_name,
+                each.read_queue_nums,
+                each.write_queue_nums,
+                perm_text(each.perm),
+                _address_texts(addresses.get(each.broker_name, {})),
+            ]
+            for each in sorted(found.queue_datas, key=lambda each: each.broker_name)
+        ]
+        replicated = {name for name, known in addresses.items() if len(known) > 1}
+        if not replicated:
+            return Report([table(_ROUTE, rows)])
+        listed = await admin.brokers()
+        replicas = [each for each in listed if each.name in replicated]
+        errors = tuple(each for each in listed.errors if each.broker in replicated)
+        return Report([table(_ROUTE, rows), _replica_table(replicas)], errors=errors)
 
-    found, replicas = with_admin(name_servers, work)
-    brokers = {data.broker_name: data for data in found.broker_datas}
-    click.echo(f"{'BROKER':<20} {'READ':>5} {'WRITE':>5}  PERM  ADDRESSES")
-    for data in sorted(found.queue_datas, key=lambda each: each.broker_name):
-        addresses = brokers[data.broker_name].broker_addrs if data.broker_name in brokers else {}
-        shown = ", ".join(f"{number}:{address}" for number, address in sorted(addresses.items()))
-        click.echo(
-            f"{data.broker_name:<20} {data.read_queue_nums:>5} {data.write_queue_nums:>5}"
-            f"  {perm_text(data.perm)}   {shown}"
-        )
-        for broker in replicas.get(data.broker_name, ()):
-            click.echo(f"  {_replica_text(broker)}")
-
-
-def _replica_text(broker: BrokerInfo) -> str:
-    """How a master's copies are doing, or how far a slave is. Apache's brokers report neither."""
-    role = broker.role if broker.is_master else f"slave {broker.broker_id}"
-    runtime = broker.runtime
-    if runtime is None:
-        return f"{role}: does not answer"
-    if broker.is_master:
-        return f"{role}: {_figure(runtime.copies_in_sync)} copies in sync"
-    return f"{role}: {_figure(runtime.behind_bytes)} bytes, {_figure(runtime.behind_s)} s behind"
+    shell.report(look)
 
 
-def _figure(value: float | None) -> str:
-    return "?" if value is None else f"{value:,.15g}"
+def _address_texts(addresses: dict[int, str]) -> list[str]:
+    return [f"{number}:{address}" for number, address in sorted(addresses.items())]
+
+
+def _replica_table(replicas: Sequence[BrokerInfo]) -> Table:
+    """How a master's copies are doing, and how far its slaves are. Apache's brokers report
+    neither."""
+    rows: list[list[Value]] = []
+    for each in replicas:
+        now = each.runtime
+        figures: list[Value] = [None, None, None]
+        if now is not None and each.is_master:
+            figures = [now.copies_in_sync, "", ""]
+        elif now is not None:
+            figures = ["", now.behind_bytes, now.behind_s]
+        rows.append([each.name, each.broker_id, each.role, *figures])
+    return table(_REPLICAS, rows, key="replicas")
 
 
 @topic.command()
-@click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@name_servers_option
-def delete(name: str, yes: bool, name_servers: str) -> None:
-    """Delete a topic with its messages and every group's progress in it.
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_topics)
+@match_option
+@click.option(
+    "--sort",
+    type=click.Choice(["in", "out", "size"]),
+    help="The largest first; every topic is asked about, not only those that are printed.",
+)
+@limit_option
+@shell_options(watch=True)
+def stats(
+    names: tuple[str, ...], match: str | None, sort: str | None, limit: int, shell: Shell
+) -> None:
+    """Show how busy topics are. BYTES is about: messages times the size of those that came lately.
 
     \b
-    Example:
-      sparrowmq topic delete orders --yes
+    Examples:
+      sparrowmq topic stats
+      sparrowmq topic stats orders payments --watch
+      sparrowmq topic stats --sort in --limit 10
     """
+    if names and match:
+        raise click.UsageError("NAME and --match exclude each other")
 
-    async def look(admin: Admin) -> None:
-        try:
+    async def look(admin: Admin) -> Report:
+        for name in names:
             await admin.route(name)
-        except NotFound as error:
-            if error.is_lost:
-                raise
-            raise AdminError(
-                f"topic {name} does not exist; those that do: sparrowmq topic list"
-            ) from error
+        found = list(names) or await topics_of_users(admin)
+        chosen, total = selected(found, match, 0 if sort else limit)
+        listed = await admin.topic_figures(chosen, rates=True)
+        rows = _sorted(listed, sort)
+        shown = Table(
+            _STATS,
+            [_stats_row(each) for each in (rows[:limit] if limit else rows)],
+            total=total,
+            empty="there is no topic",
+        )
+        return Report([shown], errors=listed.errors)
 
-    with_admin(name_servers, look)
-    if not yes and not is_confirmed(f"Delete topic {name} and everything in it?"):
-        click.echo("sparrowmq: nothing was deleted; --yes deletes without asking", err=True)
-        sys.exit(1)
+    shell.report(look)
 
-    async def work(admin: Admin) -> list[str]:
-        return await admin.delete_topic(name)
 
-    done = with_admin(name_servers, work)
-    click.echo(f"topic {name} deleted on {', '.join(done)}")
+def _sorted(listed: Sequence[TopicFigures], sort: str | None) -> list[TopicFigures]:
+    keys: dict[str, Callable[[TopicFigures], float | None]] = {
+        "in": lambda each: each.stored_per_s,
+        "out": lambda each: each.delivered_per_s,
+        "size": lambda each: each.size_bytes,
+    }
+    if sort is None:
+        return list(listed)
+    key = keys[sort]
+    return sorted(listed, key=lambda each: (-(key(each) or 0), each.name))
+
+
+def _stats_row(each: TopicFigures) -> list[Value]:
+    size: Value = None if each.size_bytes is None else (each.size_bytes, False)
+    if each.messages == 0:
+        size = (0, True)
+    last = each.last_stored or (None if each.messages is None else "")
+    return [each.name, each.stored_per_s, each.delivered_per_s, each.messages, size, last]
 
 
 def commands() -> list[click.Command]:
     """For the program."""
+    for each in topic_changes.commands():
+        topic.add_command(each)
     return [topic]

@@ -79,6 +79,8 @@ TAKEN: dict[str, tuple[str, Callable[[str], str]]] = {
     "slaveReadEnable": ("slave-reads", str),
     "brokerIP1": ("advertise", str),
     "bindAddress": ("listen", str),
+    "metricsPromExporterPort": ("metrics-port", str),
+    "metricsPromExporterHost": ("metrics-listen", str),
     "flushDiskType": ("flush", _flush),
     "flushIntervalCommitLog": ("flush-interval", _ms),
     "syncFlushTimeout": ("flush-timeout", _ms),
@@ -116,6 +118,11 @@ NO_EFFECT: dict[str, tuple[frozenset[str], str]] = {
     for key, fitting, why in (
         # key, values that hold here anyway and need no warning, and why others change nothing
         ("enablePropertyFilter", ("true",), "SQL92 filters are always on"),
+        (
+            "metricsExporterType",
+            ("PROM",),
+            "metrics are pages for Prometheus, unless metrics-port is -1",
+        ),
         ("brokerIP2", (), "slaves copy from the address that clients get, brokerIP1"),
         (
             "accessMessageInMemoryMaxRatio",

@@ -27,6 +27,7 @@ from sparrowmq.store.config import DISK_RATIOS, scaled_ratios
 
 _DEFAULTS: Mapping[str, Any] = {"data": Path("sparrowmq-data"), "name-servers": (DEFAULT,)}
 """Of the commands; a configuration made by a program has none."""
+_LISTENERS = ("listen_host", "metrics_listen_host")
 SHORT = "short_"
 """Before the parameter of a flag that leaves out what all settings of a command begin with."""
 
@@ -134,12 +135,14 @@ def _protected(
 ) -> Found:
     """What was given; an address that others can reach is a problem unless that is allowed."""
     found = given_settings(settings, values, file)
-    (listen,) = (each for each in settings if each.field == "listen_host")
-    host = _value(listen, found.given).strip()
-    if insecure or not host or not is_exposed(host):  # the configuration itself refuses none
+    if insecure:
         return found
-    problem = f"{_as_written(listen, found.given.get(listen.name))}, {EXPOSED}"
-    return replace(found, problems=(*found.problems, problem))
+    problems = []
+    for listen in (each for each in settings if each.field in _LISTENERS):
+        host = _value(listen, found.given).strip()
+        if host and is_exposed(host):  # the configuration itself refuses an empty one
+            problems.append(f"{_as_written(listen, found.given.get(listen.name))}, {EXPOSED}")
+    return replace(found, problems=(*found.problems, *problems))
 
 
 def address_warnings(values: Mapping[str, Any], file: Found) -> Iterator[str]:

@@ -103,6 +103,7 @@ class Found:
 _SHORT = {
     "data_dir": "data",
     "listen_host": "listen",
+    "metrics_listen_host": "metrics-listen",
     "listen_port": "port",
     "advertise_host": "advertise",
 }

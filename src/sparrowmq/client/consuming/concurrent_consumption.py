@@ -19,6 +19,7 @@ from sparrowmq.client.consuming.retry_elsewhere import send_to_retry_topic
 from sparrowmq.client.errors import ClientError, counted
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
+from sparrowmq.client.group.rate_limit import RateLimit
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.headers.send import SendBack
@@ -94,6 +95,7 @@ class ConcurrentConsumption:
         handling: HandlerCalls,
         giving_back: GivingBack | None,
         ownership: QueueOwnership,
+        rate_limit: RateLimit,
         *,
         batch: int,
         timeout_s: float,
@@ -105,6 +107,7 @@ class ConcurrentConsumption:
         self._batch = batch
         self._timeout_s = timeout_s
         self._ownership = ownership
+        self._rate_limit = rate_limit
         self._log = log
         self._work: asyncio.Queue[tuple[HeldQueue, list[MessageExt]]] = asyncio.Queue()
         self._going_back: set[tuple[HeldQueue, int]] = set()
@@ -122,6 +125,8 @@ class ConcurrentConsumption:
         now_s = loop.time
         while True:
             held, messages = await self._work.get()
+            if self._rate_limit.rate is not None and held.may_begin:
+                await self._rate_limit.take(len(messages))
             if not held.may_begin:
                 continue
             if not self._ownership.may_work(held):

@@ -118,8 +118,14 @@ class LitePullConsumer(GroupConsumer):
             limit_all=self._limit_all,
             auto_commit=self._auto_commit,
         )
-        reader = self._reader
-        return Membership(self._client, self._settings, self._subscriptions, ownership, reader)
+        return Membership(
+            self._client,
+            self._settings,
+            self._subscriptions,
+            ownership,
+            self._reader,
+            self._rate_limit,
+        )
 
     async def stop(self, *, is_consumed: bool = True) -> None:
         """Commit what was polled (with auto commit), unlock, leave the group.
@@ -164,6 +170,8 @@ class LitePullConsumer(GroupConsumer):
         wanted = frozenset(queues)
         for queue in wanted:
             check_kind("a queue", queue, MessageQueue)
+        if self._rate_limit.rate is not None and self._rate_limit.rate.is_shared:
+            raise ValueError("share_rate needs subscribed topics: assigned queues have no shares")
         self._is_manual = self._reader.is_manual = True
 
         async def look_up() -> None:
@@ -195,11 +203,21 @@ class LitePullConsumer(GroupConsumer):
             async with asyncio.timeout(timeout_s):
                 while self._is_started:
                     self._acknowledge()  # each time: another poll may have returned something
-                    found = self._buffer.next_batch(self._member.ownership)
+                    found = await self._next_batch()
                     if found:
                         return found
                     await self._buffer.more()
         return []
+
+    async def _next_batch(self) -> list[MessageExt]:
+        """What the rate lets through of what was pulled; all of it without a limit."""
+        ownership, limit = self._member.ownership, self._rate_limit
+        if limit.rate is None or not self._buffer.has_ready:
+            return self._buffer.next_batch(ownership)
+        most = await limit.some(self._batch)
+        found = self._buffer.next_batch(ownership, most)
+        limit.give_back(most - len(found))
+        return found
 
     def _acknowledge(self) -> None:
         held = self._buffer.acknowledge()

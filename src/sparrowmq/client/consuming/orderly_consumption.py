@@ -18,6 +18,7 @@ from sparrowmq.client.consuming.handler_calls import (
 )
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
+from sparrowmq.client.group.rate_limit import RateLimit
 from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.message_ext import MessageExt, failed_again
 
@@ -37,6 +38,7 @@ class OrderlyConsumption:
         handling: HandlerCalls,
         giving_back: GivingBack,
         ownership: QueueOwnership,
+        rate_limit: RateLimit,
         *,
         batch: int,
         max_reconsume_times: int,
@@ -49,6 +51,7 @@ class OrderlyConsumption:
         self._max_reconsume_times = max_reconsume_times
         self._suspend_s = suspend_s
         self._ownership = ownership
+        self._rate_limit = rate_limit
         self._log = log
         self._ready: asyncio.Queue[HeldQueue] = asyncio.Queue()
         self._busy: set[HeldQueue] = set()
@@ -90,6 +93,8 @@ class OrderlyConsumption:
 
     async def _turn(self, held: HeldQueue) -> float:
         """One batch; how long the queue has to wait then."""
+        if self._rate_limit.rate is not None:  # first: the lock may be lost meanwhile
+            await self._rate_limit.take(len(held.process_queue.first(self._batch)))
         if not await self._ownership.has_lock(held):
             return UNLOCKED_S
         messages = held.process_queue.first(self._batch)

@@ -44,9 +44,15 @@ class PollBuffer:
             async with asyncio.timeout(AGAIN_S if self._ready else None):
                 await self.arrival.wait()
 
-    def next_batch(self, ownership: QueueOwnership) -> list[MessageExt]:
-        """What the application gets now; it stays in work until it is acknowledged. Queues that are
-        paused, and those that may be another member's by now, are kept back."""
+    @property
+    def has_ready(self) -> bool:
+        """Whether anything waits to be polled."""
+        return bool(self._ready)
+
+    def next_batch(self, ownership: QueueOwnership, most: int | None = None) -> list[MessageExt]:
+        """What the application gets now, `most` messages if given; it stays in work until it is
+        acknowledged. Queues that are paused, and those that may be another member's by now, are
+        kept back."""
         for _ in range(len(self._ready)):
             held, seeks, messages = self._ready.popleft()
             if not held.may_begin or seeks != self._seeks.get(held, 0):
@@ -54,6 +60,9 @@ class PollBuffer:
             if held.queue in self.paused or not ownership.may_work(held):
                 self._ready.append((held, seeks, messages))
                 continue
+            if most is not None and len(messages) > most:
+                self._ready.appendleft((held, seeks, messages[most:]))
+                messages = messages[:most]
             held.work_begins()
             self._outstanding = (held, seeks, messages)
             return messages

@@ -117,7 +117,14 @@ class PullConsumer(GroupConsumer):
     def _make_member(self) -> Membership:
         ownership = QueueOwnership(self._client, self._settings)
         reader = QueueReader()
-        return Membership(self._client, self._settings, self._subscriptions, ownership, reader)
+        return Membership(
+            self._client,
+            self._settings,
+            self._subscriptions,
+            ownership,
+            reader,
+            self._rate_limit,
+        )
 
     async def stop(self, within_s: float = 0.0) -> None:
         """Persist progress, leave the group."""
@@ -134,6 +141,7 @@ class PullConsumer(GroupConsumer):
         waits: bool = False,
     ) -> PullResult:
         """Messages from an offset on. With `waits` the broker holds an empty pull for up to 20 s.
+        A rate limit makes a pull wait, and may make it bring fewer.
 
         Raises ValueError for a negative offset or count and for a malformed choice, NoRoute,
         BrokerRefused, NetError.
@@ -143,6 +151,24 @@ class PullConsumer(GroupConsumer):
         check_whole("count", count, 1)
         subscription = _subscription(queue.topic, choice)
         await self.queues(queue.topic)
+        count = await self._rate_limit.some(count)
+        used = 0
+        try:
+            result = await self._pull(queue, offset, subscription, count, waits=waits)
+            used = len(result.messages)
+        finally:
+            self._rate_limit.give_back(count - used)
+        return result
+
+    async def _pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        subscription: SubscriptionData,
+        count: int,
+        *,
+        waits: bool,
+    ) -> PullResult:
         wanted_id = self._suggested.get(queue, MASTER_ID)
         broker = await find_broker(self._client, queue.topic, queue.broker_name, wanted_id)
         header = PullMessage(

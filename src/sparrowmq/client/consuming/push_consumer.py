@@ -23,6 +23,7 @@ from sparrowmq.client.consuming.message_loop import IN_THE_BODY, MessageLoop
 from sparrowmq.client.consuming.orderly_consumption import SUSPEND_S, UNLIMITED, OrderlyConsumption
 from sparrowmq.client.consuming.pull_loop import FlowLimits
 from sparrowmq.client.consuming.push_reader import PushReader, make_consumption
+from sparrowmq.client.consuming.trace import ConsumerTrace
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.member_settings import StartSettings
 from sparrowmq.client.group.membership import Membership
@@ -91,6 +92,7 @@ class PushConsumer(GroupConsumer):
         stop_within_s: float = 30.0,
         threads: Workers | None = None,
         hooks: Sequence[Hooks] = (),
+        trace: bool = False,
         **settings: Unpack[StartSettings],
     ) -> None:
         """`batch` messages at most go to one call of the handler, `workers` calls run at once.
@@ -100,7 +102,8 @@ class PushConsumer(GroupConsumer):
         its place after `suspend_s`. `max_reconsume_times` -1 means 16, and no limit when orderly.
         A handler that takes longer than `consume_timeout_s` has its message delivered again.
 
-        `hooks` are called before and after every call of the handler.
+        `hooks` are called before and after every call of the handler. `trace` records every
+        message and what became of it in RMQ_SYS_TRACE_TOPIC, for RocketMQ's tools.
 
         Raises ValueError for an illegal group, topic or expression.
         """
@@ -108,7 +111,7 @@ class PushConsumer(GroupConsumer):
             raise ValueError("no subscription given, at least one topic is needed")
         for name, number in (("batch", batch), ("workers", workers), ("pull_batch", pull_batch)):
             check_whole(name, number, 1)
-        check_flags(orderly=orderly)
+        check_flags(orderly=orderly, trace=trace)
         check_whole("max_reconsume_times", max_reconsume_times, UNLIMITED)
         check_time("consume_timeout_s", consume_timeout_s)
         check_number("suspend_s", suspend_s, 0)
@@ -132,6 +135,9 @@ class PushConsumer(GroupConsumer):
         self._stop_within_s = stop_within_s
         self._threads = threads
         self._own_threads: HandlerThreads | None = None
+        self._trace = ConsumerTrace(self._client, group, consume_timeout_s) if trace else None
+        if self._trace is not None:
+            hooks = (*hooks, self._trace)  # last: it measures the handler alone
         self._hooks = HookCalls(hooks, self._client.log) if hooks else None
         self._paused = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
@@ -194,6 +200,8 @@ class PushConsumer(GroupConsumer):
             await self._open()
             await self._reach(wait_s)
             await self._join(partial(self._make_parts, handler))
+            if self._trace is not None:
+                self._trace.outbox.start()
             loops = [self._consumption.work] * workers
             if isinstance(self._consumption, ConcurrentConsumption):
                 loops.append(self._consumption.watch)
@@ -254,6 +262,7 @@ class PushConsumer(GroupConsumer):
             self._settings,
             self._handling,
             ownership,
+            self._rate_limit,
             batch=self._batch,
             max_reconsume_times=self._max_reconsume_times,
             timeout_s=self._consume_timeout_s,
@@ -266,11 +275,14 @@ class PushConsumer(GroupConsumer):
             ownership,
             self._consumption,
             self._rates,
+            self._rate_limit,
             limits=self._limits,
             pull_batch=self._pull_batch,
             paused=self._paused,
         )
-        member = Membership(client, self._settings, self._subscriptions, ownership, reader)
+        member = Membership(
+            client, self._settings, self._subscriptions, ownership, reader, self._rate_limit
+        )
         member.workers = self._worker_count
         return member
 
@@ -293,6 +305,10 @@ class PushConsumer(GroupConsumer):
                 self._end_workers()
                 if self._own_threads is not None:
                     self._own_threads.abandon()  # what overran the deadline is not waited for
+
+    async def _end_trace(self) -> None:
+        if self._trace is not None:
+            await self._trace.outbox.stop()
 
     def _abandon(self) -> None:
         if self._stop_within_s:  # without any time that is expected

@@ -13,6 +13,7 @@ from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.queue_handover import PullTask, QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
+from sparrowmq.client.group.rate_limit import RateLimit
 from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.protocol.message_ext import MessageExt
@@ -34,6 +35,7 @@ class PushReader(QueueReader):
         ownership: QueueOwnership,
         workers: ConcurrentConsumption | OrderlyConsumption,
         rates: ConsumeRates,
+        rate_limit: RateLimit,
         *,
         limits: FlowLimits,
         pull_batch: int,
@@ -47,6 +49,7 @@ class PushReader(QueueReader):
         self._limits = limits
         self.shared_limits = limits
         """What one queue may have waiting, as many as are held now."""
+        self._rate_limit = rate_limit
         self._paused = paused
         self._pulls = PullLoop(
             client,
@@ -88,9 +91,11 @@ class PushReader(QueueReader):
         return self._ownership.waits_for_master(held)
 
     def reason_to_wait(self, held: HeldQueue) -> str:
-        """Flow control: how much waits for handlers."""
+        """Flow control: how much waits for handlers, or for the rate."""
         is_orderly = self._settings.is_orderly
-        return reason_to_wait(held.process_queue, self.shared_limits, is_orderly=is_orderly)
+        reason = reason_to_wait(held.process_queue, self.shared_limits, is_orderly=is_orderly)
+        limited = self._rate_limit.reason if reason else ""
+        return f"{limited}; {reason}" if limited else reason
 
     def arrived(self, held: HeldQueue, messages: list[MessageExt]) -> None:
         """Hand messages to workers. Progress moves also where all of them were filtered out."""
@@ -111,6 +116,7 @@ def make_consumption(
     settings: MemberSettings,
     handling: HandlerCalls,
     ownership: QueueOwnership,
+    rate_limit: RateLimit,
     *,
     batch: int,
     max_reconsume_times: int,
@@ -124,6 +130,7 @@ def make_consumption(
             handling,
             GivingBack(client, settings.group, max(0, max_reconsume_times), client.log),
             ownership,
+            rate_limit,
             batch=batch,
             max_reconsume_times=max_reconsume_times,
             suspend_s=suspend_s,
@@ -136,6 +143,7 @@ def make_consumption(
         handling,
         None if settings.is_broadcasting else giving_back,
         ownership,
+        rate_limit,
         batch=batch,
         timeout_s=timeout_s,
         log=client.log,

@@ -101,6 +101,10 @@ class ScheduledPull(Lifecycle):
         for task in ended.values():
             task.cancel()
 
+    def limit_rate(self, max_per_second: float | None, *, share_rate: bool = False) -> None:
+        """Pull no more messages than this from now on; None ends the limit. Raises ValueError."""
+        self._consumer.limit_rate(max_per_second, share_rate=share_rate)
+
     def _assigned(
         self, topic: str, queues: Sequence[MessageQueue], mine: Sequence[MessageQueue]
     ) -> None:

@@ -15,6 +15,7 @@ from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.member_calls import MemberCalls
 from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings, with_start
 from sparrowmq.client.group.membership import Membership
+from sparrowmq.client.group.rate_limit import RateLimit, chosen_rate
 from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.lifecycle import Lifecycle
 from sparrowmq.client.members import ConsumerIdentity, StartedConsumer
@@ -43,11 +44,14 @@ class GroupConsumer(Lifecycle):
         chosen: dict[str, Any] = {**given}
         servers = chosen.pop("name_servers", FROM_ENVIRONMENT)
         client: Client | None = chosen.pop("client", None)
+        limit = chosen.pop("max_per_second", None), chosen.pop("share_rate", False)
         own = config_of(servers, chosen.pop("config", None), has_client=client is not None)
         self._settings = MemberSettings(group=group, **with_start(chosen), **kind)
         self._client = ClientCore(own, routes=routes) if client is None else core_of(client)
         self._subscriptions = subscriptions
         self._rates = ConsumeRates()
+        rate = chosen_rate(*limit, is_broadcasting=self._settings.is_broadcasting)
+        self._rate_limit = RateLimit(rate)
         self._as_started = StartedConsumer(
             group, subscriptions, is_broadcasting=self._settings.is_broadcasting
         )
@@ -106,10 +110,15 @@ class GroupConsumer(Lifecycle):
             if self._is_started:
                 self._is_started = False
                 await self._member.leave(within_s, overdue)
+                await self._end_trace()
         finally:
             self._client.process_consumers.leave(self._as_started)
             if self._owns_client:
                 await self._client.stop()
+
+    async def _end_trace(self) -> None:
+        """Send what is left of a trace, for consumers that have one: every handler has ended, and
+        the client still runs."""
 
     @property
     def failure(self) -> BaseException | None:
@@ -152,6 +161,13 @@ class GroupConsumer(Lifecycle):
         self._running_here()
         time_ms = to_ms("timestamp_ms", timestamp_ms)
         return (await offset_at(self._client, queue, time_ms)).offset
+
+    def limit_rate(self, max_per_second: float | None, *, share_rate: bool = False) -> None:
+        """Take no more messages than this from now on, as the settings of these names say; None
+        ends the limit. Raises ValueError."""
+        is_broadcasting = self._settings.is_broadcasting
+        rate = chosen_rate(max_per_second, share_rate, is_broadcasting=is_broadcasting)
+        self._rate_limit.change(rate)
 
     async def _subscriptions_changed(self) -> None:
         if self._is_started:

@@ -45,6 +45,10 @@ class OwnClientSettings(TypedDict, total=False):
     """Which member gets which queues; `AVG` unless given."""
     listener: QueueListener | None
     """Called when the assignment changed."""
+    max_per_second: float | None
+    """Take no more messages than this; `limit_rate` changes it while the consumer runs."""
+    share_rate: bool
+    """Whether `max_per_second` is for the members of the group together; for each unless given."""
 
 
 class OwnClientStartSettings(OwnClientSettings, total=False):

@@ -20,6 +20,7 @@ from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.offsets import StartOffsets
 from sparrowmq.client.group.queue_handover import NEVER, QueueHandover, QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
+from sparrowmq.client.group.rate_limit import RateLimit
 from sparrowmq.client.group.rebalance import ManualAssignment, Rebalance
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.protocol.heartbeat import ConsumerData
@@ -37,6 +38,7 @@ class Membership:
         subscriptions: Subscriptions,
         ownership: QueueOwnership,
         reader: QueueReader,
+        rate_limit: RateLimit,
     ) -> None:
         self.client = client
         self.settings = settings
@@ -49,7 +51,7 @@ class Membership:
         starts = StartOffsets(client, settings, self.started_ms)
         self.handover = QueueHandover(client, settings, ownership, starts, reader)
         self.rebalance = Rebalance(
-            client, settings, subscriptions, ownership, self.handover, reader
+            client, settings, subscriptions, ownership, self.handover, reader, rate_limit
         )
         self._signal = ownership.signal
         self._loops: list[asyncio.Task[None]] = []

@@ -53,7 +53,7 @@ class QueueOwnership:
         self.held: dict[MessageQueue, HeldQueue] = {}
         self.offsets: Offsets = open_offsets(client, settings)
         self.signal = RebalanceSignal()
-        self.log = RebalanceLog(settings.group, client.log.getChild("rebalance"))
+        self.log = RebalanceLog(settings.group, client.log.getChild("rebalance"), client.clock)
         self.shortened: asyncio.Queue[tuple[HeldQueue, Position]] = asyncio.Queue()
         """Queues that got shorter, with the end of the messages as we know them and the epoch of
         those that follow; they have to start anew."""

@@ -22,6 +22,7 @@ from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.queue_handover import MISSED_S, NEVER, QueueHandover, QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
+from sparrowmq.client.group.rate_limit import RateLimit
 from sparrowmq.client.group.rebalance_plan import (
     Action,
     QueueDecision,
@@ -57,6 +58,7 @@ class Rebalance:
         ownership: QueueOwnership,
         handover: QueueHandover,
         reader: QueueReader,
+        rate_limit: RateLimit,
     ) -> None:
         self._client = client
         self._settings = settings
@@ -64,6 +66,9 @@ class Rebalance:
         self._ownership = ownership
         self._handover = handover
         self._reader = reader
+        self._rate_limit = rate_limit
+        self._sizes: dict[str, int] = {}
+        """Queues of each topic that the group shares."""
         self._log = ownership.log
         self._interval_s = client.config.rebalance_s
         self._silence_s = client.config.pull_silence_s
@@ -115,6 +120,8 @@ class Rebalance:
                 self._client.log.error(text, topic, self._settings.group, exc_info=error)
         unsubscribed = {queue for queue in self._ownership.held if queue.topic not in topics}
         outcome = await self._handover.give_up(dict.fromkeys(unsubscribed, Reason.NOT_SUBSCRIBED))
+        self._sizes = {topic: size for topic, size in self._sizes.items() if topic in topics}
+        self._share_rate()
         return min(again_s, outcome.again_s)
 
     async def _balance(self, topic: str) -> float:
@@ -141,6 +148,8 @@ class Rebalance:
         taken = await self._handover.take(plan.reasons(Action.TAKE))
         if given_up.changed or taken.changed:
             await self._announce(topic, queues)
+        self._sizes[topic] = len(queues)
+        self._share_rate()
         again_s = MISSED_S if self._is_settling else NEVER
         return min(again_s, given_up.again_s, taken.again_s)
 
@@ -209,6 +218,13 @@ class Rebalance:
         # it: look again until every queue is where it should be.
         self._is_settling = planned != {queue: owners.get(queue) for queue in queues}
         return [queue for queue in queues if planned[queue] == us]
+
+    def _share_rate(self) -> None:
+        """What is delivered again comes from one queue that a single member has: it does not count
+        for the shares, or the others would get less."""
+        held = sum(not is_retry_topic(queue.topic) for queue in self._ownership.held)
+        sizes = (size for topic, size in self._sizes.items() if not is_retry_topic(topic))
+        self._rate_limit.share_out(held, sum(sizes))
 
     # ---- announcing
 

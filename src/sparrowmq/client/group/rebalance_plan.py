@@ -8,11 +8,19 @@ A queue that is assigned and held, but must start anew, is dropped and taken.
 """
 
 import logging
+from collections import deque
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from sparrowmq.clock import Clock
 from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.rebalance_report import HeldSince, RebalanceReport, ReportedMove
+
+_MOST_MOVES = 100
+"""Changes that a member remembers for operators."""
+_SHARE = "share"
+"""The action of a reported change of the members or queues themselves."""
 
 
 class Action(StrEnum):
@@ -114,12 +122,15 @@ class RebalanceLog:
     """The last decision about each queue, as it turned out; each change is one line of the log.
 
     A round that changes nothing prints nothing, however often it is repeated: neither what is kept
-    nor a wait for the same reason is news.
+    nor a wait for the same reason is news. The last changes are kept for operators who ask.
     """
 
-    def __init__(self, group: str, log: logging.Logger) -> None:
+    def __init__(self, group: str, log: logging.Logger, clock: Clock) -> None:
         self._group = group
         self._log = log
+        self._clock = clock
+        self._held: dict[MessageQueue, HeldSince] = {}
+        self._moves: deque[ReportedMove] = deque(maxlen=_MOST_MOVES)
         self._last: dict[MessageQueue, QueueDecision] = {}
         self._shares: dict[str, str] = {}
         self._failures: dict[str, str] = {}
@@ -129,10 +140,33 @@ class RebalanceLog:
         is_repeated = self._last.get(decision.queue) == decision
         self._last[decision.queue] = decision
         match decision.action:
-            case Action.TAKE | Action.DROP:
-                self.print(str(decision))
+            case Action.TAKE:
+                self._take(decision)
+            case Action.DROP:
+                self._held.pop(decision.queue, None)
+                self._moved(decision)
             case Action.WAIT if not is_repeated:
-                self.print(str(decision))
+                self._moved(decision)
+
+    def _take(self, decision: QueueDecision) -> None:
+        queue = decision.queue
+        share = self._shares.get(queue.topic, "")
+        self._held[queue] = HeldSince(
+            queue=queue, since=self._clock(), why=decision.reason, share=share
+        )
+        self._moved(decision)
+
+    def _moved(self, decision: QueueDecision) -> None:
+        move = ReportedMove(
+            at=self._clock(),
+            action=decision.action,
+            topic=decision.queue.topic,
+            queue=decision.queue,
+            why=decision.reason,
+            detail=decision.detail,
+        )
+        self._moves.append(move)
+        self.print(str(decision))
 
     def note_share(self, topic: str, share: str) -> None:
         """The shares of a topic are known: how many queues and members it has, and how many queues
@@ -140,6 +174,9 @@ class RebalanceLog:
         self._failures.pop(topic, None)
         if self._shares.get(topic) != share:
             self._shares[topic] = share
+            self._moves.append(
+                ReportedMove(at=self._clock(), action=_SHARE, topic=topic, why=share)
+            )
             self.print(f"{topic}: {share}")
 
     def note_failure(self, topic: str, reason: str) -> None:
@@ -154,6 +191,15 @@ class RebalanceLog:
             tuple(one for queue, one in sorted(self._last.items()) if queue.topic == topic),
             share=self._shares.get(topic, ""),
             failure=self._failures.get(topic, ""),
+        )
+
+    def report(self, strategy: str) -> RebalanceReport:
+        """What operators get: since when each queue is held and why, and the last changes."""
+        return RebalanceReport(
+            strategy=strategy,
+            held=tuple(each for _, each in sorted(self._held.items())),
+            moves=tuple(self._moves),
+            failures=dict(self._failures),
         )
 
     def print(self, text: str) -> None:

@@ -17,6 +17,7 @@ from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_ownership import FRESH_S
 from sparrowmq.protocol.connections import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
 from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.rebalance_report import REBALANCE_PROPERTY
 
 WINDOW_S = 60
 _MS = 1000
@@ -112,6 +113,7 @@ def running_info(
             "messageModel": settings.model.value,
             "consumeFromWhere": settings.from_where.value,
             "allocateMessageQueueStrategy": settings.strategy.name,
+            REBALANCE_PROPERTY: _rebalance(member),
         },
         subscription_set=member.subscriptions.all(),
         mq_table={queue: _queue_info(member, held) for queue, held in sorted(member.held.items())},
@@ -123,6 +125,10 @@ def running_info(
         },
         jstack=_stacks() if with_stacks else None,
     )
+
+
+def _rebalance(member: Membership) -> str:
+    return member.ownership.log.report(member.settings.strategy.name).to_json().decode()
 
 
 def offsets_of(member: Membership, topic: str) -> dict[MessageQueue, int]:

@@ -12,7 +12,7 @@ import msgspec
 
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.errors import BrokerRefused, NoRoute, SendFailed
+from sparrowmq.client.errors import BrokerRefused, MasterAway, NoRoute, SendFailed
 from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
 from sparrowmq.client.sending.packing import Outgoing
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, TopicQueues
@@ -235,8 +235,8 @@ class SendAttempts:
     async def find(self, topic: str, limit_s: float) -> TopicQueues:
         """Where a topic is sent to, within the time of the send. Raises NoRoute.
 
-        A producer that retries also waits for a name server that is away, as it does for brokers:
-        the first send of a program must not need servers that started before it.
+        A producer that retries also waits for a name server or a master that is away, as it does
+        for brokers: the first send of a program must not need servers that started before it.
         """
         name_servers = self._client.name_servers
         if self._rules.retries:
@@ -268,7 +268,7 @@ class SendAttempts:
         while True:
             try:
                 return await self._once(queue, out, limit_s - (loop.time() - start_s))
-            except (NetError, BrokerRefused) as error:
+            except (NetError, BrokerRefused, MasterAway) as error:
                 if isinstance(error, BrokerRefused) and not is_certainly_not_stored(error):
                     raise
                 if failures is None:
@@ -359,7 +359,9 @@ class SendAttempts:
         """The master that holds a queue. Raises NoRoute."""
         address = self._client.route_table.master(queue.broker_name)
         if address is None:
-            raise NoRoute(queue.topic, f"broker {queue.broker_name} has no master now")
+            is_known = self._client.route_table.address(queue.broker_name) is not None
+            text = f"broker {queue.broker_name} has no master now"
+            raise (MasterAway if is_known else NoRoute)(queue.topic, text)
         return address
 
     def _next(self, found: TopicQueues, failed: str | None, now_s: float) -> MessageQueue:

@@ -7,11 +7,12 @@ import msgspec
 
 from sparrowmq.client.argument_checks import check_function, check_kind
 from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.errors import NoRoute
+from sparrowmq.client.errors import MasterAway, NoRoute
 from sparrowmq.client.route_table import cut_route, publish_queues
 from sparrowmq.protocol.java import java_hash
 from sparrowmq.protocol.message import Message, MessageQueue
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
+from sparrowmq.protocol.perm import is_writable
 from sparrowmq.protocol.route import TopicRoute
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
@@ -140,7 +141,8 @@ class SendQueues:
         table = self._client.route_table
         route = await table.fetch(topic)
         if route is not None and not publish_queues(topic, route):
-            route = await table.refresh(topic)  # perhaps a master has come back
+            # Perhaps a master has come back. Between two masters no broker may have it.
+            route = await table.refresh(topic) or route
         if route is None:
             route = await self._borrow_route(topic)
         return self._take(topic, route)
@@ -156,7 +158,8 @@ class SendQueues:
     def _take(self, topic: str, route: TopicRoute) -> TopicQueues:
         queues = publish_queues(topic, route)
         if not queues:
-            raise NoRoute(
+            is_writable_later = any(is_writable(data.perm) for data in route.queue_datas)
+            raise (MasterAway if is_writable_later else NoRoute)(
                 topic,
                 "it exists, but no broker takes messages for it now: each has no master, or the"
                 f" topic is not writable there; look at: sparrowmq topic route {topic}",
@@ -180,7 +183,7 @@ class SendQueues:
                 "it does not exist and no broker creates topics;"
                 f" create it with: sparrowmq topic create {topic}"
             )
-            raise NoRoute(topic, lost or missing)
+            raise MasterAway(topic, lost) if lost else NoRoute(topic, missing)
         # Another send that waited for the same route may have put it there
         known = table.get(topic)
         if known is not None:

@@ -99,7 +99,7 @@ class Sender:
         self._client = client
         self._packing = packing
         self._queues = SendQueues(client, packing.default_queues)
-        self.trace = TraceLog(client, packing.group, self._queues) if has_trace else None
+        self.trace = TraceLog(client, packing.group) if has_trace else None
         self._attempts = SendAttempts(client, self._queues, rules, faults, self.trace)
         self._registrations = BrokerRegistrations(client)
         self._recalled = RecalledMessages()
@@ -181,7 +181,11 @@ class Sender:
             response = await self._attempts.ask(queue, header, limit_s)
         except BaseException:
             self._recalled.discard(handle)
+            if self.trace is not None:
+                self.trace.recalled(handle.topic, handle.msg_id, is_ok=False)
             raise
+        if self.trace is not None:
+            self.trace.recalled(handle.topic, handle.msg_id, is_ok=True)
         return response.header(MessageRecalled).msg_id
 
     def _pack(self, message: Message, system: Mapping[str, str] = _NOTHING) -> Outgoing:

@@ -1,21 +1,9 @@
-"""Message trace of a producer: lines are collected and sent in the background, a few at a time."""
-
-import asyncio
-from collections import deque
-from collections.abc import Iterator
-from contextlib import suppress
-
-import msgspec
+"""Message trace of a producer: what it sent, how its transactions ended, what it took back."""
 
 from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.errors import ClientError
 from sparrowmq.client.send_result import SendResult
-from sparrowmq.client.sending.attempts import RetryRules, SendAttempts
-from sparrowmq.client.sending.packing import Outgoing, Packing, pack
-from sparrowmq.client.sending.queue_choice import SendQueues
-from sparrowmq.protocol.compression import CompressionType
-from sparrowmq.protocol.message import MAX_BODY_BYTES, Message
-from sparrowmq.protocol.names import TRACE_TOPIC
+from sparrowmq.client.sending.packing import Outgoing
+from sparrowmq.client.trace_outbox import TraceOutbox
 from sparrowmq.protocol.properties import (
     DELAY_LEVEL,
     KEYS,
@@ -30,59 +18,26 @@ from sparrowmq.protocol.trace import (
     TracedKind,
     TracedMessage,
     format_ended,
+    format_recalled,
     format_sent,
 )
 
-_FLUSH_S = 5.0
-_FLUSH_LINES = 20
-"""So many lines are sent at once without waiting for the time."""
-_MOST_LINES = 2048
-"""More are dropped: trace must not take the memory of what it watches."""
-_MESSAGE_CHARS = 128_000
-_KEY_CHARS = 16_000
-"""Keys are properties, which end at 32,767 bytes."""
-_SEND_S = 5.0
-
-
-class _Line(msgspec.Struct):
-    text: str
-    topic: str
-    keys: str
-
 
 class TraceLog:
-    """The trace of one producer. A line that cannot be sent is dropped, and that is logged."""
+    """The trace of one producer."""
 
-    def __init__(self, client: ClientCore, group: str, queues: SendQueues) -> None:
+    def __init__(self, client: ClientCore, group: str) -> None:
         self._client = client
         self._group = group
-        self._lines: deque[_Line] = deque(maxlen=_MOST_LINES)
-        self._dropped = 0
-        self._wake = asyncio.Event()
-        self._is_stopping = False
-        self._task: asyncio.Task[None] | None = None
-        self._attempts = SendAttempts(
-            client, queues, RetryRules(retries=1, unless_ok=False), faults=None
-        )
-        self._packing = Packing(
-            group=f"_INNER_TRACE_PRODUCER-{group}",
-            max_body_bytes=MAX_BODY_BYTES,
-            compress_from_bytes=4096,
-            compression=CompressionType.ZLIB,
-            default_queues=4,
-        )
+        self._outbox = TraceOutbox(client, group)
 
     async def start(self) -> None:
         """Begin to send what is collected."""
-        self._task = self._client.keep(self._run, "message trace")
+        self._outbox.start()
 
     async def stop(self) -> None:
         """Send what is left, if it does not take long."""
-        self._is_stopping = True
-        self._wake.set()
-        if self._task is not None:
-            await asyncio.wait((self._task,), timeout=_SEND_S)
-            self._task.cancel()
+        await self._outbox.stop()
 
     def sent(
         self, out: Outgoing, address: str, cost_ms: int, result: SendResult, region: str
@@ -106,6 +61,17 @@ class TraceLog:
         )
         self._add(message, text)
 
+    def recalled(self, topic: str, msg_id: str, *, is_ok: bool) -> None:
+        """A message was taken back before its delivery, or could not be."""
+        text = format_recalled(
+            time_ms=self._client.clock(),
+            group=self._group,
+            topic=topic,
+            msg_id=msg_id,
+            is_ok=is_ok,
+        )
+        self._outbox.add(text, topic, msg_id, None)
+
     def _message(self, out: Outgoing, address: str, time_ms: int, region: str) -> TracedMessage:
         header = out.header
         return TracedMessage(
@@ -120,60 +86,7 @@ class TraceLog:
         )
 
     def _add(self, message: TracedMessage, text: str) -> None:
-        keys = f"{message.msg_id.replace(',', ' ')} {message.keys or ''}".strip()
-        if len(self._lines) == _MOST_LINES:
-            self._dropped += 1
-        self._lines.append(_Line(text, message.topic, keys))
-        if len(self._lines) >= _FLUSH_LINES:
-            self._wake.set()
-
-    async def _run(self) -> None:
-        while not self._is_stopping:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_FLUSH_S):
-                    await self._wake.wait()
-            self._wake.clear()
-            await self._flush()
-        await self._flush()  # what came while the last ones were sent
-
-    async def _flush(self) -> None:
-        if self._dropped:
-            self._client.log.warning("%d lines of message trace lost: too many", self._dropped)
-            self._dropped = 0
-        lines = list(self._lines)
-        self._lines.clear()
-        for message in _messages(lines):
-            client = self._client
-            out = pack(message, self._packing, client.unique_ids, client.clock())
-            try:
-                await self._attempts.send(TRACE_TOPIC, out, _SEND_S)
-            except ClientError as error:
-                client.log.warning("message trace lost: %s", error)
-
-
-def _messages(lines: list[_Line]) -> Iterator[Message]:
-    """Lines of one topic together, within what a message may hold."""
-    for topic in dict.fromkeys(line.topic for line in lines):
-        texts: list[str] = []
-        keys: dict[str, None] = {}
-        chars = key_chars = 0
-        for line in lines:
-            if line.topic != topic:
-                continue
-            if texts and (
-                chars + len(line.text) > _MESSAGE_CHARS or key_chars + len(line.keys) > _KEY_CHARS
-            ):
-                yield _message_of(texts, keys)
-                texts, keys, chars, key_chars = [], {}, 0, 0
-            texts.append(line.text)
-            keys.update(dict.fromkeys(line.keys[:_KEY_CHARS].split()))
-            chars += len(line.text)
-            key_chars += len(line.keys)
-        yield _message_of(texts, keys)
-
-
-def _message_of(texts: list[str], keys: dict[str, None]) -> Message:
-    return Message(TRACE_TOPIC, "".join(texts).encode(), keys=tuple(keys))
+        self._outbox.add(text, message.topic, message.msg_id, message.keys)
 
 
 def _kind(out: Outgoing) -> TracedKind:

@@ -10,7 +10,11 @@ from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.nameserver import GetNameServerConfig, UpdateNameServerConfig
+from sparrowmq.protocol.headers.nameserver import (
+    GetNameServerConfig,
+    NameServerConfigFound,
+    UpdateNameServerConfig,
+)
 
 if TYPE_CHECKING:
     from sparrowmq.nameserver.server import NameServer
@@ -23,7 +27,8 @@ _MAX_BYTES = 64 * 1024
 @routes.on(GetNameServerConfig)
 def get_config(server: NameServer, request: Request[GetNameServerConfig]) -> Reply:
     """`name=value` lines, by Apache's names."""
-    return Reply(body=server.config.to_properties().encode())
+    header = NameServerConfigFound(changeable=",".join(CHANGEABLE))
+    return Reply(header, server.config.to_properties().encode())
 
 
 @routes.on(UpdateNameServerConfig)

@@ -17,6 +17,9 @@ class BrokerConfigFound(ResponseHeader, frozen=True, kw_only=True):
 
     version: str
     """A DataVersion as JSON."""
+    changeable: str | None = None
+    """Names of the settings that may change while the broker runs, separated by commas; only
+    SparrowMQ's brokers say it."""
 
 
 class UpdateBrokerConfig(RequestHeader, frozen=True, kw_only=True):
@@ -47,6 +50,13 @@ class DeleteExpiredLog(RequestHeader, frozen=True, kw_only=True):
     """Delete expired log files now, whatever the hour."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_EXPIRED_COMMITLOG
+
+
+class Cleaned(ResponseHeader, frozen=True, kw_only=True):
+    """Answers the three requests above."""
+
+    deleted: int | None = None
+    """How many files or topics are gone; only SparrowMQ's brokers say it."""
 
 
 class UpdateGroupForbidden(RequestHeader, frozen=True, kw_only=True):

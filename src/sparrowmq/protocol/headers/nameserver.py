@@ -241,6 +241,13 @@ class GetNameServerConfig(RequestHeader, frozen=True, kw_only=True):
     CODE: ClassVar[RequestCode] = RequestCode.GET_NAMESRV_CONFIG
 
 
+class NameServerConfigFound(ResponseHeader, frozen=True, kw_only=True):
+    """Says more than Apache's name server does."""
+
+    changeable: str | None = None
+    """Names of the settings that may change while the server runs, separated by commas."""
+
+
 class UpdateNameServerConfig(RequestHeader, frozen=True, kw_only=True):
     """Change settings; the body is `name=value` lines."""
 

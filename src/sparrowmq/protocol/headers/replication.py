@@ -40,6 +40,8 @@ class HandOver(RequestHeader, frozen=True, kw_only=True):
     CODE: ClassVar[RequestCode] = RequestCode.HAND_OVER
     slave_id: int = -1
     """-1 leaves the choice to the master."""
+    dry_run: bool = False
+    """Only say which slave would take over, or why none can."""
 
 
 class HandedOver(ResponseHeader, frozen=True, kw_only=True):
@@ -47,6 +49,10 @@ class HandedOver(ResponseHeader, frozen=True, kw_only=True):
 
     new_master: str
     """host:port"""
+    slave_id: int = -1
+    """Its id until then."""
+    behind_bytes: int = 0
+    """What it lacked when it was asked."""
 
 
 class TakeOver(RequestHeader, frozen=True, kw_only=True):
@@ -59,6 +65,17 @@ class TakeOver(RequestHeader, frozen=True, kw_only=True):
     """Where the master's log ends."""
     accept_loss: str = ""
     """The broker's name, when an operator accepts that messages may be lost."""
+    dry_run: bool = False
+    """Only say whether an operator could make it the master."""
+
+
+class TakenOver(ResponseHeader, frozen=True, kw_only=True):
+    """The slave has accepted, and starts again as the master."""
+
+    slave_id: int
+    """Its id until then."""
+    log_end: int
+    """Where its log ends."""
 
 
 class ListSlaves(RequestHeader, frozen=True, kw_only=True):
@@ -84,6 +101,15 @@ class CopyTables(RequestHeader, frozen=True, kw_only=True):
 class CopyTablesAnswer(ResponseHeader, frozen=True, kw_only=True):
     """How the state travels."""
 
+    is_deflated: bool = False
+    """The body is compressed, as zlib does it."""
+
+
+class GiveTables(RequestHeader, frozen=True, kw_only=True):
+    """A master that stops gives a slave its last tables; the body is a TableState."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GIVE_TABLES
+    master_address: str
     is_deflated: bool = False
     """The body is compressed, as zlib does it."""
 

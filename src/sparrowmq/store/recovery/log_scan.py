@@ -128,8 +128,15 @@ class LogScan:
         if following is not None:
             return Hole(position, following, reason)
         for start in self._starts:
-            if start >= file_end and self._is_valid(start):
+            if start < file_end:
+                continue
+            if self._is_valid(start):
                 return Hole(position, start, reason)
+            # Damage may reach over the boundary: what is known to be there is looked for inside.
+            if start < self._sure:
+                following = self._next_valid(start, start + self._file_size)
+                if following is not None:
+                    return Hole(position, following, reason)
         if position < self._sure:
             return Hole(position, self._sure, reason)
         return Hole(position, position, reason, is_tail=True)

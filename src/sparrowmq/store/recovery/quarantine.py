@@ -16,7 +16,7 @@ from sparrowmq.store.recovery.log_scan import Hole
 
 FILLER_TOPIC = "RMQ_SYS_DAMAGED"
 _NO_HOST = bytes(8)
-_SMALLEST_FILLER = MIN_RECORD_SIZE + 1
+SMALLEST_FILLER = MIN_RECORD_SIZE + 1
 _KEPT_AT_ONCE = 4 * 1024 * 1024
 
 
@@ -91,7 +91,7 @@ def fill(disk: Disk, file_size: int, hole: Hole) -> list[str]:
 def _patch(start: int, end: int, file_end: int) -> bytes:
     if end == file_end:
         return encode_blank(end - start)
-    if end - start < _SMALLEST_FILLER:
+    if end - start < SMALLEST_FILLER:
         # Nothing this small was ever a record; Apache cuts here, we go on after it.
         return bytes(end - start)
     return filler(start, end - start)

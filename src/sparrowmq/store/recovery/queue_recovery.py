@@ -8,7 +8,7 @@ from sparrowmq.protocol.crc import crc32
 from sparrowmq.protocol.names import topic_fault
 from sparrowmq.protocol.record import RecordError, check_record
 from sparrowmq.store.commit_log import CommitLog
-from sparrowmq.store.consume_queue import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT, ConsumeQueue, FileSum
+from sparrowmq.store.consume_queue import BLANK_UNIT_SIZE, UNIT, ConsumeQueue, FileSum
 from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.durable_marks import QueueState, Snapshot, state_of
 from sparrowmq.store.layout import QUEUE_DIR
@@ -170,7 +170,8 @@ class QueueRecovery:
             first = queue.first_from(hole.start)
             end = queue.first_from(hole.end)
             if first < end:
-                queue.overwrite(first, BLANK_UNIT * (end - first))
+                blank = self._dispatch.files.blank_unit(hole.end)
+                queue.overwrite(first, blank * (end - first))
 
     def finish(self, log_end: int) -> None:
         """After the scan: queues whose records have all expired still know how far they came."""

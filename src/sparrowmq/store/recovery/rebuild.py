@@ -69,7 +69,7 @@ def rebuild_locked(
 
     With `cut_at` the log was cut there, and is a copy of another broker's: no epoch begins.
     """
-    _check_strangers(disk)
+    check_strangers(disk)
     remove_tree(disk, WORK_DIR)
     disk.mkdir(WORK_DIR)
     beside = RelocatedDisk(disk, {path: f"{WORK_DIR}/{_flat(path)}" for path in _MOVED})
@@ -90,12 +90,13 @@ def config_of(disk: Disk, layout: IndexLayout | None = None) -> StoreConfig:
     files, config = StoreFiles(disk), StoreConfig()
     layout = layout or IndexLayout(config.index_slots, config.index_entries)
     snapshot = files.snapshot()
-    units = snapshot.queue_file_units if snapshot is not None else config.queue_file_units
-    if snapshot is None:
-        for topic, queue_id in files.queues():
-            for name in disk.listdir(queue_dir(topic, queue_id)):
-                size = disk.size(f"{queue_dir(topic, queue_id)}/{name}")
-                units = max(size // CONSUME_QUEUE_UNIT, 1)
+    if snapshot is not None:
+        units = snapshot.queue_file_units
+    else:  # the longest: a shorter one was cut
+        directories = (queue_dir(*key) for key in files.queues())
+        paths = (f"{each}/{name}" for each in directories for name in disk.listdir(each))
+        sizes = [disk.size(path) for path in paths]
+        units = max(max(sizes) // CONSUME_QUEUE_UNIT, 1) if sizes else config.queue_file_units
     return StoreConfig(
         log_file_size=files.log_file_size() or config.log_file_size,
         queue_file_units=units,
@@ -135,7 +136,7 @@ def remember_queues(
         marks.save_snapshot(starts[0] if starts else 0, states, dropped, sync=True)
 
 
-def _check_strangers(disk: Disk) -> None:
+def check_strangers(disk: Disk) -> None:
     """The old directories go as a whole, so nothing may be in them that the log does not give."""
     queues = {queue_dir(*key) for key in StoreFiles(disk).queues()}
     for path in (*_files_below(disk, QUEUE_DIR), *_files_below(disk, INDEX_DIR)):

@@ -1,0 +1,208 @@
+"""What the doctor knows before it decides: plain values, gathered over the wire.
+
+A fact that could not be had is None, and `missing` says for which checks and why.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sparrowmq.admin.doctor.findings import NotMade
+from sparrowmq.admin.groups import GroupSettings
+from sparrowmq.admin.lag import QueueLag
+from sparrowmq.admin.members import GroupMember, Subscription
+from sparrowmq.admin.slaves import SlaveInfo
+from sparrowmq.admin.topics import TopicQueue, TopicSettings
+from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.protocol.connections import ConsumerRunningInfo
+from sparrowmq.protocol.heartbeat import MessageModel
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.route import TopicRoute
+
+BrokerKey = tuple[str, int]
+"""Name and id of a broker."""
+
+
+# ---- cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerFacts:
+    """One name server."""
+
+    address: str
+    brokers: Mapping[BrokerKey, str] | None = None
+    """Address of every broker that it knows; None if it does not answer."""
+    read_only: frozenset[str] = frozenset()
+    """Names of the brokers that it hides from producers."""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFacts:
+    """One registered broker."""
+
+    name: str
+    broker_id: int
+    address: str
+    clusters: tuple[str, ...] = ()
+    runtime: Mapping[str, str] | None = None
+    """What it reports, by Apache's names; None if it does not answer."""
+    settings: Mapping[str, str] | None = None
+    skew_s: float | None = None
+    """How far its clock is ahead of ours; None where that cannot be known."""
+    skew_doubt_s: float = 0.0
+    """How wrong that may be."""
+    takes_sends: bool = True
+    """Whether it would take sends itself, whatever name servers say."""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """Name servers and brokers."""
+
+    name_servers: tuple[NameServerFacts, ...] = ()
+    brokers: tuple[BrokerFacts, ...] = ()
+    slaves: tuple[SlaveInfo, ...] = ()
+    missing: tuple[NotMade, ...] = ()
+
+
+# ---- topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReader:
+    """A group that reads a topic, or has."""
+
+    group: str
+    members: int
+    delays_s: Mapping[MessageQueue, float] = field(default_factory=dict)
+    """The age of the next message that it reads, in each queue where one waits."""
+    held: Mapping[str, frozenset[MessageQueue]] = field(default_factory=dict)
+    """Queues of the topic that each of its members holds, by client id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """One topic."""
+
+    name: str
+    route: TopicRoute | None = None
+    no_route: str = ""
+    """Why there is none."""
+    is_lost: bool = False
+    """Whether brokers had it that are gone."""
+    settings: tuple[TopicSettings, ...] = ()
+    queues: tuple[TopicQueue, ...] = ()
+    readers: tuple[TopicReader, ...] | None = None
+    """None if no broker tells."""
+    broker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    masters: tuple[str, ...] = ()
+    """Names of all brokers of the cluster."""
+    missing: tuple[NotMade, ...] = ()
+    errors: tuple[BrokerFailure, ...] = ()
+
+
+# ---- group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLook:
+    """A group at one moment."""
+
+    at_ms: int
+    queues: tuple[QueueLag, ...] = ()
+    members: Mapping[str, ConsumerRunningInfo | None] = field(default_factory=dict)
+    """What each live member says by client id; None where it does not answer."""
+    retry_end: int | None = None
+    """How many messages ever went to retry; None if that is not known."""
+    dead_end: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """One consumer group, looked at twice."""
+
+    name: str
+    first: GroupLook
+    second: GroupLook
+    settings: tuple[GroupSettings, ...] = ()
+    members: tuple[GroupMember, ...] = ()
+    model: MessageModel | None = None
+    subscriptions: frozenset[Subscription] = frozenset()
+    unequal: Mapping[str, frozenset[Subscription]] = field(default_factory=dict)
+    """What each member wants, where they differ."""
+    doubled: frozenset[str] = frozenset()
+    readable: Mapping[str, frozenset[MessageQueue]] = field(default_factory=dict)
+    """The queues that each subscribed topic has for reading."""
+    locks: Mapping[MessageQueue, str] = field(default_factory=dict)
+    """Client ids that hold locks, where brokers tell."""
+    samples: Mapping[str, tuple[Mapping[str, str], ...]] = field(default_factory=dict)
+    """Properties of the newest messages of each topic that the group filters."""
+    next_stored_ms: Mapping[MessageQueue, int] = field(default_factory=dict)
+    """When the next message of a queue was stored, for queues that did not move."""
+    dead_last_ms: int = 0
+    """When the newest dead letter was stored; 0 if there is none."""
+    stacks: Mapping[str, str] = field(default_factory=dict)
+    """Stacks of members whose handlers do not return, by client id."""
+    missing: tuple[NotMade, ...] = ()
+    errors: tuple[BrokerFailure, ...] = ()
+
+    @property
+    def window_s(self) -> float:
+        """How far the two looks are apart."""
+        return (self.second.at_ms - self.first.at_ms) / 1000
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether every member reads everything."""
+        return self.model is MessageModel.BROADCASTING
+
+
+# ---- message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageReader:
+    """How a message and a group stand to each other."""
+
+    group: str
+    offset: int | None
+    """Of the message that the group reads next in this queue; None if it has no progress."""
+    subscription: Subscription | None = None
+    """What it wants of the topic; None while it is offline."""
+    retry: MessageExt | None = None
+    """The newest copy of the message that waits for, or is in, the group's retry topic."""
+    retry_due_ms: int | None = None
+    """When that copy comes; None where it has come."""
+    retry_is_done: bool = False
+    """Whether the group is past that copy."""
+    dead: MessageExt | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFacts:
+    """One message."""
+
+    id: str
+    topic: str
+    now_ms: int
+    asked: int = 0
+    """Brokers that answered."""
+    stored: MessageExt | None = None
+    """In its own topic."""
+    waiting: MessageExt | None = None
+    """In a queue of the broker's own, until it may be delivered."""
+    due_ms: int | None = None
+    """When that is; None for a half message."""
+    half: MessageExt | None = None
+    half_ended: bool | None = None
+    """Whether its transaction has ended; None if that could not be found out."""
+    is_set_aside: bool = False
+    """Whether the broker gave up asking its producers."""
+    expired: str = ""
+    """Why it can be said that it was there once."""
+    readers: tuple[MessageReader, ...] = ()
+    missing: tuple[NotMade, ...] = ()
+    errors: tuple[BrokerFailure, ...] = ()

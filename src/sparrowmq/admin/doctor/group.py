@@ -1,0 +1,230 @@
+"""Decides about one consumer group: what its settings, lag and progress say.
+
+What its members say about themselves is in `member_states.py`.
+"""
+
+from collections.abc import Iterator
+
+from sparrowmq.admin.doctor.facts import GroupFacts
+from sparrowmq.admin.doctor.findings import Decided, Finding, NotMade, found, shorten
+from sparrowmq.admin.doctor.matching import passes
+from sparrowmq.admin.doctor.member_states import decide_members, idle_queues
+from sparrowmq.admin.doctor.progress import COMMIT_S, Progress, progress_of
+from sparrowmq.admin.lag import QueueLag
+from sparrowmq.protocol.names import is_retry_topic
+
+LEAST_GROWTH = 10
+LEAST_LAG = 100
+ONE_QUEUE_SHARE = 0.9
+LEAST_SAMPLES = 10
+DEAD_LATELY_MS = 600_000
+SETTLED_MS = 10_000
+"""How long a member has to be there before missing progress means something."""
+
+
+def decide_group(facts: GroupFacts) -> Decided:
+    """What is wrong with a group."""
+    if facts.is_broadcasting:
+        return Decided(
+            [*_broadcasting(facts), *_settings(facts), *decide_members(facts)], facts.missing
+        )
+    moves = progress_of(facts)
+    findings = [
+        *_offline(facts),
+        *_settings(facts),
+        *_positions(facts),
+        *_never_committed(facts),
+        *_lag(facts, moves),
+        *_filters(facts),
+        *_retries(facts),
+        *_stuck(facts, moves),
+        *decide_members(facts),
+    ]
+    return Decided(findings, [*facts.missing, *_unknown(facts, moves)])
+
+
+def _subject(facts: GroupFacts) -> str:
+    return f"group {facts.name}"
+
+
+def place(queue: QueueLag) -> str:
+    """`orders broker-a/3`."""
+    return f"{queue.queue.topic} {queue.queue.broker_name}/{queue.queue.queue_id}"
+
+
+def _broadcasting(facts: GroupFacts) -> Iterator[Finding]:
+    yield found(
+        "broadcasting-has-no-lag",
+        _subject(facts),
+        f"{len(facts.members)} members, each reads every queue",
+        f"sparrowmq group members {facts.name}",
+    )
+
+
+def _offline(facts: GroupFacts) -> Iterator[Finding]:
+    lag = sum(each.lag for each in facts.second.queues)
+    if not facts.members and lag:
+        topics = sorted({each.queue.topic for each in facts.second.queues if each.lag})
+        yield found(
+            "no-members",
+            _subject(facts),
+            f"{lag:,} messages wait in {shorten(topics)}, 0 members are online",
+            f"sparrowmq group show {facts.name}",
+        )
+
+
+def _settings(facts: GroupFacts) -> Iterator[Finding]:
+    off = [each.broker for each in facts.settings if not each.may_consume]
+    if off:
+        yield found(
+            "paused",
+            _subject(facts),
+            f"{len(off)} of {len(facts.settings)} brokers do not let it consume: {shorten(off)}",
+            f"sparrowmq group resume {facts.name}",
+        )
+
+
+def _positions(facts: GroupFacts) -> Iterator[Finding]:
+    wrong = [each for each in facts.second.queues if each.is_out_of_range]
+    if not wrong:
+        return
+    texts = shorten(
+        f"{place(each)} at {each.consumer_offset}, has {each.min_offset} to {each.broker_offset}"
+        for each in wrong
+    )
+    skipped = sum(
+        each.min_offset - (each.consumer_offset or 0) for each in wrong if each.is_expired
+    )
+    lost = f"; {skipped:,} messages expired unread" if skipped else ""
+    topic = wrong[0].queue.topic
+    yield found(
+        "offset-out-of-range",
+        _subject(facts),
+        texts + lost,
+        f"sparrowmq group reset {facts.name} --topic {topic} --to earliest --dry-run",
+        cause="" if skipped else "the topic was deleted and made anew, or its broker lost messages",
+    )
+
+
+def _never_committed(facts: GroupFacts) -> Iterator[Finding]:
+    since = [each.since for each in facts.members if each.since is not None]
+    is_settled = not since or min(since).timestamp() * 1000 <= facts.second.at_ms - SETTLED_MS
+    if not facts.members or not is_settled:
+        return
+    for topic in sorted({each.topic for each in facts.subscriptions}):
+        queues = [each for each in facts.second.queues if each.queue.topic == topic]
+        waiting = sum(each.broker_offset - each.min_offset for each in queues)
+        if waiting and all(each.consumer_offset is None for each in queues):
+            yield found(
+                "never-committed",
+                _subject(facts),
+                f"topic {topic} has {waiting:,} messages, and the group no progress in any of"
+                f" {len(queues)} queues",
+                f"sparrowmq group lag {facts.name} --topic {topic}",
+            )
+
+
+# ---- lag
+
+
+def _lag(facts: GroupFacts, moves: list[Progress]) -> Iterator[Finding]:
+    if not facts.members:
+        return
+    known = [each for each in moves if each.is_certain and not is_retry_topic(each.queue.topic)]
+    before, after = sum(each.lag_before for each in known), sum(each.lag_after for each in known)
+    if after - before >= LEAST_GROWTH and facts.window_s > 0:
+        yield found(
+            "lag-grows",
+            _subject(facts),
+            f"{before:,} → {after:,} messages in {facts.window_s:.1f} s,"
+            f" {(after - before) / facts.window_s:,.0f} more every second",
+            f"sparrowmq group lag {facts.name} --watch",
+        )
+    for topic in sorted({each.queue.topic for each in facts.second.queues}):
+        queues = [each for each in facts.second.queues if each.queue.topic == topic]
+        total = sum(each.lag for each in queues)
+        worst = max(queues, key=lambda each: each.lag)
+        if len(queues) > 1 and total >= LEAST_LAG and worst.lag >= ONE_QUEUE_SHARE * total:
+            owner = f", held by {worst.owner}" if worst.owner else ""
+            yield found(
+                "lag-one-queue",
+                _subject(facts),
+                f"{place(worst)} has {worst.lag:,} of {total:,} waiting messages{owner}",
+                f"sparrowmq group lag {facts.name} --topic {topic} --by queue",
+            )
+
+
+def _stuck(facts: GroupFacts, moves: list[Progress]) -> Iterator[Finding]:
+    """Queues that stand still, without those whose reason is known already."""
+    if not facts.members or any(not each.may_consume for each in facts.settings):
+        return
+    explained = idle_queues(facts)
+    for each in moves:
+        if not each.is_certain or not each.stands_still or each.queue in explained:
+            continue
+        queue = each.queue
+        spot = f"{queue.broker_name}/{queue.queue_id}"
+        owner = f", held by {each.owner}" if each.owner else ""
+        yield found(
+            "stuck-at-offset",
+            _subject(facts),
+            f"{queue.topic} {spot} stays at offset {each.after} for {facts.window_s:.1f} s while"
+            f" {each.lag_after:,} messages wait{owner}",
+            f"sparrowmq message get {queue.topic} --queue {spot} --offset {each.after}",
+        )
+
+
+def _unknown(facts: GroupFacts, moves: list[Progress]) -> Iterator[NotMade]:
+    doubtful = [each for each in moves if not each.is_certain]
+    if facts.members and doubtful:
+        yield NotMade(
+            ("lag-grows", "stuck-at-offset"),
+            f"{len(doubtful)} queues of group {facts.name}",
+            "their owners do not tell their progress, and brokers learn it only every"
+            f" {COMMIT_S:.0f} s: look for longer, with --for 10s",
+        )
+
+
+# ---- messages
+
+
+def _filters(facts: GroupFacts) -> Iterator[Finding]:
+    for wanted in sorted(facts.subscriptions):
+        samples = facts.samples.get(wanted.topic, ())
+        if len(samples) < LEAST_SAMPLES or any(passes(wanted, each) for each in samples):
+            continue
+        tags: dict[str, int] = {}
+        for properties in samples:
+            tag = properties.get("TAGS") or "no tag"
+            tags[tag] = tags.get(tag, 0) + 1
+        seen = shorten(f"{tag} ({count})" for tag, count in sorted(tags.items()))
+        yield found(
+            "filter-matches-nothing",
+            _subject(facts),
+            f"0 of the newest {len(samples)} messages of topic {wanted.topic} pass"
+            f" {wanted.expression!r}; their tags: {seen}",
+            f"sparrowmq group subscriptions {facts.name}",
+        )
+
+
+def _retries(facts: GroupFacts) -> Iterator[Finding]:
+    first, second = facts.first, facts.second
+    if first.retry_end is not None and second.retry_end is not None:
+        more = second.retry_end - first.retry_end
+        if more > 0:
+            yield found(
+                "retries-growing",
+                _subject(facts),
+                f"{more:,} messages came back to be retried in {facts.window_s:.1f} s,"
+                f" {second.retry_end:,} since ever",
+                f"sparrowmq group members {facts.name}",
+            )
+    more = (second.dead_end or 0) - (first.dead_end or 0)
+    age_ms = second.at_ms - facts.dead_last_ms
+    if second.dead_end and (more > 0 or age_ms <= DEAD_LATELY_MS):
+        yield found(
+            "dead-letters-growing",
+            _subject(facts),
+            f"{second.dead_end:,} dead letters, the last one {max(0, age_ms) / 1000:,.0f} s ago",
+            f"sparrowmq dlq show {facts.name}",
+        )

@@ -1,0 +1,174 @@
+"""Decides about one topic."""
+
+from collections.abc import Iterator
+
+from sparrowmq.admin.doctor.facts import TopicFacts
+from sparrowmq.admin.doctor.findings import Decided, Finding, found, shorten
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.perm import is_readable, is_writable
+
+UNEVEN_SHARE = 3.0
+UNEVEN_LEAST = 100
+"""Messages. With fewer, chance alone makes queues differ."""
+RETENTION_SHARE = 0.8
+_HOUR_S = 3600.0
+_CLIENT_QUEUES = 4
+"""What Java's producers ask for when a topic is created by their first message."""
+
+
+def decide_topic(facts: TopicFacts) -> Decided:
+    """What is wrong with a topic."""
+    if facts.route is None:
+        command = (
+            "sparrowmq cluster show" if facts.is_lost else f"sparrowmq topic create {facts.name}"
+        )
+        cause = "the brokers that have it are gone" if facts.is_lost else ""
+        remedy = "start them again" if facts.is_lost else ""
+        finding = found(
+            "no-route", _subject(facts), facts.no_route, command, cause=cause, remedy=remedy
+        )
+        return Decided([finding], facts.missing)
+    findings = [
+        *_permissions(facts),
+        *_queue_numbers(facts),
+        *_unevenness(facts),
+        *_readers(facts),
+        *_old_routes(facts),
+        *_retention(facts),
+        *_auto_created(facts),
+    ]
+    return Decided(findings, facts.missing)
+
+
+def _subject(facts: TopicFacts) -> str:
+    return f"topic {facts.name}"
+
+
+def _permissions(facts: TopicFacts) -> Iterator[Finding]:
+    route = facts.route
+    datas = () if route is None else route.queue_datas
+    if not datas:
+        return
+    texts = shorten(
+        f"{each.broker_name}: perm {each.perm}, {each.read_queue_nums} read and"
+        f" {each.write_queue_nums} write queues"
+        for each in datas
+    )
+    if not any(is_writable(each.perm) and each.write_queue_nums for each in datas):
+        command = f"sparrowmq topic update {facts.name} --perm rw"
+        yield found("not-writable", _subject(facts), texts, command)
+    if not any(is_readable(each.perm) and each.read_queue_nums for each in datas):
+        command = f"sparrowmq topic update {facts.name} --perm rw"
+        yield found("not-readable", _subject(facts), texts, command)
+
+
+def _queue_numbers(facts: TopicFacts) -> Iterator[Finding]:
+    numbers = {(each.read_queues, each.write_queues) for each in facts.settings}
+    if len(numbers) > 1:
+        texts = shorten(
+            f"{each.broker} {each.read_queues} read and {each.write_queues} write"
+            for each in facts.settings
+        )
+        most = max(max(pair) for pair in numbers)
+        command = f"sparrowmq topic update {facts.name} --queues {most} --dry-run"
+        yield found("queues-differ-by-broker", _subject(facts), texts, command)
+
+
+def _unevenness(facts: TopicFacts) -> Iterator[Finding]:
+    total = sum(each.messages for each in facts.queues)
+    if len(facts.queues) < 2 or total < UNEVEN_LEAST:
+        return
+    fullest = max(facts.queues, key=lambda each: each.messages)
+    mean = total / len(facts.queues)
+    limit = UNEVEN_SHARE if len(facts.queues) > UNEVEN_SHARE else len(facts.queues) * 0.9
+    if fullest.messages >= limit * mean:
+        yield found(
+            "queues-uneven",
+            _subject(facts),
+            f"{_place(fullest.queue)} has {fullest.messages:,} of {total:,} messages,"
+            f" the mean of {len(facts.queues)} queues is {mean:,.0f}",
+            f"sparrowmq topic show {facts.name} --queues",
+        )
+
+
+def _place(queue: MessageQueue) -> str:
+    return f"{queue.broker_name}/{queue.queue_id}"
+
+
+def _readers(facts: TopicFacts) -> Iterator[Finding]:
+    messages = sum(each.messages for each in facts.queues)
+    if facts.readers is None or not messages or any(each.members for each in facts.readers):
+        return
+    offline = shorten(each.group for each in facts.readers)
+    groups = f"{len(facts.readers)} groups are offline: {offline}" if offline else "no group reads"
+    yield found(
+        "nobody-consumes",
+        _subject(facts),
+        f"{messages:,} messages, and {groups}",
+        f"sparrowmq consume {facts.name} --from first --count 10",
+    )
+
+
+def _old_routes(facts: TopicFacts) -> Iterator[Finding]:
+    assert facts.route is not None
+    served = {
+        MessageQueue(facts.name, data.broker_name, number)
+        for data in facts.route.queue_datas
+        for number in range(data.read_queue_nums if is_readable(data.perm) else 0)
+    }
+    for reader in facts.readers or ():
+        for client_id, held in sorted(reader.held.items()):
+            gone = sorted(held - served)
+            if gone:
+                yield found(
+                    "old-route-in-client",
+                    f"member {client_id} of group {reader.group}",
+                    f"it holds {len(gone)} queues that topic {facts.name} does not have for"
+                    f" reading: {shorten(map(_place, gone))}",
+                    f"sparrowmq group members {reader.group}",
+                )
+
+
+def _retention(facts: TopicFacts) -> Iterator[Finding]:
+    for reader in facts.readers or ():
+        late = [
+            (delay_s / kept_s, delay_s, kept_s, queue)
+            for queue, delay_s in reader.delays_s.items()
+            if (kept_s := _kept_s(facts, queue.broker_name)) and delay_s >= RETENTION_SHARE * kept_s
+        ]
+        if late:
+            _, delay_s, kept_s, queue = max(late)
+            yield found(
+                "retention-overtakes-lag",
+                f"group {reader.group} in topic {facts.name}",
+                f"its next message in {_place(queue)} is {delay_s / _HOUR_S:,.1f} h old, and"
+                f" {queue.broker_name} keeps messages for {kept_s / _HOUR_S:,.0f} h",
+                f"sparrowmq group lag {reader.group} --topic {facts.name}",
+            )
+
+
+def _kept_s(facts: TopicFacts, broker: str) -> float:
+    text = facts.broker_settings.get(broker, {}).get("fileReservedTime", "")
+    return int(text) * _HOUR_S if text.isdecimal() else 0.0
+
+
+def _auto_created(facts: TopicFacts) -> Iterator[Finding]:
+    """On some brokers only, with the queues that an automatic topic gets."""
+    having = {each.broker: each for each in facts.settings}
+    lacking = sorted(set(facts.masters) - set(having))
+    if facts.errors or not lacking or not having:
+        return
+    for each in having.values():
+        settings = facts.broker_settings.get(each.broker, {})
+        default = settings.get("defaultTopicQueueNums", "")
+        most = int(default) if default.isdecimal() else 0
+        queues = {each.read_queues, each.write_queues}
+        if settings.get("autoCreateTopicEnable") != "true" or not queues <= {_CLIENT_QUEUES, most}:
+            return
+    texts = shorten(f"{name} has {each.write_queues} queues" for name, each in having.items())
+    yield found(
+        "auto-created",
+        _subject(facts),
+        f"{texts}, which an automatic topic gets; {shorten(lacking)} lack it",
+        f"sparrowmq topic create {facts.name} --queues 8",
+    )

@@ -1,0 +1,128 @@
+"""Whether a cluster is healthy, in a few checks that a monitor can repeat every minute.
+
+`sparrowmq doctor` looks deeper and says why; this says only whether somebody has to look.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sparrowmq.admin.brokers import BrokerInfo, brokers
+from sparrowmq.admin.cluster_calls import ClusterCalls
+from sparrowmq.admin.errors import AdminError, shown
+from sparrowmq.admin.name_servers import name_servers
+from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.protocol.headers.statistics import GetBrokerConsumeStats
+from sparrowmq.protocol.offsets_body import ConsumeStatsList
+
+MOST_DISK = 0.85
+"""The used part of a disk from which on Apache's brokers and ours delete messages early."""
+
+
+class Health(StrEnum):
+    """The result of a check."""
+
+    GOOD = "good"
+    BAD = "bad"
+    UNKNOWN = "unknown"
+    """A server did not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """What was checked, how it is, and the facts."""
+
+    check: str
+    state: Health
+    text: str
+
+
+async def health(
+    cluster: ClusterCalls, *, max_lag: int | None, max_disk: float
+) -> list[HealthCheck]:
+    """All checks; that of lag only with a limit, since it is the expensive one. Raises
+    NameServersAway if nothing can be asked."""
+    if not 0 < max_disk <= 1:
+        raise ValueError(f"max_disk is {max_disk}, must be more than 0 and at most 1")
+    servers = await name_servers(cluster)
+    silent = [each.address for each in servers if not each.answers]
+    checks = [_check("name-servers", silent, "do not answer", f"{len(servers)} answer")]
+    listed = await brokers(cluster)
+    if not listed:
+        return [*checks, HealthCheck("brokers", Health.BAD, "no broker is registered")]
+    checks += _of_brokers(listed.items, max_disk)
+    if max_lag is not None:
+        checks.append(await _lag(cluster, max_lag))
+    return checks
+
+
+def _of_brokers(listed: tuple[BrokerInfo, ...], max_disk: float) -> Iterator[HealthCheck]:
+    silent = [_name(each) for each in listed if each.runtime is None]
+    yield _check("brokers", silent, "do not answer", f"{len(listed)} answer")
+    masters = {each.name for each in listed if each.is_master}
+    headless = sorted({each.name for each in listed} - masters)
+    yield _check("masters", headless, "have no master", f"{len(masters)} have a master")
+    running = [(each, each.runtime) for each in listed if each.runtime is not None]
+    busy = [f"{_name(each)} ({now.busy_reason})" for each, now in running if now.busy_reason]
+    yield _check("sends", busy, "refuse sends", "no broker refuses sends")
+    yield _disk(_disks(listed), max_disk)
+    behind = [
+        f"{_name(each)} ({now.behind_bytes:,} bytes)"
+        for each, now in running
+        if not each.is_master and now.behind_bytes
+    ]
+    yield _check("slaves", behind, "lack messages of their master", "no slave is behind")
+
+
+def _disks(listed: tuple[BrokerInfo, ...]) -> dict[str, float | None]:
+    """The used part of each broker's disk, of those that answer."""
+    return {_name(each): each.runtime.disk_used for each in listed if each.runtime is not None}
+
+
+def _disk(used: dict[str, float | None], max_disk: float) -> HealthCheck:
+    known = {name: part for name, part in used.items() if part is not None and part >= 0}
+    full = [f"{name} ({part:.0%})" for name, part in known.items() if part > max_disk]
+    if not full and len(known) < len(used):
+        missing = shown(set(used) - set(known))
+        return HealthCheck("disk", Health.UNKNOWN, f"{missing}: no figure")
+    most = max(known.values(), default=0.0)
+    return _check("disk", full, f"use more than {max_disk:.0%}", f"at most {most:.0%} used")
+
+
+async def _lag(cluster: ClusterCalls, max_lag: int) -> HealthCheck:
+    async def ask(_: str, address: str) -> dict[str, int]:
+        response = await cluster.call(address, GetBrokerConsumeStats())
+        table = ConsumeStatsList.from_json(response.body)
+        return {
+            group: sum(max(0, each.lag) for each in stats)
+            for row in table.consume_stats_list
+            for group, stats in row.items()
+        }
+
+    try:
+        answers = await cluster.ask_each(await cluster.readable(), ask)
+    except AdminError as error:
+        return HealthCheck("lag", Health.UNKNOWN, str(error))
+    sums: dict[str, int] = {}
+    for table in answers.by_broker.values():
+        for group, lag in table.items():
+            sums[group] = sums.get(group, 0) + lag
+    over = [f"{group} ({lag:,})" for group, lag in sums.items() if lag > max_lag]
+    if not over and answers.errors:
+        return HealthCheck("lag", Health.UNKNOWN, _silent(answers.errors))
+    most = max(sums.values(), default=0)
+    return _check("lag", over, f"lag by more than {max_lag:,}", f"at most {most:,}")
+
+
+def _silent(errors: tuple[BrokerFailure, ...]) -> str:
+    return f"{shown(each.broker for each in errors)}: no answer"
+
+
+def _name(broker: BrokerInfo) -> str:
+    return broker.name if broker.is_master else f"{broker.name} (slave {broker.broker_id})"
+
+
+def _check(check: str, wrong: list[str], why: str, fine: str) -> HealthCheck:
+    if wrong:
+        return HealthCheck(check, Health.BAD, f"{why}: {shown(wrong)}")
+    return HealthCheck(check, Health.GOOD, fine)

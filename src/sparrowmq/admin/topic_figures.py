@@ -1,0 +1,186 @@
+"""What many topics hold and how busy they are, asked with few questions.
+
+    broker-a ── 21 ▶ settings of all its topics
+             ── 202 for each topic that was asked for
+             ── 300, 315 for each of them, if rates are wanted
+
+Each broker is asked on its own. One that stops answering is a failure at once, whatever the number
+of topics: a hundred questions would take a hundred times the timeout.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TypeVar
+
+from sparrowmq.admin.cluster_calls import ClusterCalls, while_it_answers
+from sparrowmq.admin.errors import BrokerRefusal
+from sparrowmq.admin.topics import TopicSettings, settings_of, topic_stats
+from sparrowmq.admin.values import Listing, time_of
+from sparrowmq.client.argument_checks import check_names
+from sparrowmq.protocol.body import GroupList
+from sparrowmq.protocol.broker_stats import BrokerStatsData, BrokerStatsItem
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.connections import GetConsumersOfTopic
+from sparrowmq.protocol.headers.statistics import ViewBrokerStats
+from sparrowmq.protocol.headers.topics import GetAllTopicConfig
+from sparrowmq.protocol.offsets_body import TopicStats
+from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig
+
+N = TypeVar("N", int, float)
+_PUT, _SIZE, _GET = "TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", "GROUP_GET_NUMS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFigures:
+    """A topic on the brokers that answered. A figure that none of them gave is None."""
+
+    name: str
+    settings: tuple[TopicSettings, ...]
+    """Of each broker that has it."""
+    messages: int | None
+    stored_per_s: float | None
+    """In the last minute."""
+    last_stored: datetime | None
+    """None for a topic without messages as well."""
+    delivered_per_s: float | None = None
+    """To all groups, in the last minute; None unless rates were asked for."""
+    size_bytes: int | None = None
+    """About: its messages times the mean size of those that came lately; None unless rates were
+    asked for, and where brokers do not count sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OnBroker:
+    settings: TopicSettings
+    stats: TopicStats
+    delivered_per_s: float | None
+    mean_bytes: float | None
+
+    @property
+    def messages(self) -> int:
+        return sum(each.max_offset - each.min_offset for each in self.stats.offset_table.values())
+
+
+async def topic_figures(
+    cluster: ClusterCalls, names: Sequence[str], *, rates: bool
+) -> Listing[TopicFigures]:
+    """The topics in the order of their names; one that no broker has is without settings."""
+    check_names("topics", names)
+
+    async def ask(broker: str, address: str) -> dict[str, _OnBroker]:
+        return await _of_broker(cluster, broker, address, names, rates=rates)
+
+    answers = await cluster.ask_each(await cluster.readable(), ask)
+    found = list(answers.by_broker.values())
+    return Listing(
+        tuple(_figures(name, [each[name] for each in found if name in each]) for name in names),
+        answers.errors,
+    )
+
+
+async def topic_configs(cluster: ClusterCalls, address: str) -> dict[str, TopicConfig]:
+    """How a broker has all its topics."""
+    response = await cluster.call(address, GetAllTopicConfig())
+    return RegisteredTopics.from_json(response.body).topic_config_table
+
+
+async def _of_broker(
+    cluster: ClusterCalls, broker: str, address: str, names: Sequence[str], *, rates: bool
+) -> dict[str, _OnBroker]:
+    table = await topic_configs(cluster, address)
+    configs = {name: table[name] for name in names if name in table}
+    asks = {
+        name: partial(_on_broker, cluster, broker, address, config, rates=rates)
+        for name, config in configs.items()
+    }
+    return await while_it_answers(asks)
+
+
+async def _on_broker(
+    cluster: ClusterCalls, broker: str, address: str, config: TopicConfig, *, rates: bool
+) -> _OnBroker:
+    topic = config.topic_name
+    stats = await topic_stats(cluster, address, topic)
+    delivered = mean = None
+    if rates:
+        delivered = await _delivered_per_s(cluster, address, topic)
+        mean = await _mean_bytes(cluster, address, topic)
+    return _OnBroker(settings_of(broker, config), stats, delivered, mean)
+
+
+async def _delivered_per_s(cluster: ClusterCalls, address: str, topic: str) -> float:
+    groups = await groups_of_topic(cluster, address, topic)
+    spans = [await _spans(cluster, address, _GET, f"{topic}@{group}") for group in sorted(groups)]
+    return sum(each.stats_minute.tps for each in spans if each is not None)
+
+
+async def groups_of_topic(cluster: ClusterCalls, address: str, topic: str) -> frozenset[str]:
+    """Groups that subscribe to a topic or have progress in it, as one broker knows them."""
+    response = await cluster.call(address, GetConsumersOfTopic(topic=topic))
+    return GroupList.from_json(response.body).group_list
+
+
+async def _mean_bytes(cluster: ClusterCalls, address: str, topic: str) -> float | None:
+    """Of the messages of the last day or, on a broker that runs for less, hour or minute."""
+    number = await _spans(cluster, address, _PUT, topic)
+    size = await _spans(cluster, address, _SIZE, topic)
+    if number is None or size is None:
+        return None
+    for counted, bytes_ in zip(_longest_first(number), _longest_first(size), strict=True):
+        if counted.sum and bytes_.sum:
+            return bytes_.sum / counted.sum
+    return None
+
+
+def _longest_first(spans: BrokerStatsData) -> tuple[BrokerStatsItem, ...]:
+    return spans.stats_day, spans.stats_hour, spans.stats_minute
+
+
+async def _spans(
+    cluster: ClusterCalls, address: str, name: str, key: str
+) -> BrokerStatsData | None:
+    """None where nothing was counted: brokers answer it with an error."""
+    try:
+        response = await cluster.call(address, ViewBrokerStats(stats_name=name, stats_key=key))
+    except BrokerRefusal as error:
+        if error.code != ResponseCode.SYSTEM_ERROR:
+            raise
+        return None
+    return BrokerStatsData.from_json(response.body)
+
+
+def _figures(name: str, found: Sequence[_OnBroker]) -> TopicFigures:
+    times = [
+        each.last_update_timestamp for one in found for each in one.stats.offset_table.values()
+    ]
+    return TopicFigures(
+        name=name,
+        settings=tuple(each.settings for each in found),
+        messages=_sum(each.messages for each in found),
+        stored_per_s=_sum(each.stats.topic_put_tps for each in found),
+        last_stored=time_of(max(times, default=None)),
+        delivered_per_s=_sum(each.delivered_per_s for each in found),
+        size_bytes=_size(found),
+    )
+
+
+def _size(found: Iterable[_OnBroker]) -> int | None:
+    """A broker that has none of its messages adds nothing, whatever their size was."""
+    sizes = [
+        0.0 if not each.messages else each.mean_bytes and each.messages * each.mean_bytes
+        for each in found
+    ]
+    total = _sum(sizes)
+    return None if total is None else round(total)
+
+
+def _sum(numbers: Iterable[N | None]) -> N | None:
+    """None if there is nothing to add, or one of the numbers is not known."""
+    total: N | None = None
+    for each in numbers:
+        if each is None:
+            return None
+        total = each if total is None else total + each
+    return total

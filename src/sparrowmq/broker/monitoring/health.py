@@ -1,0 +1,66 @@
+"""Whether a broker lives, and whether it can be used, in words.
+
+Alive means that restarting it would not help: it fails only when the store has stopped. Ready means
+that clients find it and that it does what its role is for; a full disk makes a broker unready, but
+no restart would make room.
+"""
+
+from collections.abc import Iterator
+
+from sparrowmq.broker.broker import Broker, State
+from sparrowmq.broker.name_servers import BrokerRegistration
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.net.health import Check
+from sparrowmq.store.errors import StoreStopped
+
+
+def liveness(broker: Broker) -> list[Check]:
+    """What only a restart could mend."""
+    refusal = broker.store.admission.refusal if broker.store.has_failed else None
+    return [Check("the store is open", "" if refusal is None else str(refusal))]
+
+
+def readiness(broker: Broker, registration: BrokerRegistration) -> list[Check]:
+    """What clients need of this broker."""
+    return [
+        *liveness(broker),
+        Check("it serves", "" if broker.state is State.SERVING else f"it is {broker.state.value}"),
+        *_registered(broker, registration),
+        *(_takes_messages(broker) if broker.replication.is_master else _copies(broker)),
+    ]
+
+
+def _registered(broker: Broker, registration: BrokerRegistration) -> Iterator[Check]:
+    """One name server is enough: clients ask the next one."""
+    state = registration.state()
+    known = [server for server, fault in state.items() if not fault]
+    if not state:
+        yield Check("no name server is configured, so clients have to know its address")
+    elif known:
+        yield Check(f"it is registered with {', '.join(known)}")
+    else:
+        faults = "; ".join(f"{server} says {fault}" for server, fault in state.items())
+        yield Check("it is registered", faults)
+
+
+def _takes_messages(broker: Broker) -> Iterator[Check]:
+    refusal = broker.store.admission.refusal
+    fault = broker.send_refusal or ("" if refusal is None else str(refusal))
+    yield Check("it takes messages, and the disk has room", fault)
+
+
+def _copies(broker: Broker) -> Iterator[Check]:
+    follower = broker.replication.follower
+    is_accepted = follower is not None and follower.accepted.is_set()
+    fault = "" if is_accepted else "no master has accepted it yet"
+    yield Check("it copies the log of its master", fault)
+    yield Check("the disk has room", _no_room(broker))
+
+
+def _no_room(broker: Broker) -> str:
+    """A slave refuses messages by its role; what counts is whether it can store copies."""
+    try:
+        broker.store.admission.check_copying()
+    except (DiskFull, StoreStopped) as error:
+        return str(error)
+    return ""

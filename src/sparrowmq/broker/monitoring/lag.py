@@ -1,0 +1,229 @@
+"""How far consumer groups are behind: in messages from offsets, in time from samples.
+
+```
+queue    ───────────c═══════════p───────────────e    c committed, p pulled, e end
+                    │ inflight  │     ready     │
+                    │            lag            │
+```
+
+Offsets say that at once. When the first waiting message was stored, and how many of the waiting
+ones a tag filter lets through, has to be read, so a loop samples both in the background; a scrape
+only combines the sample with the offsets of that moment. A queue whose offset has not moved is not
+read again.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.monitoring.units import UNIT_BYTES, Numbers, count_tags, first_log_offset
+from sparrowmq.metrics.text import Pace
+from sparrowmq.protocol.names import is_retry_topic, is_system_group, is_system_topic
+from sparrowmq.protocol.record_layout import STORE_TIMESTAMP_BYTES, store_timestamp
+from sparrowmq.protocol.subscription import SubscriptionData
+from sparrowmq.store.store import ColdRead
+
+SAMPLE_S = 15.0
+MOST_COUNTED = 20_000
+"""Waiting messages of a queue whose tags are looked at; the rest is taken to be like them, as in
+Apache's broker (estimateAccumulation)."""
+_COLD_READS = 32
+"""In one round; the others are read in later ones."""
+
+Place = tuple[str, int]
+"""`topic@group` and the queue's id."""
+
+
+class QueueLag(NamedTuple):
+    """One queue of one group. Times are store times in ms, None where they are not known."""
+
+    queue_id: int
+    lag: int
+    ready: int
+    oldest_ms: int | None
+    oldest_ready_ms: int | None
+
+
+class GroupLag(msgspec.Struct, frozen=True):
+    """One group in one topic."""
+
+    group: str
+    topic: str
+    queues: list[QueueLag]
+
+    @property
+    def labels(self) -> tuple[str, str, str, str]:
+        """consumer_group, is_retry, is_system, topic."""
+        is_system = is_system_topic(self.topic) or is_system_group(self.group)
+        return self.group, _word(is_retry_topic(self.topic)), _word(is_system), self.topic
+
+    @property
+    def lag(self) -> int:
+        """Messages that are not consumed yet."""
+        return sum(queue.lag for queue in self.queues)
+
+    @property
+    def ready(self) -> int:
+        """Those of them that were not pulled yet."""
+        return sum(queue.ready for queue in self.queues)
+
+    def latency_ms(self, now_ms: int) -> int | None:
+        """The age of the oldest unconsumed message; None where that is not known yet."""
+        return _age(self.lag, (queue.oldest_ms for queue in self.queues), now_ms)
+
+    def queueing_ms(self, now_ms: int) -> int | None:
+        """The age of the oldest one that was not pulled."""
+        return _age(self.ready, (queue.oldest_ready_ms for queue in self.queues), now_ms)
+
+
+def _forget_others(table: dict[Place, Any], places: set[Place]) -> None:
+    for gone in table.keys() - places:
+        del table[gone]
+
+
+def _age(waiting: int, stored: Iterator[int | None], now_ms: int) -> int | None:
+    if not waiting:
+        return 0
+    known = [time for time in stored if time is not None]
+    return max(0, now_ms - min(known)) if known else None
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"
+
+
+class _Seen(NamedTuple):
+    """When the message at an offset was stored."""
+
+    offset: int
+    stored_ms: int
+
+
+class LagSamples:
+    """What the background loop has learned."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._waiting: dict[Place, _Seen] = {}
+        self._unpulled: dict[Place, _Seen] = {}
+        self._passing: dict[Place, float] = {}
+        """Which part of the waiting messages a group's tags let through."""
+        self._cold_left = 0
+
+    async def run(self) -> None:
+        """Sample for ever."""
+        while True:
+            await self.sample()
+            await asyncio.sleep(SAMPLE_S)
+
+    async def sample(self) -> None:
+        """Read what offsets do not say, for all groups, in slices."""
+        pace = Pace()
+        self._cold_left = _COLD_READS
+        places = set()
+        for key, row in self._broker.offsets.rows():
+            topic, _, group = key.partition("@")
+            tags = self._tags(group, topic)
+            for queue_id, committed in row.items():
+                place = (key, queue_id)
+                places.add(place)
+                low, end = self._broker.store.queue_range(topic, queue_id)
+                first = max(low, committed)
+                await self._note(self._waiting, place, first, end)
+                pulled = self._broker.offsets.pulled.get((group, topic, queue_id), first)
+                await self._note(self._unpulled, place, max(first, pulled), end)
+                if tags is not None and first < end:
+                    await self._count(place, first, end, tags, pace)
+                else:
+                    self._passing.pop(place, None)
+                await pace.rest()
+        for table in (self._waiting, self._unpulled, self._passing):
+            _forget_others(table, places)
+
+    def _tags(self, group: str, topic: str) -> Numbers | None:
+        live = self._broker.consumers.group(group)
+        subscribed = None if live is None else live.subscriptions.get(topic)
+        return None if subscribed is None else _codes(subscribed)
+
+    async def _note(self, table: dict[Place, _Seen], place: Place, offset: int, end: int) -> None:
+        seen = table.get(place)
+        if offset >= end:
+            table.pop(place, None)
+        elif seen is None or seen.offset != offset:
+            stored_ms = await self._stored_ms(place, offset)
+            if stored_ms is not None:
+                table[place] = _Seen(offset, stored_ms)
+
+    async def _stored_ms(self, place: Place, offset: int) -> int | None:
+        """The store time of a message; None where it is gone, or is left for a later round."""
+        topic = place[0].partition("@")[0]
+        store = self._broker.store
+        units = store.units_at_once(topic, place[1], offset, 1)
+        log_offset = None if units is None else first_log_offset(units)
+        if log_offset is not None:
+            head = store.read_log_at_once(log_offset, STORE_TIMESTAMP_BYTES)
+            if head is not None:
+                return _time_in(head)
+        if self._cold_left <= 0:
+            return None
+        self._cold_left -= 1
+        found = store.read_queue(topic, place[1], offset, max_count=1)
+        if isinstance(found, ColdRead):
+            found = await self._broker.workers.run(found.load)
+        return _time_in(bytes(found.chunks[0][:STORE_TIMESTAMP_BYTES])) if found.chunks else None
+
+    async def _count(self, place: Place, first: int, end: int, tags: Numbers, pace: Pace) -> None:
+        topic = place[0].partition("@")[0]
+        looked = passing = 0
+        last = min(end, first + MOST_COUNTED)
+        while first < last:
+            units = self._broker.store.units_at_once(topic, place[1], first, last - first)
+            if not units:  # on the device only: the last sample stays
+                break
+            count = len(units) // UNIT_BYTES
+            looked, passing = looked + count, passing + count_tags(units, tags)
+            first += count
+            await pace.rest()
+        if looked:
+            self._passing[place] = passing / looked
+
+    async def groups(self, pace: Pace) -> list[GroupLag]:
+        """Every group in every topic, by the offsets of this moment."""
+        found = []
+        for key, row in self._broker.offsets.rows():
+            topic, _, group = key.partition("@")
+            queues = [self._queue(key, group, topic, *item) for item in row.items()]
+            found.append(GroupLag(group, topic, queues))
+            await pace.rest()
+        return found
+
+    def _queue(self, key: str, group: str, topic: str, queue_id: int, committed: int) -> QueueLag:
+        low, end = self._broker.store.queue_range(topic, queue_id)
+        first = max(low, committed)
+        pulled = self._broker.offsets.pulled.get((group, topic, queue_id), first)
+        place = (key, queue_id)
+        passing = self._passing.get(place, 1.0)
+        waiting, unpulled = self._waiting.get(place), self._unpulled.get(place)
+        return QueueLag(
+            queue_id,
+            lag=round(max(0, end - first) * passing),
+            ready=round(max(0, end - max(first, pulled)) * passing),
+            oldest_ms=None if waiting is None or first >= end else waiting.stored_ms,
+            oldest_ready_ms=None if unpulled is None else unpulled.stored_ms,
+        )
+
+
+def _time_in(head: bytes) -> int | None:
+    return store_timestamp(head) if len(head) == STORE_TIMESTAMP_BYTES else None
+
+
+def _codes(subscribed: SubscriptionData) -> Numbers | None:
+    """The tag codes of a subscription; None where it takes everything, or filters by SQL, which
+    says nothing about a unit."""
+    if not subscribed.is_tag or subscribed.takes_all:
+        return None
+    return np.array(sorted(subscribed.code_set), dtype=np.int64)

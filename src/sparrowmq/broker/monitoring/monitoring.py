@@ -1,0 +1,74 @@
+"""The pages of a broker, on a port of their own: /metrics, /healthz, /readyz.
+
+Everything that they need runs here, and only while they are served.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from sparrowmq.broker.monitoring.health import liveness, readiness
+from sparrowmq.broker.monitoring.lag import LagSamples
+from sparrowmq.broker.monitoring.page import CREATIONS, BrokerPage
+from sparrowmq.broker.monitoring.traffic import Traffic
+from sparrowmq.broker.server import BrokerServer
+from sparrowmq.metrics.request_times import RequestTimes
+from sparrowmq.metrics.text import CONTENT_TYPE, Pace
+from sparrowmq.net.health import alive, ready
+from sparrowmq.net.http_server import HttpAnswer, HttpServer
+
+_LOOK_S = 5.0
+"""How often traffic is followed: new units are in memory for longer."""
+
+
+@asynccontextmanager
+async def monitored(server: BrokerServer) -> AsyncIterator[None]:
+    """Serve the pages of a running broker while the block runs; nothing where they are off."""
+    port = server.config.wanted_metrics_port
+    if port is None:
+        yield
+        return
+    monitoring = Monitoring(server)
+    async with asyncio.TaskGroup() as tasks:
+        http = HttpServer(monitoring.pages, tasks, log=server.broker.log)
+        host = server.config.metrics_listen_host
+        server.metrics_port = await http.listen_or_elsewhere(host, port)
+        server.broker.log.info("metrics at http://%s:%d/metrics", host, server.metrics_port)
+        loops = [tasks.create_task(loop()) for loop in monitoring.loops]
+        try:
+            yield
+        finally:
+            server.metrics_port = 0
+            for loop in loops:
+                loop.cancel()
+            await http.close()
+
+
+class Monitoring:
+    """The pages, and the loops that learn what they say."""
+
+    def __init__(self, server: BrokerServer) -> None:
+        self._server = server
+        self._traffic = Traffic(server.broker)
+        self.lag = LagSamples(server.broker)
+        self._times = RequestTimes(server.endpoint, CREATIONS)
+        self._page = BrokerPage(server, self._traffic, self.lag, self._times)
+        self.pages = {"/metrics": self.metrics, "/healthz": self.healthz, "/readyz": self.readyz}
+        self.loops = (self._follow_traffic, self.lag.run, self._times.run)
+
+    async def _follow_traffic(self) -> None:
+        while True:
+            await self._traffic.look(Pace())
+            await asyncio.sleep(_LOOK_S)
+
+    async def metrics(self) -> HttpAnswer:
+        """What Prometheus reads."""
+        return HttpAnswer(await self._page.text(), content_type=CONTENT_TYPE)
+
+    async def healthz(self) -> HttpAnswer:
+        """Whether the broker lives."""
+        return alive(liveness(self._server.broker))
+
+    async def readyz(self) -> HttpAnswer:
+        """Whether clients can use it."""
+        return ready(readiness(self._server.broker, self._server.registration))

@@ -1,0 +1,221 @@
+"""The page /metrics of a broker."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from sparrowmq import __version__
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.monitoring.health import readiness
+from sparrowmq.broker.monitoring.lag import GroupLag, LagSamples
+from sparrowmq.broker.monitoring.traffic import Traffic, message_type
+from sparrowmq.broker.server import BrokerServer
+from sparrowmq.metrics import families
+from sparrowmq.metrics.families import Family
+from sparrowmq.metrics.request_times import RequestTimes
+from sparrowmq.metrics.text import Page, Row
+from sparrowmq.net.health import is_fine
+from sparrowmq.protocol.codes import version_text
+from sparrowmq.protocol.heartbeat import ConsumeType
+from sparrowmq.protocol.names import (
+    TIMER_TOPIC,
+    TRANS_HALF_TOPIC,
+    is_system_group,
+    is_system_topic,
+)
+from sparrowmq.protocol.perm import PERM_READ, PERM_WRITE
+
+CREATIONS = {
+    "update_and_create_topic": families.TOPIC_CREATION,
+    "update_and_create_subscriptiongroup": families.GROUP_CREATION,
+}
+_PROCESSORS = (
+    *("ack", "admin", "async_put", "client_manager", "consumer_manager", "heartbeat"),
+    *("lite_pull", "pull", "query_message", "reply", "send", "transaction"),
+)
+_LOCAL = ("disk", "local")
+"""The values of storage_medium and storage_type."""
+
+
+class BrokerPage:
+    """Puts the page together from what the parts know at that moment."""
+
+    def __init__(
+        self, server: BrokerServer, traffic: Traffic, lag: LagSamples, times: RequestTimes
+    ) -> None:
+        self._server = server
+        self._traffic = traffic
+        self._lag = lag
+        self._times = times
+
+    async def text(self) -> list[bytes]:
+        """The page in parts, made in slices."""
+        broker = self._server.broker
+        page = Page(
+            {
+                "cluster": broker.config.cluster_name,
+                "node_id": broker.config.broker_name,
+                "node_type": "broker",
+            }
+        )
+        if broker.replication.is_master:  # a slave repeats what its master says
+            await self._add_traffic(page)
+            await self._add_lag(page)
+            await _add_delivery(page, broker)
+        for family, rows in self._gauges():
+            await page.add(family, rows)
+        await page.add(families.PRODUCER_CONNECTIONS, _producers(broker))
+        await page.add(families.CONSUMER_CONNECTIONS, _consumers(broker))
+        await page.add_histograms(families.RPC_LATENCY, self._times.rows())
+        await self._add_creations(page)
+        return page.parts
+
+    async def _add_traffic(self, page: Page) -> None:
+        broker, traffic = self._server.broker, self._traffic
+        await traffic.look(page.pace)
+        topics = {
+            topic: (_word(is_system_topic(topic)), message_type(broker, topic), topic)
+            for topic in traffic.topics
+        }
+        seen = dict(traffic.topics)
+        await page.add(
+            families.MESSAGES_IN, [(topics[topic], each.messages) for topic, each in seen.items()]
+        )
+        await page.add(
+            families.THROUGHPUT_IN, [(topics[topic], each.bytes) for topic, each in seen.items()]
+        )
+        await page.add_histograms(
+            families.MESSAGE_SIZE, [(topics[topic], each.sizes) for topic, each in seen.items()]
+        )
+        groups = [(_group_labels(key), each) for key, each in traffic.groups.items()]
+        await page.add(families.MESSAGES_OUT, [(labels, each.messages) for labels, each in groups])
+        await page.add(
+            families.THROUGHPUT_OUT, [(labels, round(each.bytes)) for labels, each in groups]
+        )
+        dead = broker.dead_letters.counts.items()
+        await page.add(
+            families.SENT_TO_DLQ,
+            [(_group_labels(f"{topic}@{group}"), count) for (group, topic), count in dead],
+        )
+
+    async def _add_lag(self, page: Page) -> None:
+        broker = self._server.broker
+        groups = await self._lag.groups(page.pace)
+        now_ms = broker.clock()
+        ages = [(each, each.latency_ms(now_ms), each.queueing_ms(now_ms)) for each in groups]
+        await page.add(families.LAG, [(each.labels, each.lag) for each in groups])
+        await page.add(families.READY, [(each.labels, each.ready) for each in groups])
+        await page.add(
+            families.INFLIGHT, [(each.labels, max(0, each.lag - each.ready)) for each in groups]
+        )
+        await page.add(
+            families.LAG_LATENCY,
+            [(each.labels, lag_ms) for each, lag_ms, _ in ages if lag_ms is not None],
+        )
+        await page.add(
+            families.QUEUEING_LATENCY,
+            [(each.labels, queued_ms) for each, _, queued_ms in ages if queued_ms is not None],
+        )
+        if broker.config.metrics_per_queue:
+            await page.add(families.QUEUE_LAG, _queue_rows(groups))
+
+    async def _add_creations(self, page: Page) -> None:
+        for family in CREATIONS.values():
+            rows = [
+                ((_status(is_success), "false")[: len(family.labels)], histogram)
+                for (its, is_success), histogram in self._times.created.items()
+                if its is family
+            ]
+            await page.add_histograms(family, rows)
+
+    def _gauges(self) -> Iterator[tuple[Family, list[Row]]]:
+        """All that have one value, or one for each processor."""
+        server, broker = self._server, self._server.broker
+        store, usage = broker.store, broker.disk.usage()
+        oldest_ms = store.store_time(store.min_log_offset)
+        is_ready = is_fine(readiness(broker, server.registration))
+        is_refusing = bool(broker.send_refusal or store.admission.refusal)
+        yield families.WATERMARK, [((each,), 0) for each in _PROCESSORS]
+        storage = {
+            families.STORAGE_SIZE: usage.total_bytes - usage.free_bytes,
+            families.FLUSH_BEHIND: store.max_log_offset - store.durable_log_offset,
+            families.DISPATCH_BEHIND: 0,
+            families.RESERVE_TIME: max(0, broker.clock() - oldest_ms) if oldest_ms >= 0 else 0,
+        }
+        for family, value in storage.items():
+            yield family, [(_LOCAL, value)]
+        single = {
+            families.PERMISSION: PERM_READ if is_refusing else PERM_READ | PERM_WRITE,
+            families.TOPIC_NUMBER: len(broker.topics),
+            families.GROUP_NUMBER: len(broker.groups),
+            families.LOG_BYTES: store.max_log_offset - store.min_log_offset,
+            families.DISK_FREE: usage.free_bytes,
+            families.DISK_TOTAL: usage.total_bytes,
+            families.IS_READY: int(is_ready),
+            families.IS_BUSY: int(bool(broker.busy_reason)),
+            families.CONNECTIONS: len(server.endpoint.connections),
+            families.WAITING_PULLS: broker.arrivals.waiting,
+        }
+        for family, value in single.items():
+            yield family, [((), value)]
+        role = "master" if broker.replication.is_master else "slave"
+        yield families.BUILD, [((role, __version__), 1)]
+
+
+async def _add_delivery(page: Page, broker: Broker) -> None:
+    timers, now_ms = broker.delivery.timers, broker.delivery.clock.now_ms()
+    late_ms = max(0, now_ms - timers.delivered_before(now_ms))
+    await page.add(families.TIMER_ENQUEUE_LAG, [(_LOCAL, 0)])
+    await page.add(families.TIMER_ENQUEUE_LATENCY, [(_LOCAL, 0)])
+    await page.add(families.TIMER_DEQUEUE_LATENCY, [(_LOCAL, late_ms)])
+    await page.add(families.TIMING_MESSAGES, [((*_LOCAL, TIMER_TOPIC), len(timers))])
+    for family, ended in (
+        (families.COMMITS, broker.delivery.committed),
+        (families.ROLLBACKS, broker.delivery.rolled_back),
+    ):
+        await page.add(family, [((topic,), count) for topic, count in ended.items()])
+    await page.add(families.HALF_MESSAGES, [((TRANS_HALF_TOPIC,), len(broker.delivery.halves))])
+
+
+def _queue_rows(groups: list[GroupLag]) -> Iterator[Row]:
+    for each in groups:
+        for queue in each.queues:
+            yield (each.group, str(queue.queue_id), each.topic), queue.lag
+
+
+def _group_labels(key: str) -> tuple[str, str, str]:
+    """consumer_group, is_system and topic of `topic@group`."""
+    topic, _, group = key.partition("@")
+    return group, _word(is_system_topic(topic) or is_system_group(group)), topic
+
+
+def _producers(broker: Broker) -> list[Row]:
+    found = Counter(
+        (member.language.lower(), "remoting", version_text(member.version).lower())
+        for _, members in broker.producers.groups()
+        for member in members
+    )
+    return list(found.items())
+
+
+def _consumers(broker: Broker) -> list[Row]:
+    found = Counter(
+        (
+            "pull" if group.consume_type is ConsumeType.ACTIVELY else "push",
+            group.name,
+            _word(is_system_group(group.name)),
+            member.language.lower(),
+            "remoting",
+            version_text(member.version).lower(),
+        )
+        for group in broker.consumers
+        for member in group.members.values()
+    )
+    return list(found.items())
+
+
+def _status(is_success: bool) -> str:
+    return "success" if is_success else "failed"
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,68 @@
+"""Tables that several commands print: brokers, changes of settings, settings of servers."""
+
+from collections.abc import Iterable, Sequence
+
+from sparrowmq.admin.brokers import BrokerInfo
+from sparrowmq.admin.values import SettingChange
+from sparrowmq.cli.output import Part, Table, Value, table
+
+_BROKERS = (
+    ("CLUSTER", "cluster"),
+    ("BROKER", "broker"),
+    ("ID", "id"),
+    ("ROLE", "role"),
+    ("ADDRESS", "address"),
+    ("VERSION", "version"),
+    ("IN/S", "inPerS"),
+    ("OUT/S", "outPerS"),
+    ("DISK", "disk"),
+    ("BUSY", "busy"),
+    ("SINCE", "since"),
+)
+
+
+def broker_table(listed: Iterable[BrokerInfo]) -> Table:
+    """Brokers with figures; those that did not answer have none."""
+    return table(_BROKERS, [_broker(each) for each in listed], empty="no broker is registered")
+
+
+def _broker(broker: BrokerInfo) -> list[Value]:
+    known: list[Value] = [
+        broker.cluster,
+        broker.name,
+        broker.broker_id,
+        broker.role,
+        broker.address,
+    ]
+    now = broker.runtime
+    if now is None:
+        return [*known, None, None, None, None, None, None]
+    return [
+        *known,
+        now.version,
+        now.stored_per_s,
+        now.delivered_per_s,
+        part(now.disk_used),
+        now.busy_reason,
+        now.started,
+    ]
+
+
+def part(used: float | None) -> Part | None:
+    """A figure of a broker's disk; Apache's answer less than 0 for one that they cannot read."""
+    return None if used is None or used < 0 else Part(used)
+
+
+def change_table(changes: Sequence[SettingChange], *, server: str = "BROKER") -> Table:
+    """What changes where."""
+    columns = (("FIELD", "field"), (server, server.lower()), ("WAS", "was"), ("NOW", "now"))
+    rows = [
+        [each.setting.replace("_", "-"), each.broker, _shown(each.before), _shown(each.after)]
+        for each in changes
+    ]
+    return table(columns, rows, empty="nothing differs")
+
+
+def _shown(value: bool | int | str | None) -> Value:
+    """None is an attribute that is not set, which is known."""
+    return "" if value is None else value

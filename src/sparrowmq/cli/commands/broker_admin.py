@@ -1,0 +1,227 @@
+"""Verbs of `sparrowmq broker` for brokers that run: list, show, config, clean."""
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.brokers import BrokerInfo
+from sparrowmq.admin.cleaning import Cleanable, CleanedPart
+from sparrowmq.admin.errors import NotFound, shown
+from sparrowmq.admin.server_settings import ServerSettings
+from sparrowmq.admin.values import SettingChange
+from sparrowmq.cli.cluster_tables import broker_table, change_table, part
+from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.shell import (
+    Shell,
+    dry_run_option,
+    key_value_pairs,
+    shell_options,
+    yes_option,
+)
+
+_SETTINGS = (("KEY", "key"), ("VALUE", "value"), ("CHANGEABLE", "changeable"))
+UNTIL_RESTART = "it holds until the next start; a setting of the server's own makes it last"
+
+_id_option = click.option(
+    "--id",
+    "broker_id",
+    type=click.IntRange(min=0),
+    metavar="ID",
+    default=0,
+    show_default=True,
+    help="0 is the master, others are its slaves.",
+)
+
+
+@click.command("list")
+@shell_options(watch=True)
+def list_brokers(shell: Shell) -> None:
+    """List all brokers, slaves among them.
+
+    \b
+    Example:
+      sparrowmq broker list
+    """
+
+    async def look(admin: Admin) -> Report:
+        listed = await admin.brokers()
+        return Report([broker_table(listed)], errors=listed.errors)
+
+    shell.report(look)
+
+
+@click.command()
+@click.argument("name")
+@_id_option
+@click.option("--long", "is_long", is_flag=True, help="Everything that the broker reports.")
+@shell_options(watch=True)
+def show(name: str, broker_id: int, is_long: bool, shell: Shell) -> None:
+    """Show how a broker is doing.
+
+    \b
+    Examples:
+      sparrowmq broker show broker-a
+      sparrowmq broker show broker-a --id 1 --long
+    """
+
+    async def look(admin: Admin) -> Report:
+        listed = await admin.brokers()
+        found = next(
+            (each for each in listed if (each.name, each.broker_id) == (name, broker_id)), None
+        )
+        if found is None:
+            known = shown(f"{each.name} --id {each.broker_id}" for each in listed)
+            raise NotFound("broker", f"{name} with id {broker_id}", f"registered are: {known}")
+        errors = tuple(each for each in listed.errors if each.address == found.address)
+        return Report([_all_keys(found) if is_long else _groups(found)], errors=errors)
+
+    shell.report(look)
+
+
+def _all_keys(broker: BrokerInfo) -> Table:
+    known = broker.runtime.table if broker.runtime else {}
+    rows = [[name, known[name]] for name in sorted(known)]
+    return table((("KEY", "key"), ("VALUE", "value")), rows)
+
+
+def _groups(broker: BrokerInfo) -> Table:
+    now = broker.runtime
+    rows: list[list[Value]] = [
+        ["broker", "cluster", broker.cluster],
+        ["broker", "role", broker.role],
+        ["broker", "address", broker.address],
+    ]
+    if now is not None:
+        rows += [
+            ["broker", "version", now.version],
+            ["broker", "since", now.started],
+            ["traffic", "stored per second", now.stored_per_s],
+            ["traffic", "delivered per second", now.delivered_per_s],
+            ["traffic", "stored today", now.stored_today],
+            ["traffic", "delivered today", now.delivered_today],
+            ["traffic", "busy", now.busy_reason],
+            ["store", "disk used", part(now.disk_used)],
+            ["store", "oldest message", now.oldest_message],
+            ["store", "waiting timers", now.waiting_timers],
+            ["replication", "copies in sync", now.copies_in_sync],
+            ["replication", "bytes behind", now.behind_bytes],
+            ["replication", "seconds behind", "" if broker.is_master else now.behind_s],
+        ]
+    return table((("GROUP", "group"), ("KEY", "key"), ("VALUE", "value")), rows)
+
+
+# ---- settings
+
+
+@click.group(cls=Group)
+def config() -> None:
+    """Look at the settings of a running broker, and change them."""
+
+
+@config.command("get")
+@click.argument("name")
+@click.argument("keys", nargs=-1, metavar="[KEY]...")
+@_id_option
+@shell_options()
+def get_config(name: str, keys: tuple[str, ...], broker_id: int, shell: Shell) -> None:
+    """Show the settings in force, by Apache's names.
+
+    \b
+    Examples:
+      sparrowmq broker config get broker-a
+      sparrowmq broker config get broker-a fileReservedTime deleteWhen
+    """
+
+    async def look(admin: Admin) -> Report:
+        found = await admin.broker_settings(name, broker_id=broker_id)
+        return Report([table(_SETTINGS, setting_rows(found, keys))])
+
+    shell.report(look)
+
+
+def setting_rows(found: ServerSettings, keys: tuple[str, ...]) -> list[list[Value]]:
+    """The settings asked for, or all. Raises NotFound."""
+    found.check_known(keys)
+    return [
+        [name, found.values[name], None if found.changeable is None else name in found.changeable]
+        for name in (keys or sorted(found.values))
+    ]
+
+
+@config.command("set")
+@click.argument("name")
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+@_id_option
+@dry_run_option
+@shell_options()
+def set_config(
+    name: str, pairs: tuple[str, ...], broker_id: int, dry_run: bool, shell: Shell
+) -> None:
+    """Change settings while the broker runs: all of them, or none.
+
+    \b
+    Examples:
+      sparrowmq broker config set broker-a fileReservedTime=48 --dry-run
+      sparrowmq broker config set broker-a fileReservedTime=48 deleteWhen=3
+    """
+    values = key_value_pairs(pairs, "the setting")
+
+    async def work(admin: Admin) -> tuple[list[SettingChange], bool]:
+        is_kept = (await admin.broker_settings(name, broker_id=broker_id)).is_kept
+        changes = await admin.change_broker_settings(
+            name, values, broker_id=broker_id, dry_run=dry_run
+        )
+        return changes, is_kept
+
+    changes, is_kept = shell.ask(work)
+    shell.show(Report([change_table(changes)]))
+    if changes and not dry_run:
+        shell.done(f"broker {name} is changed")
+        shell.say(APACHE_KEEPS if is_kept else UNTIL_RESTART)
+
+
+APACHE_KEEPS = "Apache's server writes it into the file that it was started with, if there is one"
+
+
+# ---- cleaning
+
+
+@click.command()
+@click.argument("name")
+@click.option("--log", is_flag=True, help="Log files whose messages were kept for long enough.")
+@click.option("--queues", is_flag=True, help="Queue files whose messages are gone.")
+@click.option(
+    "--unused-topics", is_flag=True, help="Queues of topics that the broker does not have any more."
+)
+@yes_option
+@shell_options()
+def clean(name: str, log: bool, queues: bool, unused_topics: bool, yes: bool, shell: Shell) -> None:
+    """Let a broker delete what is expired or unused, without waiting for its own hour.
+
+    \b
+    Examples:
+      sparrowmq broker clean broker-a --log
+      sparrowmq broker clean broker-a --log --queues --unused-topics --yes
+    """
+    chosen = {Cleanable.LOG: log, Cleanable.QUEUES: queues, Cleanable.UNUSED_TOPICS: unused_topics}
+    what = [each for each, is_wanted in chosen.items() if is_wanted]
+    if not what:
+        raise click.UsageError("say what to clean: --log, --queues, --unused-topics")
+
+    async def look(admin: Admin) -> ServerSettings:
+        return await admin.broker_settings(name)
+
+    async def work(admin: Admin) -> list[CleanedPart]:
+        return await admin.clean_broker(name, what)
+
+    shell.ask(look)
+    shell.confirm(f"broker {name} deletes its expired or unused {', '.join(what)}", name, yes=yes)
+    done = shell.ask(work)
+    rows: list[list[Value]] = [[each.what, each.deleted] for each in done]
+    shell.show(Report([table((("WHAT", "what"), ("DELETED", "deleted")), rows)]))
+    shell.done(f"broker {name} is cleaned")
+
+
+def commands() -> list[click.Command]:
+    """For the program."""
+    return [list_brokers, show, config, clean]

@@ -1,0 +1,128 @@
+"""`sparrowmq broker promote` and `sparrowmq broker demote`: another broker of a name becomes its
+master."""
+
+import sys
+from collections.abc import Awaitable, Callable
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.roles import RoleChange
+from sparrowmq.cli.remote import is_confirmed, name_servers_option, with_admin
+
+_Change = Callable[[Admin, bool], Awaitable[RoleChange]]
+"""Changes the roles, or only looks in a dry run."""
+
+_id_option = click.option(
+    "--id",
+    "slave_id",
+    type=click.IntRange(min=1),
+    metavar="ID",
+    help="The slave that becomes the master; without it the one that has most.",
+)
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would happen.")
+_yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@click.command()
+@click.argument("name")
+@_id_option
+@click.option(
+    "--accept-loss",
+    metavar="NAME",
+    help="The broker's name again: its master is gone, and what only that one had is lost.",
+)
+@click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help="The slave, if it is not registered because it was started without a master.",
+)
+@_dry_run_option
+@_yes_option
+@name_servers_option
+def promote(
+    name: str,
+    slave_id: int | None,
+    accept_loss: str | None,
+    address: str | None,
+    dry_run: bool,
+    yes: bool,
+    name_servers: str,
+) -> None:
+    """Make a slave the master of its name.
+
+    The present master hands over: it takes no more messages, waits until the slave has everything,
+    and becomes a slave. Nothing is lost, and producers of SparrowMQ wait for less than a second.
+    It refuses if the slave does not follow, or cannot catch up in a second.
+
+    A slave whose master is gone becomes the master if you accept the loss by naming the broker.
+
+    \b
+    Examples:
+      sparrowmq broker promote broker-a --dry-run
+      sparrowmq broker promote broker-a --id 1 --yes
+      sparrowmq broker promote broker-a --accept-loss broker-a
+    """
+    if address is not None and slave_id is not None:
+        raise click.UsageError("--id and --address exclude each other")
+
+    async def change(admin: Admin, is_dry: bool) -> RoleChange:
+        return await admin.promote(
+            name, slave_id, accept_loss=accept_loss, address=address, dry_run=is_dry
+        )
+
+    _run(change, dry_run=dry_run, yes=yes, name_servers=name_servers)
+
+
+@click.command()
+@click.argument("name")
+@_id_option
+@_dry_run_option
+@_yes_option
+@name_servers_option
+def demote(name: str, slave_id: int | None, dry_run: bool, yes: bool, name_servers: str) -> None:
+    """Make the master of a name a slave, to maintain its machine for instance.
+
+    One of its slaves becomes the master, as with `sparrowmq broker promote`. It refuses if no slave
+    can take over without a loss.
+
+    \b
+    Examples:
+      sparrowmq broker demote broker-a --dry-run
+      sparrowmq broker demote broker-a --yes
+    """
+
+    async def change(admin: Admin, is_dry: bool) -> RoleChange:
+        return await admin.hand_over(name, slave_id, dry_run=is_dry)
+
+    _run(change, dry_run=dry_run, yes=yes, name_servers=name_servers)
+
+
+def _run(change: _Change, *, dry_run: bool, yes: bool, name_servers: str) -> None:
+    found = with_admin(name_servers, lambda admin: change(admin, True))
+    click.echo(_outlook(found))
+    if dry_run:
+        return
+    if not yes and not is_confirmed(f"Change the master of {found.broker}?"):
+        click.echo("sparrowmq: nothing was changed; --yes changes it without asking", err=True)
+        sys.exit(1)
+    done = with_admin(name_servers, lambda admin: change(admin, False))
+    click.echo(f"{done.new_master} is the master of {done.broker}")
+
+
+def _outlook(found: RoleChange) -> str:
+    slave = f"slave {found.slave_id} at {found.new_master}"
+    if found.old_master is None:
+        return (
+            f"{found.broker} has no master: {slave} becomes it. Its log ends at {found.log_end:,};"
+            " what the last master stored after that is lost"
+        )
+    return (
+        f"{found.broker}: {slave}, {found.behind_bytes:,} bytes behind, becomes the master, and"
+        f" {found.old_master} becomes slave {found.slave_id}"
+    )
+
+
+def commands() -> list[click.Command]:
+    """For `sparrowmq broker`."""
+    return [promote, demote]

@@ -1,0 +1,360 @@
+"""`sparrowmq rebalance explain | simulate`: who owns what and why, and what a change would cost."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.rebalance import MemberMove, MemberShare, OwnedQueue, RebalanceInfo, with_rate
+from sparrowmq.admin.rebalance_simulation import (
+    Event,
+    Group,
+    Simulation,
+    Step,
+    described_group,
+    read_event,
+    simulate,
+)
+from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.cli.command_group import Group as CommandGroup
+from sparrowmq.cli.option_types import Wait
+from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.shell import Shell, limit_option, shell_options
+from sparrowmq.client.strategies import NAMED
+from sparrowmq.disk.atomic_file import replace_path
+from sparrowmq.protocol.message import MessageQueue
+
+_INFERRED = " ?"
+"""After a text that follows from what is seen, because the member does not say."""
+
+
+@click.group("rebalance", cls=CommandGroup)
+def app() -> None:
+    """Explain who owns which queue, or simulate what a change of a group would do."""
+
+
+def commands() -> list[click.Command]:
+    """For the program."""
+    return [app]
+
+
+# ---- explain
+
+
+@app.command("explain")
+@click.argument("group")
+@click.option("--topic", help="Only this topic; else all that members subscribe to.")
+@limit_option
+@shell_options(watch=True)
+def explain(group: str, topic: str | None, limit: int, shell: Shell) -> None:
+    """Who owns which queue of a group, since when and why, and what moved lately.
+
+    Members of SparrowMQ's client report it. For Java and Go members the owner is read and the
+    reason inferred: it ends with a question mark.
+
+    \b
+    Examples:
+      sparrowmq rebalance explain billing
+      sparrowmq rebalance explain billing --topic orders --watch
+    """
+
+    async def look(admin: Admin) -> Report:
+        return _explained(await admin.rebalance(group, topic), limit)
+
+    shell.report(look)
+
+
+def _explained(info: RebalanceInfo, limit: int) -> Report:
+    most = limit or None
+    owned = table(
+        [
+            ("TOPIC", "topic"),
+            ("QUEUE", "queue"),
+            ("OWNER", "owner"),
+            ("SINCE", "since"),
+            ("WHY", "why"),
+        ],
+        [_owned_row(each) for each in info.queues[:most]],
+        total=len(info.queues),
+        empty="no queue: the group has no live members, or their topics have none",
+    )
+    members = table(
+        [
+            ("MEMBER", "clientId"),
+            ("LANGUAGE", "language"),
+            ("QUEUES", "queues"),
+            ("STRATEGY", "strategy"),
+        ],
+        [_member_row(each) for each in info.members[:most]],
+        key="members",
+        title="members",
+        total=len(info.members),
+        empty="no live members",
+    )
+    moves = table(
+        [
+            ("TIME", "at"),
+            ("MEMBER", "member"),
+            ("ACTION", "action"),
+            ("TOPIC", "topic"),
+            ("QUEUE", "queue"),
+            ("WHY", "why"),
+        ],
+        [_move_row(each) for each in info.moves[:most]],
+        key="moves",
+        title="last moves, the newest first",
+        total=len(info.moves),
+        empty="no member reports a move",
+    )
+    silent = [
+        BrokerFailure(client_id, "", f"the member did not answer: {why}")
+        for client_id, why in info.silent.items()
+    ]
+    return Report([owned, members, moves], (*info.errors, *silent), notes=tuple(_warnings(info)))
+
+
+def _owned_row(each: OwnedQueue) -> tuple[Value, ...]:
+    why = each.why + _INFERRED * each.is_inferred
+    owner = each.owner if each.owner is not None else ""
+    since: Value = each.since if each.owner is not None else ""
+    return each.queue.topic, _place(each.queue), owner, since, why
+
+
+def _member_row(each: MemberShare) -> tuple[Value, ...]:
+    strategy = each.strategy
+    if strategy is not None and each.is_inferred:
+        strategy += _INFERRED
+    return each.client_id, each.language, each.queues, strategy
+
+
+def _move_row(each: MemberMove) -> tuple[Value, ...]:
+    queue = "" if each.queue is None else _place(each.queue)
+    return each.at, each.member, each.action, each.topic, queue, each.why
+
+
+def _place(queue: MessageQueue) -> str:
+    return f"{queue.broker_name}/{queue.queue_id}"
+
+
+def _warnings(info: RebalanceInfo) -> list[str]:
+    found = []
+    if len(info.strategies) > 1:
+        names = ", ".join(sorted(info.strategies))
+        found.append(f"members use different strategies ({names}): give all the same one")
+    for each in info.members:
+        for topic, why in each.failures.items():
+            found.append(f"{each.client_id}: nothing changes in {topic}: {why}")
+    if info.members and len(info.members) > len(info.queues) > 0:
+        found.append(
+            f"{len(info.members)} members share {len(info.queues)} queues: the others have none"
+        )
+    return found
+
+
+# ---- simulate
+
+
+@app.command("simulate")
+@click.argument("group", required=False)
+@click.option("--topic", help="Of a live group: only this topic.")
+@click.option("--queues", type=click.IntRange(1, 4096), help="Described: queues of each broker.")
+@click.option("--members", type=click.IntRange(1, 1000), help="Described: how many.")
+@click.option(
+    "--broker", "brokers", multiple=True, metavar="NAME", help="Described: brokers; one unless said"
+)
+@click.option(
+    "--language",
+    type=click.Choice(["python", "java"]),
+    help="Described: whose client members use. Java's neither lock nor wait.",
+)
+@click.option(
+    "--event",
+    "events",
+    multiple=True,
+    metavar="EVENT",
+    help="join, leave, kill, vanish (also with =MEMBER), queues=N, broker=NAME; in this order.",
+)
+@click.option(
+    "--strategy",
+    "strategies",
+    multiple=True,
+    type=click.Choice(list(NAMED)),
+    help="Only these; else every one that a name alone describes.",
+)
+@click.option("--rate", "per_s", type=click.FloatRange(min=0), help="Messages a second, in all.")
+@click.option(
+    "--handler", "handler_s", type=Wait(), metavar="DURATION", help="How long a handler takes."
+)
+@click.option("--moves", "with_moves", is_flag=True, help="List every queue that moves.")
+@click.option(
+    "--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw it into this file."
+)
+@shell_options()
+def simulate_group(
+    group: str | None,
+    topic: str | None,
+    queues: int | None,
+    members: int | None,
+    brokers: tuple[str, ...],
+    language: str | None,
+    events: tuple[str, ...],
+    strategies: tuple[str, ...],
+    per_s: float | None,
+    handler_s: float | None,
+    with_moves: bool,
+    svg: Path | None,
+    shell: Shell,
+) -> None:
+    """What joins, leaves, kills, queues or brokers would do to a group. Changes nothing.
+
+    Shares, plans and times are the client's own. A live group is named; another is described by
+    --queues and --members.
+
+    \b
+    Examples:
+      sparrowmq rebalance simulate billing --event join
+      sparrowmq rebalance simulate --queues 16 --members 3 --event join --event kill --svg out.svg
+    """
+    described = {
+        "--queues": queues,
+        "--members": members,
+        "--broker": brokers or None,
+        "--language": language,
+    }
+    _check_choice(group, topic, described)
+    try:
+        wanted = [read_event(text) for text in events or ("join",)]
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--event") from error
+    if group is not None:
+        name = group
+        before = shell.ask(lambda admin: admin.simulated_group(name, topic))
+        title = f"group {group}: {len(before.queues)} queues, {len(before.members)} members"
+    else:
+        before = described_group(
+            queues or 0, members or 0, brokers=brokers or ("a",), java=language == "java"
+        )
+        title = f"{len(before.queues)} queues, {len(before.members)} members"
+    before = with_rate(before, per_s, handler_s)
+    found = _simulated(before, wanted, strategies)
+    if svg is not None:
+        _draw(found, title, svg)
+    shell.show(_report(found, before, with_moves=with_moves))
+    if svg is not None:
+        shell.say(f"drawn: {svg}")
+
+
+def _check_choice(group: str | None, topic: str | None, described: Mapping[str, object]) -> None:
+    given = [name for name, value in described.items() if value is not None]
+    if group is not None and given:
+        raise click.UsageError(
+            f"{', '.join(given)} describe a group, and {group} is a live one: give either"
+        )
+    if group is None and topic is not None:
+        raise click.UsageError("--topic is for a live group: name it")
+    if group is None and not {"--queues", "--members"} <= set(given):
+        raise click.UsageError(
+            "name a live group, or describe one with --queues and --members, such as"
+            " --queues 16 --members 3"
+        )
+
+
+def _simulated(
+    before: Group, events: Sequence[Event], strategies: Sequence[str]
+) -> list[Simulation]:
+    try:
+        return simulate(before, events, strategies)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _draw(found: Sequence[Simulation], title: str, path: Path) -> None:
+    from sparrowmq.admin.rebalance_picture import draw
+
+    replace_path(path, draw(found, title).encode())
+
+
+_FIGURES = [
+    ("MOVES", "moves"),
+    ("SKEW", "skew"),
+    ("PAUSE", "pause"),
+    ("AT MOST", "longestPause"),
+    ("REPEATED", "repeated"),
+    ("SPIKE", "spike"),
+]
+
+
+def _report(found: Sequence[Simulation], before: Group, *, with_moves: bool) -> Report:
+    facts: dict[str, Value] = {
+        "queues": len(before.queues),
+        "members": len(before.members),
+        "messagesPerSecond": before.per_s,
+        "handler": timedelta(seconds=before.handler_s),
+    }
+    rows = [(each.strategy + " (in use)" * each.is_in_use, *_figures(each)) for each in found]
+    tables = [table([("STRATEGY", "strategy"), *_FIGURES], rows)]
+    if len(found[0].steps) > 1:
+        tables.append(_by_event(found))
+    if with_moves:
+        tables.append(_moves(found))
+    return Report(tables, facts=facts)
+
+
+def _figures(each: Simulation | Step) -> tuple[Value, ...]:
+    moves = (
+        each.moves
+        if isinstance(each, Simulation)
+        else sum(move.giver is not None for move in each.moves)
+    )
+    return (
+        moves,
+        each.skew,
+        timedelta(seconds=each.pause_s),
+        timedelta(seconds=each.longest_s),
+        each.repeated,
+        each.spike,
+    )
+
+
+def _by_event(found: Sequence[Simulation]) -> Table:
+    rows = [
+        (str(step.event), each.strategy, *_figures(step))
+        for number in range(len(found[0].steps))
+        for each in found
+        for step in [each.steps[number]]
+    ]
+    columns = [("EVENT", "event"), ("STRATEGY", "strategy"), *_FIGURES]
+    return table(columns, rows, key="events", title="by event")
+
+
+def _moves(found: Sequence[Simulation]) -> Table:
+    rows = [
+        (
+            each.strategy,
+            str(step.event),
+            move.queue.topic,
+            _place(move.queue),
+            move.giver or "",
+            move.taker or "",
+            timedelta(seconds=move.pause_s),
+            move.repeated,
+            move.why,
+        )
+        for each in found
+        for step in each.steps
+        for move in step.moves
+    ]
+    columns = [
+        ("STRATEGY", "strategy"),
+        ("EVENT", "event"),
+        ("TOPIC", "topic"),
+        ("QUEUE", "queue"),
+        ("FROM", "from"),
+        ("TO", "to"),
+        ("PAUSE", "pause"),
+        ("REPEATED", "repeated"),
+        ("WHY", "why"),
+    ]
+    return table(columns, rows, key="queueMoves", title="moves")

@@ -1,0 +1,191 @@
+"""`sparrowmq send`."""
+
+import os
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sparrowmq.cli.completion import complete_topics
+from sparrowmq.cli.option_types import Moment, Wait
+from sparrowmq.cli.output import json_text
+from sparrowmq.cli.pace import Pace, rate_option
+from sparrowmq.cli.remote import name_servers_option, run_remote
+from sparrowmq.client.send_result import SendResult
+from sparrowmq.client.sending.producer import Producer
+from sparrowmq.clock import system_clock
+from sparrowmq.protocol.message import Message
+
+
+@click.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("body", required=False)
+@click.option(
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Send what is in this file; - is standard input.",
+)
+@click.option("--tag", metavar="TAG", help="The message's tag.")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="KEY",
+    help="A key to find the message by; may be repeated.",
+)
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A property; may be repeated.",
+)
+@click.option(
+    "--sharding-key", metavar="KEY", help="Messages with the same sharding key stay in order."
+)
+@click.option(
+    "--delay-level", type=click.IntRange(1, 18), metavar="LEVEL", help="1 is 1 s, 18 is 2 h."
+)
+@click.option(
+    "--delay",
+    "delay_s",
+    type=Wait(),
+    metavar="DURATION",
+    help="Deliver it so much later, such as 90s.",
+)
+@click.option("--at", type=Moment(), metavar="TIME", help="Deliver it at this time.")
+@click.option(
+    "--count", type=click.IntRange(min=1), metavar="N", default=1, help="Send it so many times."
+)
+@rate_option
+@click.option(
+    "--group",
+    metavar="NAME",
+    default="sparrowmq-cli",
+    show_default=True,
+    help="Producer group.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
+@name_servers_option
+def send(
+    topic: str,
+    body: str | None,
+    file: str | None,
+    tag: str | None,
+    keys: tuple[str, ...],
+    properties: tuple[str, ...],
+    count: int,
+    rate: float | None,
+    group: str,
+    as_json: bool,
+    name_servers: str,
+    **delivery: Any,
+) -> None:
+    """Send a message.
+
+    Without BODY, or with - for it, the body is read from standard input. A body is sent byte for
+    byte, whatever it holds.
+
+    \b
+    Examples:
+      sparrowmq send orders "hello" --tag created --key o-1
+      sparrowmq send orders "later" --delay 90s
+      sparrowmq send orders "load" --count 1000 --rate 100
+      sparrowmq send orders --file picture.png
+      cat order.json | sparrowmq send orders -
+    """
+    data = _body(body, file)
+    if not data:
+        raise click.UsageError("the message is empty; give BODY, --file, or standard input")
+    pairs = {}
+    for part in properties:
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise click.UsageError(f"--property {part!r} is not NAME=VALUE")
+        pairs[name] = value
+    when = _when(**delivery)
+    results: list[SendResult] = []
+
+    async def work() -> None:
+        message = Message(topic, data, tags=tag, keys=keys, properties=pairs, **when)
+        pace = Pace(rate)
+        async with Producer(group, name_servers=name_servers) as producer:
+            for _ in range(count):
+                await pace.wait()
+                results.append(await producer.send(message))
+                click.echo(sent_line(results[-1], as_json=as_json))
+
+    try:
+        run_remote(work())
+    except SystemExit:
+        if not results:
+            raise
+        click.echo(f"sparrowmq: {len(results)} of {count} messages were sent", err=True)
+        sys.exit(3)
+    sys.exit(0 if all(each.is_ok for each in results) else 1)
+
+
+def _when(
+    *,
+    sharding_key: str | None,
+    delay_level: int | None,
+    delay_s: float | None,
+    at: datetime | None,
+) -> dict[str, Any]:
+    """What a message has to know about its delivery."""
+    given = {"--delay-level": delay_level, "--delay": delay_s, "--at": at}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise click.UsageError(f"{' and '.join(named)} exclude each other")
+    if at is not None and at.timestamp() * 1000 <= system_clock():
+        raise click.UsageError(f"--at {at.isoformat()} is not in the future")
+    return {
+        "sharding_key": sharding_key,
+        "delay_level": delay_level or 0,
+        "delay": None if delay_s is None else timedelta(seconds=delay_s),
+        "deliver_at": at,
+    }
+
+
+def sent_line(result: SendResult, *, as_json: bool) -> str:
+    """Status, id and place of a message that was sent."""
+    queue = result.queue
+    if as_json:
+        document = {
+            "status": result.status.value,
+            "id": result.msg_id,
+            "topic": queue.topic,
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "offset": result.queue_offset,
+        }
+        return json_text(document, indent=None)
+    place = f"{queue.broker_name}/{queue.queue_id}/{result.queue_offset}"
+    return f"{result.status} {result.msg_id} {place}"
+
+
+def _body(body: str | None, file: str | None) -> bytes:
+    """The bytes of a body as they are: an argument need not be text in UTF-8."""
+    if body is not None and file is not None:
+        raise click.UsageError("BODY and --file exclude each other")
+    if file not in (None, "-"):
+        return Path(file).read_bytes()
+    if body is None or body == "-":
+        return _standard_input()
+    return os.fsencode(body)  # undoes how Python decoded the argument
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None:  # closed by the parent process
+        return b""
+    if sys.stdin.isatty():
+        click.echo("the message comes from the keyboard; Ctrl-D ends it", err=True)
+    return sys.stdin.buffer.read()
+
+
+def commands() -> list[click.Command]:
+    """For the program."""
+    return [send]

@@ -1,0 +1,329 @@
+"""`sparrowmq topic create`, `update` and `delete`."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.errors import AdminError, AlreadyExists, NotFound
+from sparrowmq.admin.topic_readers import TopicReader
+from sparrowmq.admin.topics import TopicInfo
+from sparrowmq.admin.values import Listing, SettingChange
+from sparrowmq.cli.cluster_tables import change_table
+from sparrowmq.cli.completion import complete_topics
+from sparrowmq.cli.option_types import Permission
+from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, yes_option
+
+_TYPE = "message.type"
+_TYPES = ("normal", "fifo", "delay", "transaction", "mixed")
+_RESULT = (("BROKER", "broker"), ("RESULT", "result"))
+
+
+def _setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What create and update take."""
+    options = [
+        click.option(
+            "--queues",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Queues on each broker, for reading and writing.",
+        ),
+        click.option(
+            "--read-queues", type=click.IntRange(min=0), metavar="N", help="For reading only."
+        ),
+        click.option(
+            "--write-queues", type=click.IntRange(min=0), metavar="N", help="For writing only."
+        ),
+        click.option(
+            "--perm",
+            type=Permission(),
+            metavar="PERM",
+            help="2 or w: write, 4 or r: read, 6 or rw: both.",
+        ),
+        click.option(
+            "--order/--no-order",
+            default=None,
+            help="Mark the topic as one whose queues are consumed in order.",
+        ),
+        click.option(
+            "--type",
+            "message_type",
+            type=click.Choice(_TYPES, case_sensitive=False),
+            help="Which messages brokers of 5.x take.",
+        ),
+        click.option(
+            "--attribute",
+            "attribute_texts",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Set an attribute; -KEY removes one. May be repeated.",
+        ),
+        click.option(
+            "--broker", "brokers", multiple=True, help="Only on this broker; may be repeated."
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _check_queues(settings: dict[str, Any]) -> None:
+    if settings["queues"] and None not in (settings["read_queues"], settings["write_queues"]):
+        raise click.UsageError("--queues excludes --read-queues together with --write-queues")
+
+
+def _attributes(texts: Sequence[str], message_type: str | None) -> dict[str, str | None] | None:
+    found: dict[str, str | None] = {}
+    for each in texts:
+        name, equals, value = each.removeprefix("+").partition("=")
+        if each.startswith("-") and not equals and len(each) > 1:
+            name, value_or_none = each[1:], None
+        elif equals and name:
+            value_or_none = value
+        else:
+            raise click.UsageError(f"--attribute {each!r} is neither KEY=VALUE nor -KEY")
+        if name in found:
+            raise click.UsageError(f"attribute {name} is given twice")
+        found[name] = value_or_none
+    if message_type is not None:
+        if _TYPE in found:
+            raise click.UsageError(f"--type and --attribute {_TYPE} exclude each other")
+        found[_TYPE] = message_type.upper()
+    return found or None
+
+
+# ---- create
+
+
+@click.command()
+@click.argument("name")
+@_setting_options
+@click.option("--cluster", metavar="NAME", help="On all brokers of this cluster.")
+@click.option("--if-missing", is_flag=True, help="Leave a topic that exists as it is.")
+@shell_options()
+def create(
+    name: str,
+    message_type: str | None,
+    attribute_texts: tuple[str, ...],
+    brokers: tuple[str, ...],
+    cluster: str | None,
+    if_missing: bool,
+    shell: Shell,
+    **settings: Any,
+) -> None:
+    """Create a topic, with 8 queues on each broker unless told otherwise.
+
+    A topic that exists with other settings is refused; `sparrowmq topic update` changes it.
+
+    \b
+    Examples:
+      sparrowmq topic create orders
+      sparrowmq topic create orders --queues 16 --type fifo
+      sparrowmq topic create orders --broker broker-a --broker broker-b --if-missing
+    """
+    if brokers and cluster:
+        raise click.UsageError("--broker and --cluster exclude each other")
+    _check_queues(settings)
+    attributes = _attributes(attribute_texts, message_type)
+    if None in (attributes or {}).values():
+        raise click.UsageError(
+            "an attribute of a new topic needs a value; sparrowmq topic update removes one"
+        )
+    given = {each: value for each, value in settings.items() if value is not None}
+
+    async def work(admin: Admin) -> TopicInfo | None:
+        if if_missing and await _exists(admin, name):
+            return None
+        try:
+            await admin.create_topic(
+                name,
+                **given,
+                attributes=attributes,
+                brokers=brokers,
+                cluster=cluster,
+                replace=False,
+            )
+        except AlreadyExists as error:
+            raise AdminError(_other_settings(name, error)) from error
+        return await admin.topic(name)
+
+    made = shell.ask(work)
+    if made is None:
+        shell.say(f"topic {name} exists; nothing was changed")
+        return
+    rows: list[list[Value]] = [
+        [each.broker, max(each.read_queues, each.write_queues)] for each in made.settings
+    ]
+    shell.show(Report([table((("BROKER", "broker"), ("QUEUES", "queues")), rows)]))
+    shell.done(f"topic {name} is there")
+
+
+async def _exists(admin: Admin, name: str) -> bool:
+    try:
+        await admin.route(name)
+    except NotFound as error:
+        if error.is_lost:
+            raise
+        return False
+    return True
+
+
+def _other_settings(name: str, error: AlreadyExists) -> str:
+    return (
+        f"topic {name} exists with other settings ({'; '.join(error.differences)}); nothing was"
+        f" changed. To change it: sparrowmq topic update {name} …; to accept it: --if-missing"
+    )
+
+
+# ---- update
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_topics)
+@_setting_options
+@dry_run_option
+@yes_option
+@shell_options()
+def update(
+    name: str,
+    message_type: str | None,
+    attribute_texts: tuple[str, ...],
+    brokers: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    shell: Shell,
+    **settings: Any,
+) -> None:
+    """Change what is given, on all brokers that have the topic or on those that are named.
+
+    Messages of queues that readers lose are not delivered any more: they are shown, and the
+    command asks.
+
+    \b
+    Examples:
+      sparrowmq topic update orders --queues 16 --dry-run
+      sparrowmq topic update orders --perm r --broker broker-a
+      sparrowmq topic update orders --attribute -message.type
+    """
+    _check_queues(settings)
+    attributes = _attributes(attribute_texts, message_type)
+    if attributes is None and all(value is None for value in settings.values()):
+        raise click.UsageError("nothing to change is given; see: sparrowmq topic update --help")
+
+    async def change(admin: Admin, *, is_dry: bool) -> list[SettingChange]:
+        return await admin.update_topic(
+            name, **settings, attributes=attributes, brokers=brokers, dry_run=is_dry
+        )
+
+    async def look(admin: Admin) -> tuple[list[SettingChange], Table | None]:
+        changes = await change(admin, is_dry=True)
+        return changes, await _lost_queues(admin, name, changes)
+
+    changes, lost = shell.ask(look)
+    tables = [change_table(changes), *([lost] if lost else [])]
+    if dry_run or not changes:
+        shell.show(Report(tables))
+        return
+    if lost and lost.rows:
+        shell.preview(Report(tables))
+        shell.confirm(f"topic {name} loses queues with messages", name, yes=yes)
+    shell.ask(lambda admin: change(admin, is_dry=False))
+    shell.show(Report(tables))
+    shell.done(f"topic {name} is changed")
+
+
+async def _lost_queues(admin: Admin, name: str, changes: Sequence[SettingChange]) -> Table | None:
+    """Queues with messages that readers lose; None if they lose none. Raises AdminError where a
+    broker does not say: nothing may be lost unseen."""
+    fewer = {
+        each.broker: int(each.after or 0)
+        for each in changes
+        if each.setting == "read_queues" and int(each.after or 0) < int(each.before or 0)
+    }
+    if not fewer:
+        return None
+    info, readers = await admin.topic(name), await admin.topic_readers(name)
+    for failure in (*info.errors, *readers.errors):
+        raise AdminError(f"nothing was changed, since not all brokers answer: {failure}")
+    rows: list[list[Value]] = [
+        [
+            f"{each.queue.broker_name}/{each.queue.queue_id}",
+            each.messages,
+            max((reader.unread.get(each.queue, 0) for reader in readers), default=each.messages),
+            [reader.group for reader in readers if reader.unread.get(each.queue)],
+        ]
+        for each in info.queues
+        if each.messages and each.queue.queue_id >= fewer.get(each.queue.broker_name, 2**31)
+    ]
+    columns = (
+        ("LOST-QUEUE", "queue"),
+        ("MESSAGES", "messages"),
+        ("UNREAD", "unread"),
+        ("BY", "groups"),
+    )
+    return table(columns, rows, key="lostQueues", empty="the queues that go are empty")
+
+
+# ---- delete
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_topics)
+@dry_run_option
+@yes_option
+@shell_options()
+def delete(name: str, dry_run: bool, yes: bool, shell: Shell) -> None:
+    """Delete a topic with its messages and every group's progress in it.
+
+    \b
+    Examples:
+      sparrowmq topic delete orders --dry-run
+      sparrowmq topic delete orders --yes
+    """
+
+    async def look(admin: Admin) -> tuple[TopicInfo, Listing[TopicReader]]:
+        try:
+            return await admin.topic(name), await admin.topic_readers(name)
+        except NotFound as error:
+            if error.is_lost or error.kind != "topic":
+                raise
+            raise AdminError(
+                f"topic {name} does not exist; those that do: sparrowmq topic list"
+            ) from error
+
+    info, readers = shell.ask(look)
+    concerned = _concerned(name, info, readers)
+    if dry_run:
+        shell.show(concerned)
+        sys.exit(3 if concerned.errors else 0)
+    if not yes:
+        shell.preview(concerned)
+    live = sum(len(each.members) for each in readers)
+    shell.confirm(
+        f"topic {name}, {info.messages:,} messages, {len(readers)} groups with {live} live members",
+        name,
+        yes=yes,
+    )
+    done = shell.ask(lambda admin: admin.delete_topic(name))
+    rows: list[list[Value]] = [[each, "deleted"] for each in done]
+    shell.show(Report([table(_RESULT, rows)]))
+    shell.done(f"topic {name} is deleted, with {info.messages:,} messages")
+
+
+def _concerned(name: str, info: TopicInfo, readers: Listing[TopicReader]) -> Report:
+    rows: list[list[Value]] = [[each.group, each.lag, list(each.members)] for each in readers]
+    columns = (("GROUP", "group"), ("LAG", "lag"), ("MEMBERS", "members"))
+    known = {each.broker for each in info.errors}
+    return Report(
+        [table(columns, rows, key="groups", empty="no group reads it")],
+        errors=(*info.errors, *(each for each in readers.errors if each.broker not in known)),
+        facts={"topic": name, "messages": info.messages, "lastStored": info.last_stored or ""},
+    )
+
+
+def commands() -> list[click.Command]:
+    """For `topic`."""
+    return [create, update, delete]

@@ -1,0 +1,167 @@
+"""Tables of config/ that are lost or broken, made again from what still knows them.
+
+```
+table broken, .bak whole     the .bak takes its place
+.bak broken, table whole     the table is copied
+both broken                  made from the queues (topics), the journal (progress), else empty
+```
+
+What is broken is moved to sparrowmq/quarantine, never deleted.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.broker.tables import replay_journal
+from sparrowmq.disk.atomic_file import AtomicFile, read_file
+from sparrowmq.disk.disk import Disk
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.json_reader import parse_json
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
+from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
+from sparrowmq.store.files import StoreFiles
+from sparrowmq.store.journal import Journal
+from sparrowmq.store.layout import CONFIG_DIR, LOCK, OWN_DIR, QUARANTINE_DIR
+from sparrowmq.store.recovery.quarantine import free_path
+from sparrowmq.store.recovery.repair import RepairStep
+from sparrowmq.store.table_file import TableFile
+
+_EMPTY = {"subscriptionGroup.json", "delayOffset.json", "consumerFilter.json"}
+_MADE = {*_EMPTY, "topics.json", "consumerOffset.json"}
+_BACKUP = ".bak"
+
+
+# ---- repairing those that are broken
+
+
+class TableSource(StrEnum):
+    """Where a broken table is taken from."""
+
+    BACKUP = "its .bak takes its place"
+    TABLE = "copied from the table"
+    REST = "made again from queues and journal, as far as they know it"
+    NOTHING = "moved away; nothing else knows what it said"
+
+
+class BrokenTable(msgspec.Struct, frozen=True):
+    """A file of config/ that is no JSON."""
+
+    path: str
+    size: int
+    reason: str
+    source: TableSource
+
+    def step(self, kept: tuple[str, ...] = ()) -> RepairStep:
+        """For the list of what a repair does."""
+        return RepairStep(self.path, 0, self.size, self.reason, self.source.value, kept)
+
+
+def broken_tables(disk: Disk) -> list[BrokenTable]:
+    """Tables and backups that cannot be read."""
+    names = [
+        name for name in disk.listdir(CONFIG_DIR) if name.endswith((".json", f".json{_BACKUP}"))
+    ]
+    faults = {name: fault for name in names if (fault := _fault(disk, name))}
+    found = []
+    for name, fault in faults.items():
+        table = name.removesuffix(_BACKUP)
+        if name != table:
+            has_other = table in names and table not in faults
+            source = TableSource.TABLE if has_other else TableSource.NOTHING
+        elif table + _BACKUP in names and table + _BACKUP not in faults:
+            source = TableSource.BACKUP
+        else:
+            source = TableSource.REST if table in _MADE else TableSource.NOTHING
+        path = f"{CONFIG_DIR}/{name}"
+        found.append(BrokenTable(path, disk.size(path), fault, source))
+    return found
+
+
+def _fault(disk: Disk, name: str) -> str:
+    try:
+        parse_json(read_file(disk, f"{CONFIG_DIR}/{name}") or b"")
+    except BodyError as error:
+        return f"is no JSON: {error}"
+    return ""
+
+
+def repair_tables(disk: Disk, broken: list[BrokenTable]) -> list[RepairStep]:
+    """Put each right, for a caller that holds the store's lock; what was done.
+
+    Queues have to be whole: topics are read from them.
+    """
+    steps = []
+    for each in broken:
+        disk.mkdir(QUARANTINE_DIR)
+        kept = free_path(disk, f"{QUARANTINE_DIR}/{each.path.rpartition('/')[2]}")
+        disk.replace(each.path, kept)
+        for directory in (QUARANTINE_DIR, OWN_DIR, CONFIG_DIR):
+            disk.sync_dir(directory)
+        _put_back(disk, each)
+        steps.append(each.step((kept,)))
+    return steps
+
+
+def _put_back(disk: Disk, broken: BrokenTable) -> None:
+    match broken.source:
+        case TableSource.BACKUP:
+            other = f"{broken.path}{_BACKUP}"
+        case TableSource.TABLE:
+            other = broken.path.removesuffix(_BACKUP)
+        case TableSource.REST:
+            _make(disk, broken.path.rpartition("/")[2])
+            return
+        case TableSource.NOTHING:
+            return
+    AtomicFile(disk, broken.path).replace(read_file(disk, other) or b"{}")
+
+
+# ---- making those that are lost
+
+
+def rebuild_table(disk: Disk, name: str) -> str:
+    """Write the table; returns what was done. Raises StoreLocked, or ValueError for a whole one."""
+    lock = disk.lock(LOCK)
+    try:
+        path = f"{CONFIG_DIR}/{name}"
+        if disk.exists(path) or disk.exists(f"{path}{_BACKUP}"):
+            raise ValueError(f"{path} or its .bak is still there; move it away first")
+        if name not in _MADE:
+            raise ValueError(f"{name} is none of the tables {', '.join(sorted(_MADE))}")
+        return _make(disk, name)
+    finally:
+        lock.release()
+
+
+def _make(disk: Disk, name: str) -> str:
+    table: TableFile[object] = TableFile(disk, name, msgspec.json.decode)
+    if name == "topics.json":
+        topics = _topics(disk)
+        table.save(topics.to_json())
+        return f"{name}: {len(topics.topic_config_table)} topics, from their queues"
+    if name == "consumerOffset.json":
+        offsets = _offsets(disk)
+        table.save(offsets.to_json())
+        return f"{name}: {len(offsets.offset_table)} groups and topics, from the journal"
+    table.save(b"{}")
+    return f"{name}: empty"
+
+
+def _topics(disk: Disk) -> TopicConfigTable:
+    queues: dict[str, int] = {}
+    for topic, queue_id in StoreFiles(disk).queues():
+        queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+    return TopicConfigTable(
+        topic_config_table={
+            topic: TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count)
+            for topic, count in queues.items()
+        }
+    )
+
+
+def _offsets(disk: Disk) -> ConsumerOffsetTable:
+    offsets = ConsumerOffsets({})
+    replay_journal(Journal(disk, "consumerOffset"), offsets, lambda _: None)
+    return offsets.table()

@@ -1,0 +1,31 @@
+"""Every diagnosis is provoked on a live cluster, in virtual time, and found by the doctor."""
+
+import re
+
+import pytest
+
+from sparrowmq.admin.doctor.catalogue import CATALOGUE
+from tests.admin.doctor import wrong_clusters, wrong_groups, wrong_messages
+from tests.admin.doctor.provocations import Provocations, of
+
+ALL = Provocations(
+    {**wrong_clusters.SCENES.scenes, **wrong_groups.SCENES.scenes, **wrong_messages.SCENES.scenes}
+)
+ONLY_BY_FACTS = {"version-mixed", "protective-setting-ignored", "expired"}
+"""SparrowMQ's brokers have one version and refuse the setting; files that expire take days."""
+
+WITHOUT_FIGURES = {"no-route", "filtered-for-group", "unequal-subscriptions"}
+
+
+@pytest.mark.parametrize("name", ALL.scenes)
+def test_the_doctor_finds_what_was_provoked(name: str) -> None:
+    finding = of(ALL.play(name), name)
+    assert re.search(r"\d", finding.evidence) or name in WITHOUT_FIGURES, finding
+    assert finding.severity is CATALOGUE[name].severity
+    assert finding.command.startswith("sparrowmq ")
+    for text in (finding.subject, finding.what, finding.cause, finding.remedy):
+        assert text and text == text.strip()
+
+
+def test_every_diagnosis_is_provoked_on_a_live_cluster_or_listed_as_not() -> None:
+    assert set(ALL.scenes) | ONLY_BY_FACTS == set(CATALOGUE)

@@ -1,0 +1,28 @@
+"""Where the pages for monitoring are: the ready line says it, and they answer there."""
+
+import re
+from pathlib import Path
+from urllib.request import urlopen
+
+from tests.cli.servers import stop, up
+from tests.patience import PATIENCE_S
+
+
+def test_the_ready_line_says_where_metrics_are_and_they_answer(tmp_path: Path) -> None:
+    with up(tmp_path) as running:
+        found = re.search(r", metrics (http://127\.0\.0\.1:\d+)/metrics$", running.ready.strip())
+        assert found is not None, running.ready
+        for path, words in (("/metrics", b"sparrowmq_ready"), ("/readyz", b"ready\n")):
+            with urlopen(found.group(1) + path, timeout=PATIENCE_S) as answer:
+                assert words in answer.read()
+        code, logged = stop(running)
+    assert code == 0
+    assert logged.count("metrics at http://127.0.0.1:") == 2  # the name server's too
+
+
+def test_minus_one_leaves_them_out(tmp_path: Path) -> None:
+    off = ("--metrics-port", "-1", "--nameserver-metrics-port", "-1")
+    with up(tmp_path, *off) as running:
+        assert "metrics" not in running.ready
+        _, logged = stop(running)
+    assert "metrics" not in logged

@@ -1,0 +1,262 @@
+"""Consumers that take so many messages a second and no more, in virtual time to the message."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.consuming.pull_loop import FlowLimits
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.consuming.scheduled_pull import Turn
+from sparrowmq.client.group.rate_limit import Rate, RateLimit
+from sparrowmq.protocol.heartbeat import MessageModel
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.client.lite_readers import QUEUE, numbers
+from tests.client.lite_readers import run as read
+from tests.client.members import TOPIC, Member, create_topic, send
+from tests.client.test_scheduled_pull import Scheduled
+
+
+class Taker(Member):
+    """A member that notes when its handler got each message."""
+
+    def __init__(self, sim: RunningCluster, **options: object) -> None:
+        self.times: list[float] = []
+        super().__init__(sim, self._note, **options)  # type: ignore[arg-type]
+
+    async def _note(self, message: MessageExt) -> None:
+        self.times.append(self.sim.now_s)
+
+    def taken(self, since_s: float) -> int:
+        return sum(each >= since_s for each in self.times)
+
+
+def most_in_a_second(times: list[float]) -> int:
+    return max(sum(start <= each < start + 1 for each in times) for start in times)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"orderly": True}, {"batch": 8}, {"workers": 1}, {"model": MessageModel.BROADCASTING}],
+    ids=["concurrent", "orderly", "batches", "one worker", "broadcasting"],
+)
+def test_a_member_takes_its_rate_and_no_more(options: dict[str, object], tmp_path: object) -> None:
+    if "model" in options:
+        options |= {"offsets_dir": tmp_path}
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, queues=2)
+        for queue_id in (0, 1):
+            send(sim, *numbers(0, 100), queue_id=queue_id)
+        member = Taker(sim, max_per_second=20, **options)
+        sim.advance(5)
+        since_s = sim.now_s
+        sim.advance(4)
+        batch = options.get("batch", 1)
+        assert isinstance(batch, int)
+        assert abs(member.taken(since_s) - 80) <= batch
+        assert most_in_a_second(member.times) <= 20 + 2 + batch
+        sim.advance(5)
+        assert len(member.got) == 200
+
+
+def test_messages_come_evenly_not_in_bursts() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *numbers(0, 60))
+        member = Taker(sim, max_per_second=10)
+        sim.until(lambda: len(member.got) == 60)
+        pauses = [later - earlier for earlier, later in pairwise(member.times)]
+        assert pauses == [pytest.approx(0.1, abs=0.002)] * 59
+
+
+def test_an_idle_consumer_catches_up_a_tenth_of_a_second() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Taker(sim, max_per_second=100)
+        sim.advance(60)
+        send(sim, *numbers(0, 60))
+        sim.until(lambda: len(member.got) == 60)
+        took_s = member.times[-1] - member.times[0]
+        assert took_s >= (60 - 10 - 1) / 100 - 0.001
+
+
+def test_the_rate_changes_for_what_waits_already() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *numbers(0, 50))
+        member = Taker(sim, max_per_second=0.01)
+        sim.advance(5)
+        assert len(member.got) == 1
+        member.consumer.limit_rate(10)
+        sim.advance(2)
+        assert 20 <= len(member.got) <= 23
+        member.consumer.limit_rate(None)
+        sim.advance(0.1)
+        assert len(member.got) == 50
+
+
+def test_flow_control_names_the_rate_as_the_reason() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *numbers(0, 50))
+        member = Taker(sim, max_per_second=1, limits=FlowLimits(messages=10))
+        sim.advance(3)
+        reason = member.consumer.waits()[QUEUE]
+        assert reason.startswith("this member takes at most 1 messages/s; ")
+        assert "wait for the handler, at most 10 may" in reason
+
+
+def test_members_share_a_rate_by_the_queues_they_hold() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, queues=4)
+        for queue_id in range(4):
+            send(sim, *numbers(0, 200), queue_id=queue_id)
+        first = Taker(sim, name="a", max_per_second=40, share_rate=True)
+        sim.advance(2)
+        since_s = sim.now_s
+        sim.advance(2)
+        assert first.taken(since_s) == pytest.approx(80, abs=2)  # alone it has all of it
+        second = Taker(sim, name="b", max_per_second=40, share_rate=True)
+        sim.advance(5)
+        since_s = sim.now_s
+        sim.advance(3)
+        shares = [each.taken(since_s) for each in (first, second)]
+        assert shares == [pytest.approx(60, abs=2)] * 2
+        second.leave()
+        sim.advance(3)
+        since_s = sim.now_s
+        sim.advance(1)
+        assert first.taken(since_s) == pytest.approx(40, abs=2)
+
+
+def test_a_member_stops_at_once_although_messages_wait_for_the_rate() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *numbers(0, 30))
+        slow = Taker(sim, name="a", max_per_second=0.01)
+        sim.advance(2)
+        began_s = sim.now_s
+        slow.leave()
+        assert sim.now_s - began_s < 1
+        fast = Taker(sim, name="b")
+        sim.advance(2)
+        assert sorted([*slow.got, *fast.got]) == sorted(numbers(0, 30))  # each of them once
+
+
+def test_polls_return_what_the_rate_lets_through() -> None:
+    async def poll(consumer: LitePullConsumer) -> tuple[list[int], list[bytes]]:
+        sizes, found = [], []
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + 3
+        while loop.time() < until_s:
+            messages = await consumer.poll(timeout_s=max(0, until_s - loop.time()))
+            sizes.append(len(messages))
+            found += [each.body for each in messages]
+        consumer.limit_rate(None)
+        while messages := await consumer.poll(timeout_s=1):
+            found += [each.body for each in messages]
+        return sizes, found
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *numbers(0, 40))
+        sizes, found = read(sim, poll, max_per_second=5)
+    assert 15 <= sum(sizes) <= 16
+    assert max(sizes) == 1
+    assert found == numbers(0, 40)
+
+
+def test_a_poll_gives_up_in_time_while_the_rate_makes_it_wait() -> None:
+    async def poll(consumer: LitePullConsumer) -> float:
+        assert len(await consumer.poll()) == 1
+        began_s = asyncio.get_running_loop().time()
+        assert await consumer.poll(timeout_s=2) == []
+        return asyncio.get_running_loop().time() - began_s
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *numbers(0, 5))
+        assert read(sim, poll, max_per_second=0.1) == pytest.approx(2)
+
+
+def test_scheduled_pulls_keep_the_rate_over_all_their_queues() -> None:
+    got: list[float] = []
+    at: dict[MessageQueue, int] = {}
+
+    async def take(queue: MessageQueue, turn: Turn) -> None:
+        found = await turn.consumer.pull(queue, at.get(queue, 0))
+        at[queue] = found.next_offset
+        got.extend([sim.now_s] * len(found.messages))
+        turn.next_delay_s = 0.01
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, queues=2)
+        for queue_id in (0, 1):
+            send(sim, *numbers(0, 60), queue_id=queue_id)
+        scheduled = Scheduled(sim, "a", {TOPIC: take}, max_per_second=10)
+        sim.advance(4)
+        since_s = sim.now_s
+        sim.advance(4)
+        assert sum(each >= since_s for each in got) == pytest.approx(40, abs=2)
+        scheduled.pull.limit_rate(None)
+        sim.advance(2)
+        assert len(got) == 120
+
+
+# ---- the limit by itself
+
+
+def test_tickets_come_in_the_order_of_requests_whatever_their_size() -> None:
+    order: list[int] = []
+
+    async def main() -> None:
+        limit = RateLimit(Rate(10))
+
+        async def take(number: int, messages: int) -> None:
+            await limit.take(messages)
+            order.append(number)
+
+        async with asyncio.TaskGroup() as tasks:
+            for number, messages in enumerate([5, 1, 8, 1, 2]):
+                tasks.create_task(take(number, messages))
+
+    with SimCluster(seed=1).run() as sim:
+        sim.run(main())
+        assert order == [0, 1, 2, 3, 4]
+
+
+def test_a_member_without_queues_waits_until_it_has_some() -> None:
+    async def main() -> float:
+        limit = RateLimit(Rate(10, is_shared=True))
+        limit.share_out(0, 8)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        loop.call_later(5, limit.share_out, 4, 8)
+        await limit.take(1)
+        return loop.time() - began_s
+
+    with SimCluster(seed=1).run() as sim:
+        assert 5 <= sim.run(main()) <= 5.2
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"max_per_second": 0}, "max_per_second is 0"),
+        ({"max_per_second": -1}, "max_per_second is -1"),
+        ({"max_per_second": float("nan")}, "max_per_second is nan"),
+        ({"max_per_second": "fast"}, "max_per_second is 'fast'"),
+        ({"share_rate": True}, "share_rate needs max_per_second"),
+        ({"max_per_second": 5, "share_rate": "yes"}, "share_rate is 'yes'"),
+        (
+            {"max_per_second": 5, "share_rate": True, "model": "BROADCASTING"},
+            "share_rate needs the CLUSTERING model",
+        ),
+    ],
+)
+def test_impossible_rates_are_refused(options: dict[str, object], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        PushConsumer("billing", {TOPIC: "*"}, **options)  # type: ignore[arg-type]
