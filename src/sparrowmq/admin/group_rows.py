@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
-from sparrowmq.admin.errors import AdminError
+from sparrowmq.admin.errors import AdminError, NoBrokerAnswers
 from sparrowmq.admin.lag import group_lag
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.values import BrokerFailure, Listing
@@ -35,10 +35,13 @@ async def group_rows(
     cluster: ClusterCalls, names: Sequence[str], *, waiting: bool
 ) -> Listing[GroupRow]:
     """A row for each name, in their order. A group of which nothing could be learned has a row
-    without figures."""
+    without figures. Raises NoBrokerAnswers."""
     check_names("names", names)
     asks = [partial(_row, cluster, check_group(name), waiting) for name in names]
     results = await at_once(asks)
+    for result in results:
+        if isinstance(result, NoBrokerAnswers):
+            raise result
     rows, errors = [], dict[BrokerFailure, None]()
     for name, result in zip(names, results, strict=True):
         if isinstance(result, AdminError):
