@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         PartlyDone,
         PartlyReset,
     )
+    from sparrowmq.admin.group_rows import GroupRow
     from sparrowmq.admin.groups import GroupInfo, GroupSettings
     from sparrowmq.admin.health import Health, HealthCheck
     from sparrowmq.admin.lag import GroupLag, QueueLag
@@ -122,6 +123,7 @@ __all__ = [
     "GroupInfo",
     "GroupLag",
     "GroupMember",
+    "GroupRow",
     "GroupSettings",
     "GroupSubscription",
     "HalfMessage",
@@ -244,6 +246,7 @@ _HOMES = {
     "GroupInfo": "admin.groups",
     "GroupLag": "admin.lag",
     "GroupMember": "admin.members",
+    "GroupRow": "admin.group_rows",
     "GroupSettings": "admin.groups",
     "GroupSubscription": "admin.subscriptions",
     "HalfMessage": "client.sending.transactional_producer",

@@ -19,6 +19,7 @@ from sparrowmq.admin import (
     clients,
     dead_letters,
     deliveries,
+    group_rows,
     groups,
     health,
     lag,
@@ -48,6 +49,7 @@ from sparrowmq.admin.dead_letters import DeadLetterCount
 from sparrowmq.admin.deliveries import Delivered
 from sparrowmq.admin.doctor.examine import FOR_S, MOST_EXAMINED, examine, order_of
 from sparrowmq.admin.doctor.findings import Examination
+from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
@@ -377,6 +379,11 @@ class Admin(Block):
     async def groups(self) -> Listing[str]:
         """Names of all consumer groups, those of RocketMQ's own tools among them."""
         return await groups.group_names(self._cluster)
+
+    async def group_rows(self, names: Sequence[str], *, waiting: bool = True) -> Listing[GroupRow]:
+        """What a list says of each of these groups: members, topics, lag and, with `waiting`, since
+        when the oldest message waits. A group that is unknown has a row without figures."""
+        return await group_rows.group_rows(self._cluster, names, waiting=waiting)
 
     async def group(self, group: str) -> GroupInfo:
         """Settings per broker, members, and what each subscribes to. Raises NotFound."""
