@@ -108,7 +108,8 @@ class ClusterCalls:
         self._check_running()
         servers = self.client.name_servers
         try:
-            return await servers.call(header)
+            async with self._turn or nullcontext():
+                return await servers.call(header)
         except NetError as error:
             raise NameServersAway(servers.addresses, str(error), self._origin) from error
 

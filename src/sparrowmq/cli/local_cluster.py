@@ -108,9 +108,12 @@ def broker_arguments(first: BrokerConfig, member: Member, name_server: str) -> l
     return [word for name, text in own.items() for word in (f"--{name}", text)]
 
 
+_Child = tuple[asyncio.subprocess.Process, str]
+
+
 @asynccontextmanager
-async def _child(title: str, arguments: list[str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A broker process that is ready; ended when the block is left."""
+async def _child(title: str, arguments: list[str]) -> AsyncIterator[_Child]:
+    """A broker process that is ready, and where its metrics are; ended when the block is left."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "sparrowmq", "broker", *arguments),
         # Everything is in its flags: what the environment says was decided here, by precedence.
@@ -123,7 +126,7 @@ async def _child(title: str, arguments: list[str]) -> AsyncIterator[asyncio.subp
         line = await process.stdout.readline()
         if not line.startswith(b"sparrowmq ready"):
             raise CannotServe(f"{title} did not start; its log is above")
-        yield process
+        yield process, line.decode().strip().partition(", metrics ")[2]
     finally:
         await _end(process)
 
@@ -157,20 +160,22 @@ async def serve_several(
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(nameserver_running(nameserver))
         beside = console_beside(console, names.address, first.data_dir)
-        child = await stack.enter_async_context(beside)
-        started = []
+        web = await stack.enter_async_context(beside)
+        started, pages = [], []
         for member in members(first, brokers, slaves):
             arguments = broker_arguments(first, member, names.address)
-            process = _child(member.title, [*arguments, *flags, "--with-parent"])
-            started.append((member, await stack.enter_async_context(process)))
+            child = _child(member.title, [*arguments, *flags, "--with-parent"])
+            process, page = await stack.enter_async_context(child)
+            started.append((member, process))
+            pages += [page] if page else []
         async with asyncio.TaskGroup() as tasks:
             watches = [tasks.create_task(_watch(*each)) for each in started]
             await _until_registered(names, brokers * (slaves + 1), stopping)
             titles = [member.title for member, _ in started]
-            line = _ready_line(names.address, brokers, titles, first.data_dir)
-            say_ready(line + (child.text if child else ""))
-            if child:
-                child.start.set()
+            line = _ready_line(names.address, brokers, titles, first.data_dir, pages)
+            say_ready(line + (web.text if web else ""))
+            if web:
+                web.start.set()
             await stopping.wait()
             for watch in watches:
                 watch.cancel()
@@ -189,9 +194,12 @@ async def _until_registered(names: NameServer, count: int, stopping: asyncio.Eve
                 await stopping.wait()
 
 
-def _ready_line(name_server: str, brokers: int, titles: Sequence[str], data: Path) -> str:
+def _ready_line(
+    name_server: str, brokers: int, titles: Sequence[str], data: Path, pages: Sequence[str]
+) -> str:
     count = f"{brokers} broker{'s' if brokers > 1 else ''}"
-    return f"name server {name_server}, {count} ({', '.join(titles)}), data {data}"
+    metrics = f", metrics {', '.join(pages)}" if pages else ""
+    return f"name server {name_server}, {count} ({', '.join(titles)}), data {data}{metrics}"
 
 
 async def _watch(member: Member, process: asyncio.subprocess.Process) -> None:

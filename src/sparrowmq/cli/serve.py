@@ -33,6 +33,7 @@ from sparrowmq.disk.syncer import ProcessSyncer
 from sparrowmq.nameserver import monitoring as nameserver_monitoring
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
+from sparrowmq.net.http_server import page_address
 from sparrowmq.net.workers import ThreadWorkers
 from sparrowmq.store.errors import StoreError
 
@@ -147,7 +148,7 @@ async def _serve(
 def _metrics(server: BrokerServer | NameServer) -> str:
     """Where they are, at the end of a ready line."""
     host, port = server.config.metrics_listen_host, server.metrics_port
-    return f", metrics http://{host}:{port}/metrics" if port else ""
+    return f", metrics {page_address(host, port, '/metrics')}" if port else ""
 
 
 def _name(config: BrokerConfig) -> str:

@@ -160,7 +160,10 @@ def _nameserver_command() -> SettingsCommand:
         params=[*common_options(), *options(nameserver_settings(), with_short=True)],
         help=_NAMESERVER,
         groups={
-            "Addresses": ("nameserver-port", "nameserver-listen", "insecure"),
+            "Addresses": (
+                *("nameserver-port", "nameserver-listen"),
+                *("nameserver-metrics-port", "nameserver-metrics-listen", "insecure"),
+            ),
             "Settings and logs": _SETTINGS_AND_LOGS,
         },
     )
@@ -179,7 +182,10 @@ def _broker_command() -> SettingsCommand:
         help=_BROKER,
         groups={
             "Cluster": ("name-servers", "broker-name", "broker-id"),
-            "Addresses": ("port", "listen", "advertise", "insecure"),
+            "Addresses": (
+                *("port", "listen", "advertise"),
+                *("metrics-port", "metrics-listen", "insecure"),
+            ),
             "Messages": _MESSAGES,
             "Settings and logs": _SETTINGS_AND_LOGS,
         },
@@ -226,8 +232,8 @@ def _up_command() -> SettingsCommand:
         help=_UP,
         groups={
             "Addresses": (
-                *("port", "nameserver-port", "listen", "advertise", "insecure"),
-                "no-console",
+                *("port", "nameserver-port", "listen", "advertise"),
+                *("metrics-port", "metrics-listen", "insecure", "no-console"),
             ),
             "Messages": ("brokers", "slaves", *_MESSAGES),
             "Settings and logs": _SETTINGS_AND_LOGS,
