@@ -104,10 +104,12 @@ class Admin(Block):
         *,
         client: Client | None = None,
         timeout_s: float = _TIMEOUT_S,
+        silence_s: float = 0.0,
     ) -> None:
         """`name_servers` are found as `sparrowmq.cluster_address` says when left out. A given
         `client` has its own, and has to be started and stopped by its owner. `timeout_s` limits
-        each call to a broker. Raises ValueError.
+        each call to a broker; one that did not answer is not asked again for `silence_s`, and is
+        in `errors` at once. Raises ValueError.
         """
         if client is not None and name_servers is not None:
             raise ValueError("client and name_servers exclude each other: the client has its own")
@@ -119,7 +121,9 @@ class Admin(Block):
             core, origin = ClientCore(ClientConfig(name_servers=servers.addresses)), servers.origin
         else:
             core = core_of(client)
-        self._cluster = ClusterCalls(core, origin=origin, timeout_s=timeout_s)
+        if silence_s:
+            check_time("silence_s", silence_s)
+        self._cluster = ClusterCalls(core, origin=origin, timeout_s=timeout_s, silence_s=silence_s)
 
     async def start(self) -> None:
         """Make calls possible; `async with` does it."""
