@@ -104,7 +104,7 @@ async def known_lag(
     """The same for a group and a topic that are known to exist: it saves the questions whether
     they do."""
     answers = await cluster.ask_each(
-        online.addresses, lambda _, address: _broker_lag(cluster, address, group, topic)
+        online.addresses, lambda _, address: broker_lag(cluster, address, group, topic)
     )
     held: dict[MessageQueue, str] = {}
     if owners:
@@ -122,9 +122,10 @@ async def known_lag(
     )
 
 
-async def _broker_lag(
+async def broker_lag(
     cluster: ClusterCalls, address: str, group: str, topic: str | None
 ) -> tuple[list[QueueLag], float]:
+    """A group's queues on one broker, and how many messages it consumes in a second."""
     header = GetConsumeStats(consumer_group=group, topic=topic)
     stats = ConsumeStats.from_json((await cluster.call(address, header)).body)
     topics = {queue.topic for queue in stats.offset_table}

@@ -3,6 +3,7 @@
 from tests.interop.scenarios import (
     administration,
     apache_copies,
+    command_line,
     consuming,
     cross,
     delivery,
@@ -14,6 +15,8 @@ from tests.interop.scenarios import (
     latency,
     lookups,
     mixed_groups,
+    moving_in,
+    mqadmin,
     pulling,
     python_admin,
     repaired_stores,
@@ -31,6 +34,7 @@ from tests.interop.scenarios import (
 __all__ = [
     "administration",
     "apache_copies",
+    "command_line",
     "consuming",
     "cross",
     "delivery",
@@ -42,6 +46,8 @@ __all__ = [
     "latency",
     "lookups",
     "mixed_groups",
+    "moving_in",
+    "mqadmin",
     "pulling",
     "python_admin",
     "repaired_stores",
