@@ -239,8 +239,8 @@ def test_a_look_may_be_interrupted_at_any_row_and_adds_up_at_its_end() -> None:
         assert statistics.totals == (0, 0)
     assert list(steps) is not None
     assert statistics.totals == (10, 0)
-    assert statistics.counted(TOPIC_PUT)["topic-4"] == 4
-    assert statistics.counted(TOPIC_PUT_SIZE)["topic-4"] == 400
+    assert statistics.total(TOPIC_PUT, "topic-4") == 4
+    assert statistics.total(TOPIC_PUT_SIZE, "topic-4") == 400
 
 
 # ---- asking

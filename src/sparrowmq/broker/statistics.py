@@ -209,9 +209,14 @@ class Statistics:
         """Puts and gets per second over the last 10 s, minute and ten minutes."""
         return self._put.recent_tps(now_ms), self._got.recent_tps(now_ms)
 
-    def counted(self, name: str) -> dict[str, int]:
-        """Totals since the start of all counters with a name, by their keys."""
-        return {key: each.total for (its, key), each in self._series.items() if its == name}
+    def keys(self, name: str) -> list[str]:
+        """Of all counters with a name."""
+        return [key for its, key in self._series if its == name]
+
+    def total(self, name: str, key: str) -> int:
+        """Since the start; 0 for a counter that does not exist."""
+        series = self._series.get((name, key))
+        return 0 if series is None else series.total
 
     def spans(self, name: str, key: str, now_ms: int) -> BrokerStatsData | None:
         """A counter by its name; None if there is none, or nothing was ever counted."""
