@@ -19,6 +19,7 @@ from sparrowmq.admin import (
     clients,
     dead_letters,
     deliveries,
+    group_rows,
     groups,
     health,
     lag,
@@ -48,6 +49,7 @@ from sparrowmq.admin.dead_letters import DeadLetterCount
 from sparrowmq.admin.deliveries import Delivered
 from sparrowmq.admin.doctor.examine import FOR_S, MOST_EXAMINED, examine, order_of
 from sparrowmq.admin.doctor.findings import Examination
+from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
@@ -102,10 +104,12 @@ class Admin(Block):
         *,
         client: Client | None = None,
         timeout_s: float = _TIMEOUT_S,
+        silence_s: float = 0.0,
     ) -> None:
         """`name_servers` are found as `sparrowmq.cluster_address` says when left out. A given
         `client` has its own, and has to be started and stopped by its owner. `timeout_s` limits
-        each call to a broker. Raises ValueError.
+        each call to a broker; one that did not answer is not asked again for `silence_s`, and is
+        in `errors` at once. Raises ValueError.
         """
         if client is not None and name_servers is not None:
             raise ValueError("client and name_servers exclude each other: the client has its own")
@@ -117,7 +121,9 @@ class Admin(Block):
             core, origin = ClientCore(ClientConfig(name_servers=servers.addresses)), servers.origin
         else:
             core = core_of(client)
-        self._cluster = ClusterCalls(core, origin=origin, timeout_s=timeout_s)
+        if silence_s:
+            check_time("silence_s", silence_s)
+        self._cluster = ClusterCalls(core, origin=origin, timeout_s=timeout_s, silence_s=silence_s)
 
     async def start(self) -> None:
         """Make calls possible; `async with` does it."""
@@ -377,6 +383,11 @@ class Admin(Block):
     async def groups(self) -> Listing[str]:
         """Names of all consumer groups, those of RocketMQ's own tools among them."""
         return await groups.group_names(self._cluster)
+
+    async def group_rows(self, names: Sequence[str], *, waiting: bool = True) -> Listing[GroupRow]:
+        """What a list says of each of these groups: members, topics, lag and, with `waiting`, since
+        when the oldest message waits. A group that is unknown has a row without figures."""
+        return await group_rows.group_rows(self._cluster, names, waiting=waiting)
 
     async def group(self, group: str) -> GroupInfo:
         """Settings per broker, members, and what each subscribes to. Raises NotFound."""

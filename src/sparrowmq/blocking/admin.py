@@ -20,6 +20,7 @@ from sparrowmq.admin.dead_letters import DeadLetterCount
 from sparrowmq.admin.deliveries import Delivered
 from sparrowmq.admin.doctor.examine import FOR_S, MOST_EXAMINED
 from sparrowmq.admin.doctor.findings import Examination
+from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
@@ -318,6 +319,11 @@ class Admin(Facade[AsyncAdmin]):
     def groups(self) -> Listing[str]:
         """Names of all consumer groups, those of RocketMQ's own tools among them."""
         return self._wait(lambda admin: admin.groups())
+
+    def group_rows(self, names: Sequence[str], *, waiting: bool = True) -> Listing[GroupRow]:
+        """What a list says of each of these groups: members, topics, lag and, with `waiting`, since
+        when the oldest message waits. A group that is unknown has a row without figures."""
+        return self._wait(lambda admin: admin.group_rows(names, waiting=waiting))
 
     def group(self, group: str) -> GroupInfo:
         """Settings per broker, members, and what each subscribes to. Raises NotFound."""

@@ -22,7 +22,14 @@ from pathlib import Path
 
 from sparrowmq.broker.config import MASTER_ID, METRICS_PORT, BrokerConfig
 from sparrowmq.cli.descriptors import Descriptors
-from sparrowmq.cli.serve import CannotServe, fitted_to, nameserver_running, say_ready
+from sparrowmq.cli.serve import (
+    CannotServe,
+    ConsoleWish,
+    console_beside,
+    fitted_to,
+    nameserver_running,
+    say_ready,
+)
 from sparrowmq.cli.settings.servers import broker_settings
 from sparrowmq.cli.settings.settings import PREFIX
 from sparrowmq.cli.stop_signal import stop_signal
@@ -141,6 +148,8 @@ async def serve_several(
     brokers: int,
     slaves: int,
     flags: list[str],
+    *,
+    console: ConsoleWish = None,
 ) -> None:
     """Serve until a signal comes; `flags` are for each broker besides its settings.
 
@@ -150,6 +159,8 @@ async def serve_several(
     nameserver = fitted_to(nameserver, Descriptors.raised_for(nameserver))
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(nameserver_running(nameserver))
+        beside = console_beside(console, names.address, first.data_dir)
+        console_child = await stack.enter_async_context(beside)
         started, pages = [], []
         for member in members(first, brokers, slaves):
             arguments = broker_arguments(first, member, names.address)
@@ -158,17 +169,20 @@ async def serve_several(
             started.append((member, process))
             pages += [page] if page else []
         async with asyncio.TaskGroup() as tasks:
-            watches = [tasks.create_task(_watch(member, child)) for member, child in started]
+            watches = [tasks.create_task(_watch(*each)) for each in started]
             await _until_registered(names, brokers * (slaves + 1), stopping)
             titles = [member.title for member, _ in started]
-            say_ready(_ready_line(names.address, brokers, titles, first.data_dir, pages))
+            line = _ready_line(names.address, brokers, titles, first.data_dir, pages)
+            say_ready(line + (console_child.text if console_child else ""))
+            if console_child:
+                console_child.start.set()
             await stopping.wait()
             for watch in watches:
                 watch.cancel()
         # Masters first: what they acknowledge until the end is on their slaves then. The stack ends
         # the slaves.
-        masters = (child for member, child in started if member.is_master)
-        await asyncio.gather(*(_end(child) for child in masters))
+        masters = (process for member, process in started if member.is_master)
+        await asyncio.gather(*(_end(process) for process in masters))
 
 
 async def _until_registered(names: NameServer, count: int, stopping: asyncio.Event) -> None:

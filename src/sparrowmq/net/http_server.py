@@ -10,6 +10,7 @@ bounded: the header, the connections, and the time from the first byte to the la
 import asyncio
 import errno
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import NamedTuple, cast
@@ -69,7 +70,7 @@ class HttpServer:
                 raise ConfigError("metrics_listen_host", host, allowed) from error
             free = await self.listen(host, 0)
             text = "port %d for metrics is not free (%s): they are at port %d of %s"
-            self.log.warning(text, port, error.strerror, free, host)
+            self.log.warning(text, port, os.strerror(error.errno), free, host)
             return free
 
     async def close(self) -> None:

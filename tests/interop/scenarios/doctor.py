@@ -1,7 +1,7 @@
 """The doctor against both brokers: a stuck group, a topic without readers, a message that waits."""
 
 from sparrowmq import Examination, Finding, NotMade
-from tests.interop.registry import JAVA, PYTHON, Outcome, check, scenario
+from tests.interop.registry import PYTHON, Outcome, check, scenario
 from tests.interop.scenarios.python_admin import admin_of
 from tests.interop.scene import Scene
 
@@ -21,7 +21,7 @@ def not_made(examined: Examination) -> set[str]:
     return {name for each in skipped for name in each.ids}
 
 
-@scenario(clients=(*JAVA, *PYTHON), needs="admin", compared=False)
+@scenario(needs="admin", compared=False)
 def the_doctor_finds_an_ordered_group_that_is_stuck(scene: Scene) -> Outcome:
     admin, topic, group = admin_of(scene), scene.topic(queues=1), scene.name("billing")
     producer = scene.producer()

@@ -25,7 +25,7 @@ from sparrowmq.admin.doctor.message_look import look_at_message
 from sparrowmq.admin.doctor.topic import decide_topic
 from sparrowmq.admin.doctor.topic_look import look_at_topic
 from sparrowmq.admin.errors import AdminError, NameServersAway, NotFound
-from sparrowmq.admin.groups import group_names
+from sparrowmq.admin.groups import GroupTables, group_tables
 from sparrowmq.admin.topics import topic_names
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.protocol.names import (
@@ -157,13 +157,17 @@ async def _group(calls: ClusterCalls, order: Order) -> Examination:
     return examination([decide_group(facts), _silences(facts.errors)], text, facts.errors)
 
 
-async def _groups(calls: ClusterCalls, names: Sequence[str], for_s: float) -> Examination:
+async def _groups(
+    calls: ClusterCalls, names: Sequence[str], tables: GroupTables, for_s: float
+) -> Examination:
     """All groups share one pause."""
     decided: list[Decided] = []
     errors: list[BrokerFailure] = []
     begun: list[BegunGroup] = []
     for name, answer in zip(
-        names, await at_once([partial(begin_group, calls, name) for name in names]), strict=True
+        names,
+        await at_once([partial(begin_group, calls, name, tables) for name in names]),
+        strict=True,
     ):
         if not isinstance(answer, AdminError):
             begun.append(answer)
@@ -221,7 +225,7 @@ async def _everything(calls: ClusterCalls, order: Order) -> Examination:
     own |= {f"{name}_REPLY_TOPIC" for name in own}
     topics = [name for name in names if name not in own and _is_users(name)]
     try:
-        listed = await group_names(calls)
+        tables = (await group_tables(calls)).by_broker
     except AdminError as error:
         parts = [_of_cluster(facts)]
         not_made = [
@@ -229,12 +233,13 @@ async def _everything(calls: ClusterCalls, order: Order) -> Examination:
             _not_examined(About.GROUP, "any", error),
         ]
         return _together(parts, [*not_made], parts[0].checked)
-    groups = [name for name in listed if not is_system_group(name)]
+    listed = {name for table in tables.values() for name in table}
+    groups = sorted(name for name in listed if not is_system_group(name))
     most = order.limit or None
     parts = [
         _of_cluster(facts),
         await _topics(calls, topics[:most]),
-        await _groups(calls, groups[:most], order.for_s),
+        await _groups(calls, groups[:most], tables, order.for_s),
     ]
     counts = [
         _share(len(topics[:most]), len(topics), "topic"),

@@ -1,0 +1,103 @@
+"""The command line against both brokers: groups, messages and dead letters as people see them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.interop.handles import PATIENCE_S
+from tests.interop.registry import PYTHON, Outcome, check, scenario
+from tests.interop.scene import Scene
+
+
+def command(scene: Scene, *arguments: str) -> dict[str, Any]:
+    """What a command says as JSON. Its journal lies in the scenario's folder."""
+    at = ("--name-servers", scene.cluster.name_server, "--timeout", f"{PATIENCE_S}s", "--json")
+    ran = subprocess.run(
+        [sys.executable, "-m", "sparrowmq", *arguments, *at],
+        env={**os.environ, "XDG_STATE_HOME": str(Path(scene.folder) / "state")},
+        capture_output=True,
+        text=True,
+    )
+    check(ran.returncode == 0, f"{' '.join(arguments)}: {ran.returncode} {ran.stderr}")
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+def rows(found: dict[str, Any], *keys: str) -> list[list[Any]]:
+    """Some columns of a table."""
+    return [[item[key] for key in keys] for item in found["items"]]
+
+
+@scenario(clients=PYTHON, needs="admin")
+def commands_show_lag_reset_undo_find_and_trace(scene: Scene) -> Outcome:
+    topic, group = scene.topic(queues=2), scene.name("billing")
+    producer, consumer = scene.producer(), scene.push_consumer(topic)
+    for number in range(4):
+        message = {"body": f"m-{number}", "keys": f"k-{number}", "tags": "A"}
+        producer.send(topic, [message], how="send_to_queue", queue_id=number % 2)
+    consumer.received(4)
+    scene.wait_until_committed(topic, 4)
+    consumer.stop()
+    scene.wait_until(
+        lambda: not command(scene, "group", "members", group)["members"], "the member has left"
+    )
+    where = ("--topic", topic)
+    lag = command(scene, "group", "lag", group, *where)
+    reset = command(scene, "group", "reset", group, *where, "--to", "earliest", "--yes")
+    behind = command(scene, "group", "lag", group, *where)
+    undone = command(scene, "group", "undo", group, "--yes")
+    one = ("--queue", "broker-a/1", "--by", "-1", "--yes")
+    single = command(scene, "group", "reset", group, *where, *one)
+    found = command(scene, "message", "get", topic, "--key", "k-3")
+    ranged = command(scene, "message", "get", topic, "--since", "-1h")
+    trace = command(scene, "message", "trace", found["items"][0]["id"], "--topic", topic)
+    moves = ("queue", "was", "now", "skipped", "repeated")
+    return {
+        "lag": rows(lag, "queue", "committed", "end", "lag"),
+        "reset": rows(reset, *moves),
+        "behind": rows(behind, "queue", "lag"),
+        "undone": rows(undone, *moves),
+        "single": rows(single, *moves),
+        "found": rows(found, "place", "tag", "keys", "size"),
+        "ranged": rows(ranged, "place", "body"),
+        "states": [
+            [each["group"] == group, each["state"], each["source"], each["before"]]
+            for each in trace["groups"]
+        ],
+    }
+
+
+@scenario(clients=PYTHON, needs="retry")
+def commands_send_dead_letters_to_the_failed_group_again(scene: Scene) -> Outcome:
+    topic, group = scene.topic(queues=1), scene.name("billing")
+    consumer = scene.push_consumer(topic, fails={"bad": 1}, retry_level=-1)
+    other = scene.push_consumer(topic, "audit")
+    scene.producer().send(
+        topic, [{"body": "bad", "keys": "k", "tags": "A", "properties": {"a": "1"}}]
+    )
+    consumer.received(1)
+    other.received(1)
+
+    def letters() -> list[list[Any]]:
+        listed = command(scene, "dlq", "list", "--match", group)
+        return rows(listed, "dead", "recent")
+
+    scene.wait_until(lambda: letters() == [[1, 1]], "the dead letter is counted")
+    shown = command(scene, "dlq", "show", group)
+    sent = command(scene, "dlq", "resend", group, "--all", "--yes")
+    got = consumer.received(2)
+    scene.wait_until(
+        lambda: command(scene, "dlq", "resend", group, "--all", "--dry-run")["sentBefore"] == 1,
+        "the broker has indexed what was sent again",
+    )
+    again = command(scene, "dlq", "resend", group, "--all", "--yes")
+    check(len(other.received()) == 1, "another group got the dead letter as well")
+    return {
+        "shown": rows(shown, "topic", "tag", "keys", "body"),
+        "sent": [sent["sent"], sent["sentBefore"], sent["refused"]],
+        "again": [again["sent"], again["sentBefore"], again["refused"]],
+        "delivered": [[each["body"], each["topic"]] for each in got],
+    }
