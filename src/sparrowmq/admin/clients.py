@@ -10,10 +10,10 @@ from functools import partial
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once, while_it_answers
 from sparrowmq.admin.errors import AdminError, BrokerRefusal
 from sparrowmq.admin.groups import all_configs
-from sparrowmq.admin.members import member, producers, version_text
+from sparrowmq.admin.members import member, producers
 from sparrowmq.admin.topic_figures import groups_of_topic
 from sparrowmq.admin.values import BrokerFailure, Listing
-from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.codes import ResponseCode, version_text
 from sparrowmq.protocol.connections import ConsumerConnection
 from sparrowmq.protocol.headers.connections import GetConsumerConnections
 from sparrowmq.protocol.names import check_group, check_topic

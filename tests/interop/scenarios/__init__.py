@@ -3,6 +3,7 @@
 from tests.interop.scenarios import (
     administration,
     apache_copies,
+    command_line,
     consuming,
     cross,
     delivery,
@@ -30,6 +31,7 @@ from tests.interop.scenarios import (
 __all__ = [
     "administration",
     "apache_copies",
+    "command_line",
     "consuming",
     "cross",
     "delivery",
