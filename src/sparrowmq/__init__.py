@@ -30,14 +30,17 @@ if TYPE_CHECKING:
         PartlyDone,
         PartlyReset,
     )
+    from sparrowmq.admin.group_rows import GroupRow
     from sparrowmq.admin.groups import GroupInfo, GroupSettings
     from sparrowmq.admin.health import Health, HealthCheck
     from sparrowmq.admin.lag import GroupLag, QueueLag
     from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
     from sparrowmq.admin.message_traces import MessageTrace
+    from sparrowmq.admin.migration import ClusterState, MigrationItem
     from sparrowmq.admin.name_servers import NameServerInfo
     from sparrowmq.admin.offsets import MoveBy, OffsetMove, ResetTo
     from sparrowmq.admin.ranges import MessageRange
+    from sparrowmq.admin.rebalance import MemberMove, MemberShare, OwnedQueue, RebalanceInfo
     from sparrowmq.admin.resends import Resend, Resent
     from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
     from sparrowmq.admin.resets import JournaledReset
@@ -108,6 +111,7 @@ __all__ = [
     "ClientConfig",
     "ClientError",
     "ClientRole",
+    "ClusterState",
     "CompressionType",
     "ConsumeFromWhere",
     "DeadLetterCount",
@@ -119,6 +123,7 @@ __all__ = [
     "GroupInfo",
     "GroupLag",
     "GroupMember",
+    "GroupRow",
     "GroupSettings",
     "GroupSubscription",
     "HalfMessage",
@@ -132,6 +137,8 @@ __all__ = [
     "LitePullConsumer",
     "LiveClient",
     "LiveProducer",
+    "MemberMove",
+    "MemberShare",
     "MemorySeen",
     "Message",
     "MessageExt",
@@ -139,6 +146,7 @@ __all__ = [
     "MessageQueue",
     "MessageRange",
     "MessageTrace",
+    "MigrationItem",
     "MoveBy",
     "NameServerInfo",
     "NameServerRefusal",
@@ -154,6 +162,7 @@ __all__ = [
     "OffsetMove",
     "Only",
     "OpenTelemetryHooks",
+    "OwnedQueue",
     "PartlyDone",
     "PartlyReset",
     "Producer",
@@ -162,6 +171,7 @@ __all__ = [
     "PushConsumer",
     "QueueLag",
     "QueueLost",
+    "RebalanceInfo",
     "RequestTimedOut",
     "Resend",
     "Resent",
@@ -197,6 +207,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "MemberMove": "admin.rebalance",
+    "MemberShare": "admin.rebalance",
+    "OwnedQueue": "admin.rebalance",
+    "RebalanceInfo": "admin.rebalance",
+    "ClusterState": "admin.migration",
+    "MigrationItem": "admin.migration",
     "Cleanable": "admin.cleaning",
     "CleanedPart": "admin.cleaning",
     "ClientRole": "admin.clients",
@@ -230,6 +246,7 @@ _HOMES = {
     "GroupInfo": "admin.groups",
     "GroupLag": "admin.lag",
     "GroupMember": "admin.members",
+    "GroupRow": "admin.group_rows",
     "GroupSettings": "admin.groups",
     "GroupSubscription": "admin.subscriptions",
     "HalfMessage": "client.sending.transactional_producer",

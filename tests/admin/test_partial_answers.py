@@ -63,6 +63,15 @@ QUESTIONS: dict[str, tuple[Callable[[Admin], Awaitable[Any]], Callable[[Any], An
         lambda admin: admin.find_messages("orders", "key-0"),
         lambda found: ["broker-a"],
     ),
+    "group_rows": (
+        lambda admin: admin.group_rows(["billing"]),
+        lambda rows: ["broker-a"] * (rows[0].lag == 0),
+    ),
+    "subscriptions": (lambda admin: admin.subscriptions("billing"), lambda found: ["broker-a"]),
+    "messages_between": (
+        lambda admin: admin.messages_between("orders"),
+        lambda found: sorted({each.broker_name for each in found.messages}),
+    ),
 }
 
 

@@ -20,12 +20,14 @@ from sparrowmq.admin.dead_letters import DeadLetterCount
 from sparrowmq.admin.deliveries import Delivered
 from sparrowmq.admin.doctor.examine import FOR_S, MOST_EXAMINED
 from sparrowmq.admin.doctor.findings import Examination
+from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.message_traces import MessageTrace
 from sparrowmq.admin.messages import MOST_FOUND
+from sparrowmq.admin.migration import ClusterState, MigrationItem
 from sparrowmq.admin.name_servers import NameServerInfo
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
 from sparrowmq.admin.ranges import MessageRange
@@ -318,6 +320,11 @@ class Admin(Facade[AsyncAdmin]):
         """Names of all consumer groups, those of RocketMQ's own tools among them."""
         return self._wait(lambda admin: admin.groups())
 
+    def group_rows(self, names: Sequence[str], *, waiting: bool = True) -> Listing[GroupRow]:
+        """What a list says of each of these groups: members, topics, lag and, with `waiting`, since
+        when the oldest message waits. A group that is unknown has a row without figures."""
+        return self._wait(lambda admin: admin.group_rows(names, waiting=waiting))
+
     def group(self, group: str) -> GroupInfo:
         """Settings per broker, members, and what each subscribes to. Raises NotFound."""
         return self._wait(lambda admin: admin.group(group))
@@ -529,6 +536,19 @@ class Admin(Facade[AsyncAdmin]):
     def offset_at(self, queue: MessageQueue, when: datetime | int) -> int:
         """The offset of the first message of a queue that was stored at a time or later."""
         return self._wait(lambda admin: admin.offset_at(queue, when))
+
+    # ---- moving to another cluster
+
+    def export_state(self, *, topics: str = "*", groups: str = "*") -> ClusterState:
+        """Topics, groups, settings and progress of this cluster, without messages: those whose
+        names fit the patterns. Brokers that did not answer are in `errors`."""
+        return self._wait(lambda admin: admin.export_state(topics=topics, groups=groups))
+
+    def import_state(self, state: ClusterState, *, dry_run: bool = False) -> list[MigrationItem]:
+        """Give this cluster what it lacks of another's state; what became of each topic, group and
+        progress. What is here already is not changed, so a call can be repeated. Raises AdminError,
+        before anything is changed, unless every broker answers."""
+        return self._wait(lambda admin: admin.import_state(state, dry_run=dry_run))
 
     # ---- messages
 

@@ -1,8 +1,10 @@
-"""The command line against both brokers: what it reads, and a topic from beginning to end."""
+"""The command line against both brokers: groups, messages and dead letters as people see them."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from tests.interop.handles import PATIENCE_S
@@ -10,94 +12,92 @@ from tests.interop.registry import PYTHON, Outcome, check, scenario
 from tests.interop.scene import Scene
 
 
-def ran(scene: Scene, *words: str, code: int = 0) -> Any:
-    """The JSON document that a command prints; None where it has to fail."""
-    at = ("--name-servers", scene.cluster.name_server, "--timeout", f"{PATIENCE_S:g}s")
-    command = [sys.executable, "-m", "sparrowmq", *words, "--json", *at]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S)
-    said = f"{' '.join(words)} ended with {ended.returncode}: {ended.stderr}"
-    check(ended.returncode == code, said)
-    check("Traceback" not in ended.stderr, said)
-    return json.loads(ended.stdout) if ended.stdout else None
-
-
-def items(scene: Scene, *words: str) -> list[dict[str, Any]]:
-    """The rows of a command that every server answered."""
-    document = ran(scene, *words)
-    check(document["errors"] == [], f"{words}: {document['errors']}")
-    rows: list[dict[str, Any]] = document["items"]
-    return rows
-
-
-@scenario(clients=PYTHON, needs="admin")
-def command_line_creates_changes_and_deletes_a_topic(scene: Scene) -> Outcome:
-    topic = scene.name("made")
-    made = items(scene, "topic", "create", topic, "--queues", "3", "--type", "fifo")
-    ran(scene, "topic", "create", topic, "--queues", "4", code=1)
-    planned = items(scene, "topic", "update", topic, "--queues", "4", "--dry-run")
-    changed = items(
-        scene, "topic", "update", topic, "--queues", "4", "--attribute", "-message.type"
+def command(scene: Scene, *arguments: str) -> dict[str, Any]:
+    """What a command says as JSON. Its journal lies in the scenario's folder."""
+    at = ("--name-servers", scene.cluster.name_server, "--timeout", f"{PATIENCE_S}s", "--json")
+    ran = subprocess.run(
+        [sys.executable, "-m", "sparrowmq", *arguments, *at],
+        env={**os.environ, "XDG_STATE_HOME": str(Path(scene.folder) / "state")},
+        capture_output=True,
+        text=True,
     )
-    for _ in range(2):
-        scene.producer().send(topic, ["m"], how="send_to_queue", queue_id=3)
-    lost = ran(scene, "topic", "update", topic, "--read-queues", "2", "--dry-run")["lostQueues"]
-    ran(scene, "topic", "update", topic, "--read-queues", "2", code=1)
-    shown = ran(scene, "topic", "show", topic, "--queues")
-    (listed,) = items(scene, "topic", "list", "--long", "--match", topic)
-    (route,) = items(scene, "topic", "route", topic)
-    deleted = items(scene, "topic", "delete", topic, "--yes")
-    ran(scene, "topic", "show", topic, code=1)
-    return {
-        "made": made,
-        "planned": planned,
-        "changed": changed,
-        "lost": lost,
-        "shown": [shown["messages"], shown["items"], len(shown["queues"]), shown["groups"]],
-        "listed": [listed["queues"], listed["perm"], listed["type"], listed["messages"]],
-        "route": [route["readQueues"], route["writeQueues"], route["perm"]],
-        "deleted": deleted,
-    }
+    check(ran.returncode == 0, f"{' '.join(arguments)}: {ran.returncode} {ran.stderr}")
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+def rows(found: dict[str, Any], *keys: str) -> list[list[Any]]:
+    """Some columns of a table."""
+    return [[item[key] for key in keys] for item in found["items"]]
 
 
 @scenario(clients=PYTHON, needs="admin")
-def command_line_looks_around(scene: Scene) -> Outcome:
-    topic, namespace = scene.topic(queues=2), scene.name("SHOP")
+def commands_show_lag_reset_undo_find_and_trace(scene: Scene) -> Outcome:
+    topic, group = scene.topic(queues=2), scene.name("billing")
     producer, consumer = scene.producer(), scene.push_consumer(topic)
-    for queue_id in (0, 1):
-        producer.send(topic, ["m"], how="send_to_queue", queue_id=queue_id)
-    consumer.received(2)
-    scene.wait_until_committed(topic, 2)
-    group = scene.name("billing")
-    (reader,) = ran(scene, "topic", "show", topic)["groups"]
-    (member,) = items(scene, "client", "list", "--group", group)
-    (stats,) = items(scene, "topic", "stats", topic)
-    (broker,) = items(scene, "cluster", "show")
-    health = items(scene, "cluster", "health", "--max-disk", "100%")
-    runtime = {row["key"] for row in items(scene, "broker", "show", "broker-a", "--long")}
-    check({"putTps", "bootTimestamp"} <= runtime, f"runtime information: {runtime}")
-    (setting,) = items(scene, "broker", "config", "get", "broker-a", "brokerName")
-    ran(scene, "broker", "config", "set", "broker-a", "noSuchSetting=1", code=1)
-    (server,) = items(scene, "nameserver", "list")
-    check(bool(items(scene, "nameserver", "config", "get")), "no setting of the name server")
-    set_key(scene, namespace)
-    keys = items(scene, "nameserver", "kv", "list", namespace)
+    for number in range(4):
+        message = {"body": f"m-{number}", "keys": f"k-{number}", "tags": "A"}
+        producer.send(topic, [message], how="send_to_queue", queue_id=number % 2)
+    consumer.received(4)
+    scene.wait_until_committed(topic, 4)
+    consumer.stop()
+    scene.wait_until(
+        lambda: not command(scene, "group", "members", group)["members"], "the member has left"
+    )
+    where = ("--topic", topic)
+    lag = command(scene, "group", "lag", group, *where)
+    reset = command(scene, "group", "reset", group, *where, "--to", "earliest", "--yes")
+    behind = command(scene, "group", "lag", group, *where)
+    undone = command(scene, "group", "undo", group, "--yes")
+    one = ("--queue", "broker-a/1", "--by", "-1", "--yes")
+    single = command(scene, "group", "reset", group, *where, *one)
+    found = command(scene, "message", "get", topic, "--key", "k-3")
+    ranged = command(scene, "message", "get", topic, "--since", "-1h")
+    trace = command(scene, "message", "trace", found["items"][0]["id"], "--topic", topic)
+    moves = ("queue", "was", "now", "skipped", "repeated")
     return {
-        "reader": [reader["group"] == group, reader["lag"], reader["members"]],
-        "member": [member["role"], member["language"], member["groups"] == [group]],
-        "since": member["since"] is not None,
-        "stats": [stats["messages"], stats["inPerS"] is not None],
-        "broker": [broker["cluster"], broker["broker"], broker["role"], broker["busy"] or ""],
-        "health": [[row["check"], row["state"]] for row in health],
-        "setting": setting["value"],
-        "server": [server["answers"], server["brokers"]],
-        "keys": keys,
+        "lag": rows(lag, "queue", "committed", "end", "lag"),
+        "reset": rows(reset, *moves),
+        "behind": rows(behind, "queue", "lag"),
+        "undone": rows(undone, *moves),
+        "single": rows(single, *moves),
+        "found": rows(found, "place", "tag", "keys", "size"),
+        "ranged": rows(ranged, "place", "body"),
+        "states": [
+            [each["group"] == group, each["state"], each["source"], each["before"]]
+            for each in trace["groups"]
+        ],
     }
 
 
-def set_key(scene: Scene, namespace: str) -> None:
-    """A command without a document."""
-    command = ["nameserver", "kv", "set", namespace, "region", "eu"]
-    at = ["--name-servers", scene.cluster.name_server]
-    subprocess.run(
-        [sys.executable, "-m", "sparrowmq", *command, *at], check=True, capture_output=True
+@scenario(clients=PYTHON, needs="retry")
+def commands_send_dead_letters_to_the_failed_group_again(scene: Scene) -> Outcome:
+    topic, group = scene.topic(queues=1), scene.name("billing")
+    consumer = scene.push_consumer(topic, fails={"bad": 1}, retry_level=-1)
+    other = scene.push_consumer(topic, "audit")
+    scene.producer().send(
+        topic, [{"body": "bad", "keys": "k", "tags": "A", "properties": {"a": "1"}}]
     )
+    consumer.received(1)
+    other.received(1)
+
+    def letters() -> list[list[Any]]:
+        listed = command(scene, "dlq", "list", "--match", group)
+        return rows(listed, "dead", "recent")
+
+    scene.wait_until(lambda: letters() == [[1, 1]], "the dead letter is counted")
+    shown = command(scene, "dlq", "show", group)
+    sent = command(scene, "dlq", "resend", group, "--all", "--yes")
+    got = consumer.received(2)
+    scene.wait_until(
+        lambda: command(scene, "dlq", "resend", group, "--all", "--dry-run")["sentBefore"] == 1,
+        "the broker has indexed what was sent again",
+    )
+    again = command(scene, "dlq", "resend", group, "--all", "--yes")
+    check(len(other.received()) == 1, "another group got the dead letter as well")
+    return {
+        "shown": rows(shown, "topic", "tag", "keys", "body"),
+        "sent": [sent["sent"], sent["sentBefore"], sent["refused"]],
+        "again": [again["sent"], again["sentBefore"], again["refused"]],
+        "delivered": [[each["body"], each["topic"]] for each in got],
+    }

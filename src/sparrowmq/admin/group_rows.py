@@ -1,0 +1,88 @@
+"""Groups in a list: what one line says of each, with few questions per group."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
+from sparrowmq.admin.errors import AdminError, NoBrokerAnswers
+from sparrowmq.admin.lag import group_lag
+from sparrowmq.admin.members import connected
+from sparrowmq.admin.values import BrokerFailure, Listing
+from sparrowmq.admin.waiting import with_waiting
+from sparrowmq.client.argument_checks import check_names
+from sparrowmq.protocol.heartbeat import MessageModel
+from sparrowmq.protocol.names import check_group, is_retry_topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """A group in a list. What no broker could say is None."""
+
+    name: str
+    model: MessageModel | None
+    """None while no member is online."""
+    members: int | None
+    topics: tuple[str, ...] | None
+    """Topics in which it has progress or members, without its own retry topic."""
+    lag: int | None
+    oldest_waiting: datetime | None
+    consumed_per_s: float | None
+
+
+async def group_rows(
+    cluster: ClusterCalls, names: Sequence[str], *, waiting: bool
+) -> Listing[GroupRow]:
+    """A row for each name, in their order. A group of which nothing could be learned has a row
+    without figures. Raises NoBrokerAnswers."""
+    check_names("names", names)
+    asks = [partial(_row, cluster, check_group(name), waiting) for name in names]
+    results = await at_once(asks)
+    for result in results:
+        if isinstance(result, NoBrokerAnswers):
+            raise result
+    rows, errors = [], dict[BrokerFailure, None]()
+    for name, result in zip(names, results, strict=True):
+        if isinstance(result, AdminError):
+            rows.append(_unknown(name))
+        else:
+            row, failures = result
+            rows.append(row)
+            errors |= dict.fromkeys(failures)
+    return Listing(tuple(rows), tuple(errors))
+
+
+def _unknown(name: str) -> GroupRow:
+    return GroupRow(
+        name=name,
+        model=None,
+        members=None,
+        topics=None,
+        lag=None,
+        oldest_waiting=None,
+        consumed_per_s=None,
+    )
+
+
+async def _row(
+    cluster: ClusterCalls, name: str, waiting: bool
+) -> tuple[GroupRow, tuple[BrokerFailure, ...]]:
+    online = await connected(cluster, name)
+    lag = await group_lag(cluster, name, None, owners=False)
+    if waiting and lag.lag:
+        lag = await with_waiting(cluster, lag)
+    first = next((each for each in online.by_broker.values() if each.connection_set), None)
+    topics = {each.queue.topic for each in lag.queues} | {
+        each.topic for each in online.subscriptions
+    }
+    row = GroupRow(
+        name=name,
+        model=None if first is None else first.message_model,
+        members=len(online.members),
+        topics=tuple(sorted(each for each in topics if not is_retry_topic(each))),
+        lag=lag.lag,
+        oldest_waiting=min(filter(None, (q.oldest_waiting for q in lag.queues)), default=None),
+        consumed_per_s=lag.consumed_per_s,
+    )
+    return row, lag.errors

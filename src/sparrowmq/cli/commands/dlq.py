@@ -1,0 +1,327 @@
+"""`sparrowmq dlq …`: dead letters, the messages that groups have given up."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.cluster_calls import at_once
+from sparrowmq.admin.dead_letters import DeadLetterCount, origin_of
+from sparrowmq.admin.errors import AdminError
+from sparrowmq.admin.resends import TO_GROUP, TO_TOPIC, Resend, Resent
+from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.commands.group import now
+from sparrowmq.cli.message_body import BODY_FORMS, body_text
+from sparrowmq.cli.option_types import Moment
+from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.shell import (
+    Shell,
+    dry_run_option,
+    limit_option,
+    match_option,
+    shell_options,
+    yes_option,
+)
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import dlq_topic
+
+_since = click.option("--since", type=Moment(), metavar="TIME", help="Died at this time or later.")
+_until = click.option("--until", type=Moment(), metavar="TIME", help="Died before this time.")
+
+
+@click.group(cls=Group)
+def dlq() -> None:
+    """Look at dead letters, send them again, write them to a file."""
+
+
+# ---- list
+
+
+@dlq.command("list")
+@match_option
+@click.option("--since", type=Moment(), metavar="TIME", help="Only with dead letters since then.")
+@limit_option
+@shell_options(watch=True)
+def list_dead_letters(match: str | None, since: datetime | None, limit: int, shell: Shell) -> None:
+    """List groups with dead letters.
+
+    \b
+    Examples:
+      sparrowmq dlq list
+      sparrowmq dlq list --since -1h
+    """
+    recent = since or now() - timedelta(days=1)
+
+    async def look(admin: Admin) -> Report:
+        names = [
+            each for each in await admin.dead_letter_groups() if fnmatchcase(each, match or "*")
+        ]
+        asked = names if since is not None or not limit else names[:limit]
+        results = await at_once([partial(admin.count_dead_letters, each, recent) for each in asked])
+        rows = [
+            (name, None if isinstance(result, AdminError) else result)
+            for name, result in zip(asked, results, strict=True)
+        ]
+        if since is not None:
+            rows = [(name, each) for name, each in rows if each is None or each.recent]
+        total = len(names) if since is None else len(rows)
+        kept = [each for _, each in rows if each is not None]
+        errors = dict.fromkeys(failure for each in kept for failure in each.errors)
+        shown = rows[:limit] if limit else rows
+        title = "LAST-24H" if since is None else "SINCE"
+        notes = [_unreadable(each) for each in kept if each.unreadable]
+        return Report([_counts(shown, total, title)], tuple(errors), notes=notes)
+
+    shell.report(look)
+
+
+def _unreadable(each: DeadLetterCount) -> str:
+    topic = dlq_topic(each.group)
+    return (
+        f"the dead letters of {each.group} cannot be read on {', '.join(each.unreadable)}; allow it"
+        f" with: sparrowmq topic update '{topic}' --perm 6"
+    )
+
+
+def _counts(rows: Sequence[tuple[str, DeadLetterCount | None]], total: int, title: str) -> Table:
+    cells: list[list[Value]] = [
+        [name, None, None, None, None]
+        if each is None
+        else [
+            name,
+            each.messages,
+            each.oldest if each.messages else "",
+            each.newest if each.messages else "",
+            each.recent,
+        ]
+        for name, each in rows
+    ]
+    columns = [
+        ("GROUP", "group"),
+        ("DEAD", "dead"),
+        ("OLDEST", "oldest"),
+        ("NEWEST", "newest"),
+        (title, "recent"),
+    ]
+    return table(columns, cells, total=total, empty="there are no dead letters")
+
+
+# ---- show
+
+
+@dlq.command("show")
+@click.argument("group")
+@_since
+@_until
+@click.option("--key", metavar="KEY", help="Only with this key.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="The newest so many.",
+)
+@click.option(
+    "--body",
+    type=click.Choice(BODY_FORMS),
+    default="text",
+    show_default=True,
+    help="How bodies are shown; of text the first 200 characters.",
+)
+@shell_options()
+def show(
+    group: str,
+    since: datetime | None,
+    until: datetime | None,
+    key: str | None,
+    limit: int,
+    body: str,
+    shell: Shell,
+) -> None:
+    """Show the dead letters of a group, the newest last.
+
+    \b
+    Examples:
+      sparrowmq dlq show billing
+      sparrowmq dlq show billing --since -1h --json
+    """
+
+    async def look(admin: Admin) -> Report:
+        found = await admin.dead_letters(group, since=since, until=until, key=key, limit=limit)
+        rows = [_letter(each, body, whole=shell.as_json) for each in found.messages]
+        columns = [
+            ("ID", "id"),
+            ("DIED", "died"),
+            ("TOPIC", "topic"),
+            ("TAG", "tag"),
+            ("KEYS", "keys"),
+            ("ATTEMPTS", "attempts"),
+            ("BODY", "body"),
+        ]
+        letters = table(columns, rows, total=found.total, empty="there are none in that time")
+        return Report([letters], found.errors)
+
+    shell.report(look)
+
+
+def _letter(each: MessageExt, form: str, *, whole: bool) -> list[Value]:
+    return [
+        each.msg_id,
+        each.stored_at,
+        origin_of(each),
+        each.tags or "",
+        each.keys,
+        each.reconsume_times,
+        body_text(each, form, whole=whole),
+    ]
+
+
+# ---- resend
+
+
+@dlq.command("resend")
+@click.argument("group")
+@click.option("--id", "ids", multiple=True, metavar="ID", help="This one; may be repeated.")
+@_since
+@_until
+@click.option("--all", "is_all", is_flag=True, help="All of them.")
+@click.option(
+    "--to",
+    metavar="group|topic|NAME",
+    default=TO_GROUP,
+    show_default=True,
+    help="The group that failed; the topic they came from, where every group gets them; or another"
+    " topic.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="At most so many per second.",
+)
+@dry_run_option
+@yes_option
+@shell_options()
+def resend(
+    group: str,
+    ids: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    is_all: bool,
+    to: str,
+    rate: float | None,
+    dry_run: bool,
+    yes: bool,
+    shell: Shell,
+) -> None:
+    """Send dead letters again; what was sent before is left out.
+
+    \b
+    Examples:
+      sparrowmq dlq resend billing --id 7F00000100002A9F0000000000000000
+      sparrowmq dlq resend billing --since -1h --dry-run
+      sparrowmq dlq resend billing --all --rate 100 --yes
+    """
+    has_range = since is not None or until is not None
+    if sum((bool(ids), has_range, is_all)) != 1:
+        raise click.UsageError("say which: --id, --since and --until, or --all")
+
+    async def send(admin: Admin, *, is_dry: bool) -> list[Resent]:
+        return await admin.resend_dead_letters(
+            group, ids=ids, since=since, until=until, to=to, rate=rate, dry_run=is_dry
+        )
+
+    results = shell.ask(lambda admin: send(admin, is_dry=True))
+    count = sum(each.result is Resend.SENT for each in results)
+    if count and not dry_run:
+        shell.confirm(_question(group, to, count), group, yes=yes)
+        results = shell.ask(lambda admin: send(admin, is_dry=False))
+    _show_results(shell, group, results, dry_run=dry_run)
+
+
+def _question(group: str, to: str, count: int) -> str:
+    letters = f"{count:,} dead letter{'s' if count > 1 else ''} of {group}"
+    if to == TO_GROUP:
+        return f"{letters} go to group {group} again, and to no other"
+    if to == TO_TOPIC:
+        return f"{letters} go to the topics they came from, where EVERY group gets them"
+    return f"{letters} go to topic {to}, where every group of it gets them"
+
+
+def _show_results(shell: Shell, group: str, results: Sequence[Resent], *, dry_run: bool) -> None:
+    totals = Counter(each.result for each in results)
+    rows: list[list[Value]] = [
+        [each.message_id, each.died, each.target, each.result, each.reason] for each in results
+    ]
+    columns = [
+        ("ID", "id"),
+        ("DIED", "died"),
+        ("TO", "to"),
+        ("RESULT", "result"),
+        ("REASON", "reason"),
+    ]
+    facts: dict[str, Value] = {
+        "sent": totals[Resend.SENT],
+        "sentBefore": totals[Resend.SENT_BEFORE],
+        "refused": totals[Resend.REFUSED],
+    }
+    shell.show(Report([table(columns, rows, empty="there are none to send")], facts=facts))
+    if dry_run:
+        shell.say("nothing was sent: a dry run")
+    elif totals[Resend.SENT]:
+        shell.done(f"{totals[Resend.SENT]:,} dead letters of {group} sent again")
+    if totals[Resend.REFUSED]:
+        sys.exit(3 if totals[Resend.SENT] else 1)
+
+
+# ---- export
+
+
+@dlq.command("export")
+@click.argument("group")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="A new file, one JSON object in a line.",
+)
+@_since
+@_until
+@shell_options()
+def export(
+    group: str, out: Path, since: datetime | None, until: datetime | None, shell: Shell
+) -> None:
+    """Write dead letters to a file, with all that is needed to send them again.
+
+    \b
+    Example:
+      sparrowmq dlq export billing --out billing.jsonl --since 2026-11-15
+    """
+    draft = out.with_name(f"{out.name}.part")
+    if out.exists():
+        raise click.UsageError(f"{out} exists; choose another name, or remove it")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            count = shell.ask(
+                lambda admin: admin.export_dead_letters(
+                    group, lambda line: file.write(f"{line}\n"), since=since, until=until
+                )
+            )
+        draft.replace(out)
+    finally:
+        draft.unlink(missing_ok=True)
+    columns = [("DEAD", "dead"), ("FILE", "file")]
+    shell.show(Report([table(columns, [[count, str(out)]])]))
+
+
+def commands() -> list[click.Command]:
+    """For the program."""
+    return [dlq]

@@ -1,0 +1,321 @@
+"""`sparrowmq group …`: consumer groups, who is in them, and what they want.
+
+Changing groups is in `group_changes`, their progress in `group_progress`.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.group_rows import GroupRow
+from sparrowmq.admin.groups import GroupInfo
+from sparrowmq.admin.lag import GroupLag
+from sparrowmq.admin.members import GroupMember
+from sparrowmq.admin.subscriptions import GroupSubscription, subscriptions_of
+from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.shell import Shell, limit_option, match_option, shell_options
+from sparrowmq.clock import system_clock
+from sparrowmq.protocol.heartbeat import MessageModel
+from sparrowmq.protocol.names import is_system_group
+
+
+@click.group(cls=Group)
+def group() -> None:
+    """Look at consumer groups, change them, and move their progress."""
+
+
+def now() -> datetime:
+    """The time, for durations in tables."""
+    return datetime.fromtimestamp(system_clock() / 1000, UTC)
+
+
+def age(when: datetime | None) -> timedelta | None:
+    """How long ago something was; None if that is not known."""
+    return None if when is None else max(timedelta(), now() - when)
+
+
+_MODELS = {MessageModel.CLUSTERING: "clustering", MessageModel.BROADCASTING: "broadcasting"}
+
+
+# ---- list
+
+
+@group.command("list")
+@match_option
+@click.option("--lagging", type=click.IntRange(min=1), metavar="N", help="Only with so much lag.")
+@click.option("--offline", is_flag=True, help="Only without a live member.")
+@click.option("--all", "show_all", is_flag=True, help="Include groups of RocketMQ's own tools.")
+@click.option("--long", "is_long", is_flag=True, help="Also the rate of the last minute.")
+@limit_option
+@shell_options(watch=True)
+def list_groups(
+    match: str | None,
+    lagging: int | None,
+    offline: bool,
+    show_all: bool,
+    is_long: bool,
+    limit: int,
+    shell: Shell,
+) -> None:
+    """List consumer groups with members, topics and lag.
+
+    \b
+    Examples:
+      sparrowmq group list
+      sparrowmq group list --match 'bill*' --lagging 1000
+      sparrowmq group list --offline --json
+    """
+
+    async def look(admin: Admin) -> Report:
+        found = await admin.groups()
+        names = [
+            each
+            for each in found
+            if (show_all or not is_system_group(each)) and fnmatchcase(each, match or "*")
+        ]
+        asks_all = bool(lagging) or offline
+        rows = list(await admin.group_rows(names if asks_all or not limit else names[:limit]))
+        if asks_all:
+            rows = [each for each in rows if _is_wanted(each, lagging, offline)]
+        total = len(rows) if asks_all else len(names)
+        kept = rows[:limit] if limit else rows
+        return Report([_group_table(kept, total, is_long)], found.errors)
+
+    shell.report(look)
+
+
+def _is_wanted(row: GroupRow, lagging: int | None, offline: bool) -> bool:
+    """Of rows that could not be learned nothing is claimed: they are shown."""
+    if lagging is not None and row.lag is not None and row.lag < lagging:
+        return False
+    return not (offline and row.members)
+
+
+def _group_table(rows: list[GroupRow], total: int, is_long: bool) -> Table:
+    columns = [
+        ("GROUP", "group"),
+        ("MODEL", "model"),
+        ("MEMBERS", "members"),
+        ("TOPICS", "topics"),
+        ("LAG", "lag"),
+        ("OLDEST-WAITING", "oldestWaiting"),
+    ]
+    cells: list[list[Value]] = [
+        [
+            each.name,
+            "" if each.model is None else _MODELS[each.model],
+            each.members,
+            each.topics,
+            each.lag,
+            age(each.oldest_waiting) if each.lag else "",
+        ]
+        for each in rows
+    ]
+    if is_long:
+        columns.append(("OUT/S", "outPerS"))
+        for row, each in zip(cells, rows, strict=True):
+            row.append(each.consumed_per_s)
+    return table(columns, cells, total=total, empty="there are no such groups")
+
+
+# ---- show
+
+
+@group.command("show")
+@click.argument("name")
+@shell_options(watch=True)
+def show_group(name: str, shell: Shell) -> None:
+    """Show a group's settings, progress, members and subscriptions.
+
+    \b
+    Example:
+      sparrowmq group show billing
+    """
+
+    async def look(admin: Admin) -> Report:
+        found = await admin.group(name)
+        lag = await admin.lag(name, owners=False, waiting=True)
+        return Report(
+            [
+                _settings_table(found),
+                _topics_table(lag),
+                members_table(found.members),
+                subscriptions_table(subscriptions_of(found)),
+            ],
+            found.errors,
+            facts={
+                "group": name,
+                "state": _state(found),
+                "model": "" if found.model is None else _MODELS[found.model],
+                "lag": lag.lag,
+            },
+            notes=_warnings(found),
+        )
+
+    shell.report(look)
+
+
+def _state(found: GroupInfo) -> str:
+    if found.settings and not any(each.may_consume for each in found.settings):
+        return "paused"
+    return "consuming" if found.is_online else "offline"
+
+
+def _warnings(found: GroupInfo) -> list[str]:
+    warnings = []
+    if found.subscriptions_differ:
+        warnings.append(
+            "members subscribe to different things, so that messages get lost among them: see"
+            f" sparrowmq group subscriptions {found.name}"
+        )
+    if found.doubled_client_ids:
+        names = ", ".join(sorted(found.doubled_client_ids))
+        warnings.append(f"several processes use one client id, and take the same queues: {names}")
+    return warnings
+
+
+def _settings_table(found: GroupInfo) -> Table:
+    rows: list[list[Value]] = [
+        [
+            each.broker,
+            each.may_consume,
+            each.may_broadcast,
+            each.orderly,
+            each.retries,
+            each.retry_queues,
+            [f"{name}={value}" for name, value in sorted(each.attributes.items())],
+        ]
+        for each in found.settings
+    ]
+    columns = [
+        ("BROKER", "broker"),
+        ("CONSUME", "consume"),
+        ("BROADCAST", "broadcast"),
+        ("ORDER", "order"),
+        ("RETRIES", "retries"),
+        ("RETRY-QUEUES", "retryQueues"),
+        ("ATTRIBUTES", "attributes"),
+    ]
+    return table(columns, rows, title="settings", key="settings", empty="no broker has settings")
+
+
+def _topics_table(lag: GroupLag) -> Table:
+    rows: list[list[Value]] = []
+    for topic, behind in sorted(lag.by_topic.items()):
+        queues = [each for each in lag.queues if each.queue.topic == topic]
+        oldest = min(filter(None, (each.oldest_waiting for each in queues)), default=None)
+        rows.append([topic, len(queues), behind, age(oldest) if behind else ""])
+    columns = [("TOPIC", "topic"), ("QUEUES", "queues"), ("LAG", "lag"), ("DELAY", "delay")]
+    return table(columns, rows, title="topics", key="topics", empty="it has no progress")
+
+
+# ---- members
+
+
+@group.command("members")
+@click.argument("name")
+@click.option("--stacks", metavar="CLIENT", help="Print the stacks of this member instead.")
+@shell_options(watch=True)
+def members(name: str, stacks: str | None, shell: Shell) -> None:
+    """List live members: what they hold, and how they are doing.
+
+    \b
+    Examples:
+      sparrowmq group members billing
+      sparrowmq group members billing --stacks 10.0.0.7@4711
+    """
+
+    async def look(admin: Admin) -> Report:
+        if stacks is None:
+            found = await admin.members(name)
+            return Report([members_table(found)], found.errors)
+        member = await admin.member(name, stacks, stacks=True)
+        lines = (member.stacks or "it gave none").splitlines()
+        return Report([table([("STACK", "stack")], [[line] for line in lines], key="stacks")])
+
+    shell.report(look)
+
+
+def members_table(found: Sequence[GroupMember]) -> Table:
+    """A row for each member. What it did not say about itself is unknown."""
+    rows: list[list[Value]] = [
+        [
+            each.client_id,
+            each.address,
+            each.language,
+            each.version,
+            None if each.queues is None else len(each.queues),
+            each.done_per_s,
+            each.failed_per_s,
+            None if each.notes is None else "; ".join(each.notes.values()),
+        ]
+        for each in found
+    ]
+    columns = [
+        ("CLIENT", "client"),
+        ("ADDRESS", "address"),
+        ("LANGUAGE", "language"),
+        ("VERSION", "version"),
+        ("QUEUES", "queues"),
+        ("OK/S", "okPerS"),
+        ("FAILED/S", "failedPerS"),
+        ("WAITS-FOR", "waitsFor"),
+    ]
+    return table(columns, rows, title="members", key="members", empty="no member is online")
+
+
+# ---- subscriptions
+
+
+@group.command("subscriptions")
+@click.argument("name")
+@shell_options()
+def subscriptions(name: str, shell: Shell) -> None:
+    """List what members subscribe to, and in what they differ.
+
+    \b
+    Example:
+      sparrowmq group subscriptions billing
+    """
+
+    async def look(admin: Admin) -> Report:
+        found = await admin.subscriptions(name)
+        return Report([subscriptions_table(list(found))], found.errors)
+
+    shell.report(look)
+
+
+def subscriptions_table(found: list[GroupSubscription]) -> Table:
+    """A row for each subscription."""
+    rows: list[list[Value]] = [
+        [
+            each.subscription.topic,
+            each.subscription.kind,
+            each.subscription.expression,
+            each.members,
+            each.difference,
+        ]
+        for each in found
+    ]
+    columns = [
+        ("TOPIC", "topic"),
+        ("TYPE", "type"),
+        ("EXPRESSION", "expression"),
+        ("MEMBERS", "members"),
+        ("DIFFERENCE", "difference"),
+    ]
+    empty = "no member is online, so that nobody knows"
+    return table(columns, rows, title="subscriptions", key="subscriptions", empty=empty)
+
+
+def commands() -> list[click.Command]:
+    """For the program."""
+    from sparrowmq.cli.commands import group_changes, group_progress
+
+    for command in (*group_changes.commands(), *group_progress.commands()):
+        group.add_command(command)
+    return [group]

@@ -1,0 +1,287 @@
+"""`sparrowmq group create | update | delete | pause | resume`"""
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.errors import AdminError, AlreadyExists
+from sparrowmq.admin.values import SettingChange
+from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, yes_option
+
+_SWITCH = click.Choice(["on", "off"])
+_NAMES = {
+    "may_consume": "consume",
+    "may_broadcast": "broadcast",
+    "orderly": "order",
+    "retries": "retries",
+    "retry_queues": "retry queues",
+}
+
+
+def _setting_options(command: click.decorators.FC) -> click.decorators.FC:
+    options = [
+        click.option(
+            "--retries",
+            type=click.IntRange(min=-1),
+            metavar="N",
+            help="Deliveries after the first before a message is a dead letter.",
+        ),
+        click.option("--broadcast", type=_SWITCH, help="Whether members may broadcast."),
+        click.option("--consume", type=_SWITCH, help="Whether members get messages."),
+        click.option("--order", type=_SWITCH, help="Whether messages are consumed in order."),
+        click.option(
+            "--retry-queues", type=click.IntRange(min=1), metavar="N", help="Of its retry topic."
+        ),
+        click.option(
+            "--attribute",
+            "attributes",
+            multiple=True,
+            metavar="K=V",
+            help="May be repeated; -K removes one in an update.",
+        ),
+        click.option(
+            "--broker", "brokers", multiple=True, help="Only on this broker; may be repeated."
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _given(
+    retries: int | None,
+    broadcast: str | None,
+    consume: str | None,
+    order: str | None,
+    retry_queues: int | None,
+) -> dict[str, int | bool]:
+    found: dict[str, int | bool] = {}
+    for name, text in (
+        ("may_broadcast", broadcast),
+        ("may_consume", consume),
+        ("orderly", order),
+    ):
+        if text is not None:
+            found[name] = text == "on"
+    if retries is not None:
+        found["retries"] = retries
+    if retry_queues is not None:
+        found["retry_queues"] = retry_queues
+    return found
+
+
+def _attributes(texts: tuple[str, ...]) -> dict[str, str | None] | None:
+    found: dict[str, str | None] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if text.startswith("-") and not equals and len(text) > 1:
+            found[text[1:]] = None
+        elif equals and name:
+            found[name] = value
+        else:
+            raise click.UsageError(f"--attribute {text!r} is not K=V, nor -K to remove one")
+    return found or None
+
+
+@click.command("create")
+@click.argument("name")
+@_setting_options
+@click.option("--cluster", help="On all brokers of this cluster.")
+@shell_options()
+def create(
+    name: str,
+    retries: int | None,
+    broadcast: str | None,
+    consume: str | None,
+    order: str | None,
+    retry_queues: int | None,
+    attributes: tuple[str, ...],
+    brokers: tuple[str, ...],
+    cluster: str | None,
+    shell: Shell,
+) -> None:
+    """Create a group. Most clusters create one when its first member comes.
+
+    \b
+    Examples:
+      sparrowmq group create billing
+      sparrowmq group create billing --retries 3 --broker broker-a
+    """
+    if brokers and cluster:
+        raise click.UsageError("--broker and --cluster exclude each other")
+    given = _given(retries, broadcast, consume, order, retry_queues)
+    wanted = _attributes(attributes)
+
+    async def work(admin: Admin) -> list[str]:
+        try:
+            return await admin.create_group(
+                name,
+                brokers=brokers,
+                cluster=cluster,
+                attributes=wanted,
+                replace=False,
+                **given,  # type: ignore[arg-type]  # by name, checked by its options
+            )
+        except AlreadyExists as error:
+            raise AdminError(
+                f"group {name} exists with other settings ({'; '.join(error.differences)}); change"
+                f" it with: sparrowmq group update {name}"
+            ) from error
+
+    done = shell.ask(work)
+    shell.show(Report([_results(done, "created")]))
+    shell.done(f"group {name} created")
+
+
+def _results(brokers: list[str], result: str) -> Table:
+    columns = [("BROKER", "broker"), ("RESULT", "result")]
+    return table(columns, [[broker, result] for broker in brokers])
+
+
+@click.command("update")
+@click.argument("name")
+@_setting_options
+@dry_run_option
+@shell_options()
+def update(
+    name: str,
+    retries: int | None,
+    broadcast: str | None,
+    consume: str | None,
+    order: str | None,
+    retry_queues: int | None,
+    attributes: tuple[str, ...],
+    brokers: tuple[str, ...],
+    dry_run: bool,
+    shell: Shell,
+) -> None:
+    """Change a group's settings; what is not given stays.
+
+    \b
+    Examples:
+      sparrowmq group update billing --retries 3 --dry-run
+      sparrowmq group update billing --consume off --broker broker-a
+    """
+    given = _given(retries, broadcast, consume, order, retry_queues)
+    wanted = _attributes(attributes)
+    if not given and wanted is None:
+        raise click.UsageError("nothing to change; give --retries, --consume or another setting")
+
+    async def work(admin: Admin) -> list[SettingChange]:
+        return await admin.update_group(
+            name,
+            brokers=brokers,
+            attributes=wanted,
+            dry_run=dry_run,
+            **given,  # type: ignore[arg-type]  # by name, checked by its options
+        )
+
+    changes = shell.ask(work)
+    rows: list[list[Value]] = [
+        [
+            _NAMES.get(each.setting, each.setting),
+            each.broker,
+            _shown(each.before),
+            _shown(each.after),
+        ]
+        for each in changes
+    ]
+    columns = [("FIELD", "field"), ("BROKER", "broker"), ("WAS", "was"), ("NOW", "now")]
+    shell.show(Report([table(columns, rows, empty="nothing differs")]))
+    if dry_run:
+        shell.say("nothing was changed: a dry run")
+    elif changes:
+        shell.done(f"group {name} changed")
+
+
+def _shown(value: Value) -> Value:
+    return "" if value is None else value
+
+
+@click.command("delete")
+@click.argument("name")
+@click.option("--keep-offsets", is_flag=True, help="Keep its progress, for a group of this name.")
+@yes_option
+@shell_options()
+def delete(name: str, keep_offsets: bool, yes: bool, shell: Shell) -> None:
+    """Delete a group and its progress; refused while members are live.
+
+    Its retry and dead-letter topics stay.
+
+    \b
+    Example:
+      sparrowmq group delete billing
+    """
+
+    async def look(admin: Admin) -> tuple[int, int]:
+        found = await admin.group(name)
+        if found.members:
+            names = ", ".join(each.client_id for each in found.members[:3])
+            raise AdminError(
+                f"group {name} has {len(found.members)} live members ({names}); stop them first,"
+                " or their brokers create it again"
+            )
+        return len(found.settings), len(found.topics)
+
+    brokers, topics = shell.ask(look)
+    lost = "its progress stays" if keep_offsets else f"its progress in {topics} topics is lost"
+    shell.confirm(f"Group {name} is deleted on {brokers} brokers; {lost}", name, yes=yes)
+
+    async def work(admin: Admin) -> list[str]:
+        return await admin.delete_group(name, keep_offsets=keep_offsets)
+
+    shell.show(Report([_results(shell.ask(work), "deleted")]))
+    shell.done(f"group {name} deleted")
+
+
+# ---- pause
+
+
+def _pausing(name: str, topic: str | None, shell: Shell, *, paused: bool) -> None:
+    async def work(admin: Admin) -> list[str]:
+        change = admin.pause_group if paused else admin.resume_group
+        return await change(name, topic=topic)
+
+    done = shell.ask(work)
+    shell.show(Report([_results(done, "paused" if paused else "resumed")]))
+    where = f" in topic {topic}" if topic else ""
+    shell.done(f"group {name} {'paused' if paused else 'resumed'}{where}")
+
+
+@click.command("pause")
+@click.argument("name")
+@click.option("--topic", metavar="TOPIC", help="Only in this topic (brokers from 5.0 on).")
+@shell_options()
+def pause(name: str, topic: str | None, shell: Shell) -> None:
+    """Give a group no more messages until it is resumed.
+
+    \b
+    Examples:
+      sparrowmq group pause billing
+      sparrowmq group pause billing --topic orders
+    """
+    _pausing(name, topic, shell, paused=True)
+    shell.say(
+        "what members have fetched is handled still; they ask again, Java's every 3 s. Go on with:"
+        f" sparrowmq group resume {name}{f' --topic {topic}' if topic else ''}"
+    )
+
+
+@click.command("resume")
+@click.argument("name")
+@click.option("--topic", metavar="TOPIC", help="Only in this topic (brokers from 5.0 on).")
+@shell_options()
+def resume(name: str, topic: str | None, shell: Shell) -> None:
+    """Give a paused group messages again.
+
+    \b
+    Example:
+      sparrowmq group resume billing
+    """
+    _pausing(name, topic, shell, paused=False)
+    shell.say("members get messages when they ask next: Java's within 3 s")
+
+
+def commands() -> list[click.Command]:
+    """For `sparrowmq group`."""
+    return [create, update, delete, pause, resume]

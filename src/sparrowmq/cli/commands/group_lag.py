@@ -1,0 +1,240 @@
+"""`sparrowmq group lag`: how far groups are, by queue, topic or member; for people and checks."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import partial
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.lag import GroupLag, QueueLag
+from sparrowmq.cli.commands.group import age
+from sparrowmq.cli.option_types import Wait
+from sparrowmq.cli.output import Column, Report, Table, Value, duration_text
+from sparrowmq.cli.queues import queue_text
+from sparrowmq.cli.shell import IN_PART, Shell, limit_option, shell_options
+from sparrowmq.protocol.names import is_system_group
+
+_POLL_S = 1.0
+
+_MATCHING = Column("MATCHING", "matching", is_approximate=True)
+
+
+@click.command("lag")
+@click.argument("names", nargs=-1, metavar="[NAME]…")
+@click.option("--topic", metavar="TOPIC", help="Only in this topic.")
+@click.option(
+    "--by",
+    type=click.Choice(["topic", "queue", "member"]),
+    help="What a row is. [default: queue for one group, topic for several]",
+)
+@click.option(
+    "--max", "most", type=click.IntRange(min=0), metavar="N", help="Exit code 1 above this lag."
+)
+@click.option(
+    "--older-than",
+    "older_s",
+    type=Wait(),
+    metavar="DURATION",
+    help="Exit code 1 if a message has waited longer.",
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=Wait(),
+    metavar="DURATION",
+    help="Wait until it is not above --max (0 unless given), at most so long.",
+)
+@limit_option
+@shell_options(watch=True)
+def lag(
+    names: tuple[str, ...],
+    topic: str | None,
+    by: str | None,
+    most: int | None,
+    older_s: float | None,
+    wait_s: float | None,
+    limit: int,
+    shell: Shell,
+) -> None:
+    """Show how far groups are; without NAME all of them.
+
+    LAG counts messages that a group has not read, MATCHING those of them that its filter of tags
+    takes (counted up to 100,000 a queue, else estimated and marked), DELAY how long the oldest has
+    waited.
+
+    \b
+    Examples:
+      sparrowmq group lag billing
+      sparrowmq group lag --by topic --watch
+      sparrowmq group lag billing --max 1000 --older-than 5m   # for a check: exit code 1 above
+      sparrowmq group lag billing --wait 10m                   # until everything is read
+    """
+    if wait_s is not None and shell.watch_s is not None:
+        raise click.UsageError("--wait and --watch exclude each other")
+    kind = by or ("queue" if len(names) == 1 else "topic")
+    last: list[GroupLag] = []
+
+    async def look(admin: Admin) -> Report:
+        last[:] = await _lags(admin, names, topic)
+        return _report(last, kind, limit)
+
+    if most is None and older_s is None and wait_s is None:
+        shell.report(look)
+        return
+    bound = 0 if most is None and wait_s is not None else most
+
+    def exceeded() -> list[str]:
+        return over(last, bound, older_s)
+
+    found = shell.ask(partial(_look_until, look, exceeded, wait_s))
+    shell.show(found)
+    for text in exceeded():
+        shell.warn(text)
+    if exceeded() or found.errors:
+        sys.exit(1 if exceeded() else IN_PART)
+
+
+async def _look_until(
+    look: Callable[[Admin], Awaitable[Report]],
+    exceeded: Callable[[], list[str]],
+    wait_s: float | None,
+    admin: Admin,
+) -> Report:
+    """The first look in which no group is further behind than it may be, or the last in time."""
+    found = await look(admin)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            while wait_s is not None and exceeded():
+                await asyncio.sleep(_POLL_S)
+                found = await look(admin)
+    return found
+
+
+def over(lags: Sequence[GroupLag], most: int | None, older_s: float | None) -> list[str]:
+    """Groups that are further behind than they may be, in words."""
+    texts = []
+    for each in lags:
+        if most is not None and each.lag > most:
+            texts.append(f"group {each.group} is {each.lag:,} messages behind, over {most:,}")
+        waited = age(_oldest(each.queues))
+        if older_s is not None and waited is not None and waited.total_seconds() > older_s:
+            allowed = duration_text(timedelta(seconds=older_s))
+            texts.append(
+                f"group {each.group}: a message has waited {duration_text(waited)}, over {allowed}"
+            )
+    return texts
+
+
+async def _lags(admin: Admin, names: Sequence[str], topic: str | None) -> list[GroupLag]:
+    wanted = names or [each for each in await admin.groups() if not is_system_group(each)]
+    return [
+        await admin.lag(name, topic, waiting=True, matching=True) for name in dict.fromkeys(wanted)
+    ]
+
+
+# ---- tables
+
+
+def _report(lags: Sequence[GroupLag], kind: str, limit: int) -> Report:
+    make = _MAKERS[kind]
+    columns, rows = make(lags)
+    total = len(rows)
+    errors = dict.fromkeys(failure for each in lags for failure in each.errors)
+    return Report(
+        [
+            Table(
+                columns,
+                rows[:limit] if limit else rows,
+                total=total,
+                empty="no group has progress there",
+            )
+        ],
+        tuple(errors),
+        facts={"lag": sum(each.lag for each in lags)},
+    )
+
+
+def _oldest(queues: Sequence[QueueLag]) -> datetime | None:
+    return min(filter(None, (each.oldest_waiting for each in queues)), default=None)
+
+
+def _sums(queues: Sequence[QueueLag]) -> list[Value]:
+    """Lag, matching with whether it is exact, and delay."""
+    behind = sum(each.lag for each in queues)
+    known = [each.matching for each in queues if each.matching is not None]
+    matching: Value = None
+    if len(known) == len(queues):
+        matching = (sum(known), all(each.is_exact for each in queues))
+    return [behind, matching, age(_oldest(queues)) if behind else ""]
+
+
+_SUM_COLUMNS = [Column("LAG", "lag"), _MATCHING, Column("DELAY", "delay")]
+
+Made = tuple[list[Column], list[list[Value]]]
+
+
+def _by_queue(lags: Sequence[GroupLag]) -> Made:
+    columns = [
+        Column("GROUP", "group"),
+        Column("TOPIC", "topic"),
+        Column("QUEUE", "queue"),
+        Column("COMMITTED", "committed"),
+        Column("END", "end"),
+        *_SUM_COLUMNS,
+        Column("OWNER", "owner"),
+    ]
+    rows: list[list[Value]] = [
+        [
+            each.group,
+            one.queue.topic,
+            queue_text(one.queue),
+            "" if one.consumer_offset is None else one.consumer_offset,
+            one.broker_offset,
+            *_sums([one]),
+            one.owner or "",
+        ]
+        for each in lags
+        for one in each.queues
+    ]
+    return columns, rows
+
+
+def _by_topic(lags: Sequence[GroupLag]) -> Made:
+    rows: list[list[Value]] = []
+    for each in lags:
+        for topic in sorted(each.by_topic):
+            queues = [one for one in each.queues if one.queue.topic == topic]
+            rows.append([each.group, topic, len(queues), *_sums(queues)])
+    columns = [
+        Column("GROUP", "group"),
+        Column("TOPIC", "topic"),
+        Column("QUEUES", "queues"),
+        *_SUM_COLUMNS,
+    ]
+    return columns, rows
+
+
+def _by_member(lags: Sequence[GroupLag]) -> Made:
+    rows: list[list[Value]] = []
+    for each in lags:
+        for owner in sorted({one.owner or "" for one in each.queues}):
+            queues = [one for one in each.queues if (one.owner or "") == owner]
+            rows.append([each.group, owner, len(queues), *_sums(queues)])
+    columns = [
+        Column("GROUP", "group"),
+        Column("MEMBER", "member"),
+        Column("QUEUES", "queues"),
+        *_SUM_COLUMNS,
+    ]
+    return columns, rows
+
+
+_MAKERS: dict[str, Callable[[Sequence[GroupLag]], Made]] = {
+    "queue": _by_queue,
+    "topic": _by_topic,
+    "member": _by_member,
+}

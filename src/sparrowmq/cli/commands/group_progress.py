@@ -1,0 +1,301 @@
+"""`sparrowmq group reset | undo | clone`: moving the progress of groups. `group_lag` shows it."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.offsets import MoveBy, OffsetMove, ResetTo
+from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
+from sparrowmq.admin.resets import JournaledReset
+from sparrowmq.cli.commands.pipeline_options import operator_name
+from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.queues import Goal, QueueName, QueueType, Steps, chosen_queues, queue_text
+from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, yes_option
+from sparrowmq.protocol.message import MessageQueue
+
+
+def reset_journal() -> ResetJournal:
+    """The journal of this user: `$XDG_STATE_HOME/sparrowmq/resets/`."""
+    base = os.environ.get("XDG_STATE_HOME")
+    state = Path(base) if base else Path.home() / ".local" / "state"
+    return ResetJournal(state / "sparrowmq" / "resets")
+
+
+# ---- reset
+
+
+@click.command("reset")
+@click.argument("name")
+@click.option("--topic", metavar="TOPIC", required=True, help="The topic to move in.")
+@click.option(
+    "--to",
+    type=Goal(),
+    metavar="PLACE",
+    help="earliest, latest, a time (2026-11-15T13:30, -2h), or an offset.",
+)
+@click.option("--by", type=Steps(), metavar="±N", help="So many messages on (+1) or back (-100).")
+@click.option(
+    "--queue",
+    "queues",
+    type=QueueType(),
+    multiple=True,
+    metavar="BROKER/N",
+    help="Only this queue; may be repeated.",
+)
+@dry_run_option
+@yes_option
+@shell_options()
+def reset(
+    name: str,
+    topic: str,
+    to: str | datetime | int | None,
+    by: int | None,
+    queues: tuple[QueueName, ...],
+    dry_run: bool,
+    yes: bool,
+    shell: Shell,
+) -> None:
+    """Let a group go on elsewhere in a topic. What it was is written down: see group undo.
+
+    \b
+    Examples:
+      sparrowmq group reset billing --topic orders --to -24h --dry-run
+      sparrowmq group reset billing --topic orders --to latest
+      sparrowmq group reset billing --topic orders --queue broker-a/3 --by +1   # past a message
+    """
+    if (to is None) == (by is None):
+        raise click.UsageError("give one of --to and --by")
+    journal = reset_journal()
+    chosen = chosen_queues(topic, queues)
+
+    async def goal(admin: Admin) -> tuple[ResetTo, Sequence[MessageQueue]]:
+        if by is not None:
+            return MoveBy(by), chosen
+        if isinstance(to, int):
+            return dict.fromkeys(chosen or await _queues_of(admin, topic), to), ()
+        assert to is not None
+        return to, chosen  # type: ignore[return-value]  # a word that the option has checked
+
+    async def move(admin: Admin, *, is_dry: bool) -> JournaledReset:
+        place, only = await goal(admin)
+        return await admin.reset_with_journal(
+            name,
+            topic,
+            place,
+            queues=only,
+            journal=journal,
+            who=operator_name(),
+            dry_run=is_dry,
+        )
+
+    async def look(admin: Admin) -> tuple[JournaledReset, Mapping[MessageQueue, str]]:
+        return await move(admin, is_dry=True), await _owners(admin, name)
+
+    planned, owners = shell.ask(look)
+    if not dry_run:
+        shell.confirm(_question(name, topic, planned.moves), name, yes=yes)
+        planned = shell.ask(lambda admin: move(admin, is_dry=False))
+    _show_moves(shell, planned, owners, name, dry_run=dry_run)
+
+
+async def _queues_of(admin: Admin, topic: str) -> list[MessageQueue]:
+    route = await admin.route(topic)
+    return [
+        MessageQueue(topic, data.broker_name, number)
+        for data in route.queue_datas
+        for number in range(data.read_queue_nums)
+    ]
+
+
+async def _owners(admin: Admin, name: str) -> dict[MessageQueue, str]:
+    return {
+        queue: member.client_id
+        for member in await admin.members(name)
+        for queue in member.queues or ()
+    }
+
+
+def _question(name: str, topic: str, moves: Sequence[OffsetMove]) -> str:
+    skipped, repeated = (sum(each.skipped for each in moves), sum(each.repeated for each in moves))
+    return (
+        f"Group {name} moves in {len(moves)} queues of topic {topic}: {skipped:,} messages are"
+        f" skipped, {repeated:,} delivered again"
+    )
+
+
+def _show_moves(
+    shell: Shell,
+    made: JournaledReset,
+    owners: Mapping[MessageQueue, str],
+    name: str,
+    *,
+    dry_run: bool,
+) -> None:
+    facts: dict[str, Value] = {
+        "id": made.record.id if made.record else "",
+        "skipped": sum(each.skipped for each in made.moves),
+        "repeated": sum(each.repeated for each in made.moves),
+    }
+    if made.record is None:
+        del facts["id"]
+    shell.show(Report([_moves_table(made.moves, owners)], facts=facts))
+    for queue in made.kept:
+        shell.say(f"{queue_text(queue)}: the group had no progress there, it stays where it is")
+    if dry_run:
+        shell.say("nothing was changed: a dry run")
+    elif made.record is not None:
+        shell.done(f"group {name} moved")
+        shell.say(f"back again: sparrowmq group undo {name} {made.record.id}")
+
+
+def _moves_table(moves: Sequence[OffsetMove], owners: Mapping[MessageQueue, str]) -> Table:
+    rows: list[list[Value]] = [
+        [
+            queue_text(each.queue),
+            "" if each.before is None else each.before,
+            each.after,
+            each.skipped,
+            each.repeated,
+            owners.get(each.queue, ""),
+        ]
+        for each in moves
+    ]
+    columns = [
+        ("QUEUE", "queue"),
+        ("WAS", "was"),
+        ("NOW", "now"),
+        ("SKIPPED", "skipped"),
+        ("REPEATED", "repeated"),
+        ("OWNER", "owner"),
+    ]
+    return table(columns, rows)
+
+
+# ---- undo
+
+
+@click.command("undo")
+@click.argument("name")
+@click.argument("reset_id", required=False, metavar="[ID]")
+@click.option("--list", "is_list", is_flag=True, help="List the resets that are written down.")
+@click.option("--force", is_flag=True, help="Although members have gone on since.")
+@dry_run_option
+@yes_option
+@shell_options()
+def undo(
+    name: str,
+    reset_id: str | None,
+    is_list: bool,
+    force: bool,
+    dry_run: bool,
+    yes: bool,
+    shell: Shell,
+) -> None:
+    """Put a group back to where it was before a reset: the last one, or the one with this id.
+
+    \b
+    Examples:
+      sparrowmq group undo billing --list
+      sparrowmq group undo billing --dry-run
+      sparrowmq group undo billing 20261118-133506-3f9a
+    """
+    journal = reset_journal()
+    if is_list:
+        shell.show(Report([_records_table(journal.records(name))]))
+        return
+
+    async def move(admin: Admin, *, is_dry: bool) -> JournaledReset:
+        return await admin.undo_reset(
+            name, reset_id, journal=journal, who=operator_name(), force=force, dry_run=is_dry
+        )
+
+    async def look(admin: Admin) -> tuple[JournaledReset, Mapping[MessageQueue, str]]:
+        return await move(admin, is_dry=True), await _owners(admin, name)
+
+    planned, owners = shell.ask(look)
+    if not dry_run:
+        topic = planned.moves[0].queue.topic
+        shell.confirm(_question(name, topic, planned.moves), name, yes=yes)
+        planned = shell.ask(lambda admin: move(admin, is_dry=False))
+    _show_moves(shell, planned, owners, name, dry_run=dry_run)
+
+
+def _records_table(records: Sequence[ResetRecord]) -> Table:
+    rows: list[list[Value]] = [
+        [
+            each.id,
+            each.kind,
+            each.when,
+            each.who,
+            each.cluster,
+            each.topic,
+            len(each.moves),
+            each.state if not each.undone_by else f"undone by {each.undone_by}",
+        ]
+        for each in records
+    ]
+    columns = [
+        ("ID", "id"),
+        ("KIND", "kind"),
+        ("WHEN", "when"),
+        ("WHO", "who"),
+        ("CLUSTER", "cluster"),
+        ("TOPIC", "topic"),
+        ("QUEUES", "queues"),
+        ("STATE", "state"),
+    ]
+    return table(columns, rows, empty="no reset of this group is written down here")
+
+
+# ---- clone
+
+
+@click.command("clone")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option("--topic", metavar="TOPIC", help="Only in this topic.")
+@dry_run_option
+@yes_option
+@shell_options()
+def clone(
+    source: str, target: str, topic: str | None, dry_run: bool, yes: bool, shell: Shell
+) -> None:
+    """Give a group, which must be offline, the progress of another.
+
+    \b
+    Example:
+      sparrowmq group clone billing billing-new --dry-run
+    """
+
+    async def copy(admin: Admin, *, is_dry: bool) -> list[OffsetMove]:
+        return await admin.clone_offsets(source, target, topic=topic, dry_run=is_dry)
+
+    moves = shell.ask(lambda admin: copy(admin, is_dry=True))
+    if not moves:
+        shell.warn(f"group {source} has no progress{f' in topic {topic}' if topic else ''}")
+        sys.exit(1)
+    if not dry_run:
+        what = f"Group {target} gets the progress of {source} in {len(moves)} queues"
+        shell.confirm(what, target, yes=yes)
+        moves = shell.ask(lambda admin: copy(admin, is_dry=False))
+    rows: list[list[Value]] = [
+        [each.queue.topic, queue_text(each.queue), each.after] for each in moves
+    ]
+    columns = [("TOPIC", "topic"), ("QUEUE", "queue"), ("OFFSET", "offset")]
+    shell.show(Report([table(columns, rows)]))
+    if dry_run:
+        shell.say("nothing was changed: a dry run")
+    else:
+        shell.done(f"group {target} is where {source} is")
+
+
+def commands() -> list[click.Command]:
+    """For `sparrowmq group`."""
+    from sparrowmq.cli.commands.group_lag import lag
+
+    return [lag, reset, undo, clone]

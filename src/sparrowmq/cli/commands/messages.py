@@ -1,0 +1,408 @@
+"""`sparrowmq message …`: finding stored messages, following a topic, what became of a message."""
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.deliveries import Delivered
+from sparrowmq.admin.errors import NotFound
+from sparrowmq.admin.message_traces import MessageTrace
+from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.message_body import BODY_FORMS, body_text
+from sparrowmq.cli.message_output import json_of, line_of
+from sparrowmq.cli.option_types import Moment
+from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.queues import MAX_OFFSET, QueueName, QueueType, place_text
+from sparrowmq.cli.shell import Shell, shell_options, yes_option
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.trace import TraceStep
+
+_MOST_BY_KEY = 64
+
+
+@click.group(cls=Group)
+def message() -> None:
+    """Find stored messages, follow a topic, see what became of a message."""
+
+
+# ---- get
+
+
+@message.command("get")
+@click.argument("topic", required=False)
+@click.option("--id", "message_id", metavar="ID", help="Unique id (needs TOPIC) or offset id.")
+@click.option("--key", metavar="KEY", help="A key of the message.")
+@click.option("--queue", type=QueueType(), metavar="BROKER/N", help="A queue; with --offset.")
+@click.option("--offset", type=click.IntRange(0, MAX_OFFSET), metavar="N", help="Its place there.")
+@click.option("--since", type=Moment(), metavar="TIME", help="Stored at this time or later.")
+@click.option("--until", type=Moment(), metavar="TIME", help="Stored before this time.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="At most so many messages.",
+)
+@click.option(
+    "--body",
+    type=click.Choice(BODY_FORMS),
+    default="text",
+    show_default=True,
+    help="How bodies are shown.",
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the body of the one message that is found to a new file, byte for byte.",
+)
+@shell_options()
+def get(
+    topic: str | None,
+    message_id: str | None,
+    key: str | None,
+    queue: QueueName | None,
+    offset: int | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+    body: str,
+    out: Path | None,
+    shell: Shell,
+) -> None:
+    """Show stored messages by id, key, place or time.
+
+    \b
+    Examples:
+      sparrowmq message get orders --id 7F0000010ACE18B4AAC2951B8A1F0000
+      sparrowmq message get orders --key o-17
+      sparrowmq message get orders --queue broker-a/3 --offset 1841 --body hex
+      sparrowmq message get orders --since -10m --limit 100 --json
+    """
+    _check_question(topic, message_id, key, queue, offset, since, until)
+    if out is not None and out.exists():
+        raise click.UsageError(f"{out} exists; choose another name, or remove it")
+
+    async def look(admin: Admin) -> tuple[Sequence[MessageExt], int, Sequence[BrokerFailure]]:
+        if message_id is not None:
+            found: Sequence[MessageExt] = [await admin.message(message_id, topic)]
+            return found, 1, ()
+        assert topic is not None
+        if key is not None:
+            listed = await admin.find_messages(
+                topic, key, begin=since, end=until, limit=min(limit, _MOST_BY_KEY)
+            )
+            return listed.items[::-1], len(listed) + listed.is_cut, listed.errors
+        if queue is not None and offset is not None:
+            return [await admin.read_message(queue.of(topic), offset)], 1, ()
+        ranged = await admin.messages_between(
+            topic,
+            since=since,
+            until=until,
+            queue=None if queue is None else queue.of(topic),
+            limit=limit,
+        )
+        return ranged.messages, ranged.total, ranged.errors
+
+    messages, total, errors = shell.ask(look)
+    if not messages and key is not None:
+        shell.warn(str(NotFound("message", f"with key {key}", f"topic {topic} has none")))
+        sys.exit(1)
+    if out is not None:
+        _write_body(messages, out)
+    one = len(messages) == 1
+    tables = [_message_table(messages, total, None if one else body, whole=shell.as_json)]
+    if one:
+        tables += [_properties(messages[0]), _body_lines(messages[0], body)]
+    shell.show(Report(tables, tuple(errors)))
+    if errors:
+        sys.exit(3)
+
+
+def _check_question(
+    topic: str | None,
+    message_id: str | None,
+    key: str | None,
+    queue: QueueName | None,
+    offset: int | None,
+    since: datetime | None,
+    until: datetime | None,
+) -> None:
+    """Raises UsageError for what is no question."""
+    has_time = since is not None or until is not None
+    if message_id is not None and (key or queue or offset is not None or has_time):
+        raise click.UsageError("--id stands alone")
+    if offset is not None and (queue is None or key or has_time):
+        raise click.UsageError("--offset needs --queue, and neither --key nor a time")
+    if message_id is None and not (key or queue or has_time):
+        raise click.UsageError("say which: --id, --key, --queue and --offset, or --since")
+    if queue is not None and key:
+        raise click.UsageError("--queue and --key exclude each other")
+    if topic is None and message_id is None:
+        raise click.UsageError("TOPIC is missing; only an offset id is found without it")
+
+
+def _message_table(
+    messages: Sequence[MessageExt], total: int, body: str | None, *, whole: bool
+) -> Table:
+    columns = [
+        ("PLACE", "place"),
+        ("STORED", "stored"),
+        ("TAG", "tag"),
+        ("KEYS", "keys"),
+        ("ID", "id"),
+        ("SIZE", "size"),
+    ]
+    rows: list[list[Value]] = [
+        [
+            place_text(each),
+            each.stored_at,
+            each.tags or "",
+            each.keys,
+            each.msg_id,
+            len(each.body),
+        ]
+        for each in messages
+    ]
+    if body is not None:
+        columns.append(("BODY", "body"))
+        for row, each in zip(rows, messages, strict=True):
+            row.append(body_text(each, body, whole=whole))
+    return table(columns, rows, total=total, empty="there are none in that time")
+
+
+def _properties(each: MessageExt) -> Table:
+    own = {
+        "topic": each.topic,
+        "born": each.born_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "born host": "{}:{}".format(*each.born_host),
+        "offset id": each.offset_msg_id,
+        "attempts": str(each.reconsume_times),
+    }
+    rows: list[list[Value]] = [[name, value] for name, value in own.items()]
+    rows += [[name, value] for name, value in sorted(each.properties.items())]
+    columns = [("PROPERTY", "name"), ("VALUE", "value")]
+    return table(columns, rows, title="properties", key="properties")
+
+
+def _body_lines(each: MessageExt, form: str) -> Table:
+    lines = body_text(each, form, whole=True).split("\n")
+    return table([("BODY", "line")], [[line] for line in lines], title="body", key="body")
+
+
+def _write_body(messages: Sequence[MessageExt], out: Path) -> None:
+    if len(messages) != 1:
+        raise click.UsageError(f"--out takes one message, and {len(messages)} were found")
+    with out.open("xb") as file:
+        file.write(messages[0].body)
+
+
+# ---- tail
+
+
+@message.command("tail")
+@click.argument("topic")
+@click.option(
+    "--filter", "expression", metavar="TAGS", default="*", show_default=True, help="Such as A || B."
+)
+@click.option("--queue", type=QueueType(), metavar="BROKER/N", help="Only this queue.")
+@click.option("--since", type=Moment(), metavar="TIME", help="Begin there instead of now.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
+@shell_options()
+def tail(
+    topic: str,
+    expression: str,
+    queue: QueueName | None,
+    since: datetime | None,
+    count: int | None,
+    shell: Shell,
+) -> None:
+    """Print messages as they are stored, until Ctrl-C. No group takes part, no progress is kept.
+
+    \b
+    Examples:
+      sparrowmq message tail orders
+      sparrowmq message tail orders --filter paid --since -5m --count 10 --json
+    """
+    seen = 0
+
+    def show(each: MessageExt) -> bool:
+        nonlocal seen
+        click.echo(json_of(each) if shell.as_json else line_of(each))
+        seen += 1
+        return count is None or seen < count
+
+    async def follow(admin: Admin) -> None:
+        only = None if queue is None else queue.of(topic)
+        await admin.tail(topic, show, expression=expression, queue=only, since=since)
+
+    shell.ask(follow)
+
+
+# ---- trace
+
+
+@message.command("trace")
+@click.argument("message_id", required=False, metavar="[ID]")
+@click.option("--topic", metavar="TOPIC", help="Where it was sent to.")
+@click.option("--key", metavar="KEY", help="Instead of ID: the newest message with this key.")
+@shell_options()
+def trace(message_id: str | None, topic: str | None, key: str | None, shell: Shell) -> None:
+    """Show what became of a message: what clients reported, and how far each group is.
+
+    Clients report what they are told to trace; groups are judged by their offsets otherwise, which
+    is said.
+
+    \b
+    Examples:
+      sparrowmq message trace 7F0000010ACE18B4AAC2951B8A1F0000 --topic orders
+      sparrowmq message trace --topic orders --key o-17
+    """
+    if (message_id is None) == (key is None):
+        raise click.UsageError("give one of ID and --key")
+    if key is not None and topic is None:
+        raise click.UsageError("--key needs --topic")
+
+    async def look(admin: Admin) -> Report:
+        wanted = message_id
+        if wanted is None:
+            assert topic is not None and key is not None
+            found = await admin.find_messages(topic, key, limit=1)
+            if not found:
+                raise NotFound("message", f"with key {key}", f"topic {topic} has none")
+            wanted = found[0].msg_id
+        return _trace_report(await admin.trace(wanted, topic))
+
+    shell.report(look)
+
+
+_STEPS = {
+    "Pub": "sent",
+    "SubBefore": "handler called",
+    "SubAfter": "handler ended",
+    "EndTransaction": "transaction ended",
+    "Recall": "recalled",
+}
+
+
+def _trace_report(found: MessageTrace) -> Report:
+    rows: list[list[Value]] = []
+    stored = found.message
+    if stored is not None:
+        rows.append([stored.stored_at, "stored", place_text(stored), "", "", ""])
+    rows += [_step_row(each, found.steps) for each in found.steps]
+    rows.sort(key=lambda row: str(row[0]))
+    columns = [
+        ("TIME", "time"),
+        ("STEP", "step"),
+        ("WHO", "who"),
+        ("GROUP", "group"),
+        ("TOOK", "took"),
+        ("RESULT", "result"),
+    ]
+    groups: list[list[Value]] = [
+        [each.group, each.state, each.source, "" if each.before is None else each.before]
+        for each in found.groups
+    ]
+    group_columns = [
+        ("GROUP", "group"),
+        ("STATE", "state"),
+        ("SOURCE", "source"),
+        ("BEFORE-IT", "before"),
+    ]
+    notes = []
+    if not found.steps:
+        notes.append("no client has traced this message; what is known comes from the brokers")
+    if any(each.source == "offsets" for each in found.groups):
+        notes.append("states from offsets say how far a group is, not what its handler did")
+    return Report(
+        [
+            table(columns, rows, title="what happened", key="steps"),
+            table(
+                group_columns,
+                groups,
+                title="groups of the topic",
+                key="groups",
+                empty="no group consumes this topic",
+            ),
+        ],
+        found.errors,
+        facts={"id": found.message_id, "topic": stored.topic if stored else None},
+        notes=notes,
+    )
+
+
+def _step_row(step: TraceStep, steps: Sequence[TraceStep]) -> list[Value]:
+    begun = next(
+        (s for s in steps if s.kind == "SubBefore" and s.request_id == step.request_id), step
+    )
+    time: Value = datetime.fromtimestamp(step.time_ms / 1000, UTC) if step.time_ms else None
+    took: Value = "" if step.took_ms is None else timedelta(milliseconds=step.took_ms)
+    result = step.state or {True: "ok", False: "failed", None: ""}[step.is_ok]
+    if step.retries:
+        result = f"attempt {step.retries + 1}"
+    return [
+        time,
+        _STEPS[step.kind],
+        step.client or begun.client,
+        step.group or begun.group,
+        took,
+        result,
+    ]
+
+
+# ---- deliver
+
+
+@message.command("deliver")
+@click.argument("message_id", metavar="ID")
+@click.option("--topic", metavar="TOPIC", help="Where it lies; needed for a unique id.")
+@click.option("--group", metavar="GROUP", required=True, help="The group whose handler gets it.")
+@click.option("--client", metavar="CLIENT", help="This member. [default: the first]")
+@yes_option
+@shell_options()
+def deliver(
+    message_id: str, topic: str | None, group: str, client: str | None, yes: bool, shell: Shell
+) -> None:
+    """Let a live member handle a stored message now, and say how it fared. Progress stays.
+
+    \b
+    Example:
+      sparrowmq message deliver 7F0000010ACE18B4AAC2951B8A1F0000 --topic orders --group billing
+    """
+    shell.confirm(f"A handler of group {group} gets message {message_id} once more", group, yes=yes)
+
+    async def work(admin: Admin) -> Delivered:
+        return await admin.deliver(message_id, group, topic=topic, client_id=client)
+
+    done = shell.ask(work)
+    columns = [
+        ("ID", "id"),
+        ("GROUP", "group"),
+        ("CLIENT", "client"),
+        ("RESULT", "result"),
+        ("TOOK", "took"),
+        ("REMARK", "remark"),
+    ]
+    row: list[Value] = [
+        done.message_id,
+        done.group,
+        done.client_id,
+        done.result,
+        done.took,
+        done.remark,
+    ]
+    shell.show(Report([table(columns, [row])]))
+    if not done.is_ok:
+        sys.exit(1)
+
+
+def commands() -> list[click.Command]:
+    """For the program."""
+    return [message]

@@ -1,0 +1,110 @@
+"""docs/operate-groups.md: its commands run as pasted, and the shapes of JSON are as listed."""
+
+import json
+import re
+import shlex
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from sparrowmq import Message, MessageExt
+from sparrowmq.blocking import Admin, Producer, PushConsumer
+from sparrowmq.testing import Cluster, cluster
+from tests.cli.in_process import Ran, run
+from tests.patience import PATIENCE_S
+
+TEXT = (Path(__file__).parents[2] / "docs" / "operate-groups.md").read_text("utf-8")
+COMMANDS = [
+    line.removeprefix("$ ")
+    for block in re.findall(r"^```console\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    for line in block.splitlines()
+]
+_ROWS = re.findall(r"^\| `([a-z ]+)` \|(.*)\| `(\w+)` \|(.*)\|$", TEXT, re.MULTILINE)
+SHAPES = {
+    name: (re.findall(r"`(\w+)`", facts), rows, re.findall(r"`(\w+)`", keys))
+    for name, facts, rows, keys in _ROWS
+}
+
+
+@pytest.fixture(scope="module")
+def prepared() -> Iterator[Cluster]:
+    """A group that has given up one message, and another that has read it."""
+    with cluster() as running:
+        servers = running.name_server
+        with Admin(servers, timeout_s=PATIENCE_S) as admin:
+            admin.create_topic("orders", queues=1)
+            admin.create_group("billing", retries=0)
+        with Producer("shop", name_servers=servers) as producer:
+            producer.send(Message("orders", b"order 1", tags="paid", keys="o-1"))
+        for group, fails in (("billing", True), ("audit", False)):
+            came = threading.Event()
+
+            def handle(
+                messages: Sequence[MessageExt], came: threading.Event = came, fails: bool = fails
+            ) -> None:
+                came.set()
+                if fails:
+                    raise ValueError("poison")
+
+            with PushConsumer(
+                group,
+                {"orders": "*"},
+                name_servers=servers,
+                from_where="FIRST_OFFSET",
+                max_reconsume_times=0,
+            ) as consumer:
+                consumer.start(handle)
+                assert came.wait(PATIENCE_S)
+        yield running
+
+
+def ask(running: Cluster, folder: Path, *arguments: str) -> Ran:
+    at = ("--name-servers", running.name_server, "--timeout", f"{PATIENCE_S}s")
+    return run(*arguments, *at, cwd=folder, XDG_STATE_HOME=str(folder / "state"))
+
+
+def test_the_commands_run_as_pasted(prepared: Cluster, tmp_path: Path) -> None:
+    assert len(COMMANDS) == 22
+    printed = {}
+    for command in COMMANDS:
+        program, *arguments = shlex.split(command)
+        assert program == "sparrowmq"
+        ran = ask(prepared, tmp_path, *arguments)
+        assert ran.returncode == 0, f"{command}\n{ran.stderr}"
+        printed[command] = ran.stdout
+    assert "\tsent\t" in printed["sparrowmq dlq resend billing --all --yes"]
+    assert json.loads((tmp_path / "billing.jsonl").read_text())["body"] == "order 1"
+
+
+QUESTIONS = {
+    "group list": ["group", "list"],
+    "group show": ["group", "show", "audit"],
+    "group lag": ["group", "lag", "audit"],
+    "group members": ["group", "members", "audit"],
+    "group subscriptions": ["group", "subscriptions", "audit"],
+    "group reset": ["group", "reset", "audit", "--topic", "orders", "--to", "earliest", "--yes"],
+    "group undo": ["group", "undo", "audit", "--yes"],
+    "message get": ["message", "get", "orders", "--key", "o-1"],
+    "message trace": ["message", "trace", "--topic", "orders", "--key", "o-1"],
+    "dlq list": ["dlq", "list"],
+    "dlq show": ["dlq", "show", "billing"],
+    "dlq resend": ["dlq", "resend", "billing", "--all", "--yes"],
+    "dlq export": ["dlq", "export", "billing", "--out", "letters.jsonl"],
+}
+
+
+def test_every_shape_of_json_is_as_listed(prepared: Cluster, tmp_path: Path) -> None:
+    assert set(SHAPES) == set(QUESTIONS)
+    for name, arguments in QUESTIONS.items():
+        facts, rows, keys = SHAPES[name]
+        ran = ask(prepared, tmp_path, *arguments, "--json")
+        assert ran.returncode == 0, f"{name}\n{ran.stderr}"
+        found = json.loads(ran.stdout)
+        assert {*facts, rows, "truncated", "errors"} <= set(found), name
+        for row in found[rows]:
+            assert {re.sub(r"(Ms|(?<=[a-z])S|IsExact)$", "", key) for key in row} - {
+                *keys,
+                *("okPer", "failedPer"),
+            } == set(), name
