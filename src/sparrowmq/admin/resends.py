@@ -69,6 +69,8 @@ class Resent:
     """One dead letter that was to be sent again."""
 
     message_id: str
+    place: str
+    """`broker/queue/offset` of the dead letter."""
     died: datetime
     target: str | None
     """The topic; None where it is not known."""
@@ -136,6 +138,7 @@ async def _resend_one(
     def result(kind: Resend, reason: str = "") -> Resent:
         return Resent(
             message_id=letter.msg_id,
+            place=f"{letter.broker_name}/{letter.queue_id}/{letter.queue_offset}",
             died=letter.stored_at,
             target=target,
             result=kind,
@@ -202,6 +205,7 @@ def _kept(letter: MessageExt, to: str) -> dict[str, str]:
         for name, value in letter.properties.items()
         if name not in _DROPPED and not name.startswith(_TIMER_PREFIX)
     }
+    kept.setdefault(names.UNIQUE_KEY, letter.msg_id)  # of very old clients' messages
     kept[RESENT] = str(resends_of(letter) + 1)
     origin = origin_of(letter)
     if to == TO_GROUP and origin is not None:
