@@ -95,7 +95,15 @@ def start_sparrow(folder: Path, sync_flush: bool) -> Contender:
     """`sparrowmq up`: name server and broker in one process, both counted."""
     folder.mkdir(parents=True)
     ports = Ports()
-    command = [sys.executable, "-m", "sparrowmq", "up", "--data", str(folder / "data")]
+    command = [
+        sys.executable,
+        "-m",
+        "sparrowmq",
+        "up",
+        "--no-console",
+        "--data",
+        str(folder / "data"),
+    ]
     command += ["--nameserver-port", str(ports.name_server.port)]
     command += ["--port", str(ports.broker.port), "--broker-name", BROKER_NAME]
     command += ["--flush", "sync" if sync_flush else "async"]

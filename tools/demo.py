@@ -8,11 +8,13 @@ import argparse
 import asyncio
 import json
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -21,6 +23,7 @@ from rich.table import Table
 from sparrowmq import ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer, SendResult
 from sparrowmq.client.errors import NoRoute, SendFailed
 from sparrowmq.client.sending.producer_member import core_of_producer
+from sparrowmq.console.sockets import open_listener, url_of
 from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.testing import Cluster, cluster
 from tools.demo_spark import City, cities, show, stream_to_parquet, write_chart
@@ -37,6 +40,7 @@ PATIENCE_S = 120.0
 """How long to wait for things that take milliseconds; then the demo fails instead of hanging."""
 
 RESULTS = Path(__file__).resolve().parent.parent / "build" / "demo"
+CONSOLE_PORT = 9880
 SPARK_SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
 
 console = Console(highlight=False, soft_wrap=True)
@@ -287,11 +291,38 @@ def conclude_spark(rows: int, found: list[City], orders: Orders) -> int:
     return 0 if good else 1
 
 
+@contextmanager
+def console_beside(name_server: str) -> Iterator[str]:
+    """The address of a web console that runs in a process of its own meanwhile."""
+    with open_listener("127.0.0.1", CONSOLE_PORT, or_next=True) as listener:
+        number = listener.fileno()
+        command = [sys.executable, "-m", "sparrowmq", "console", "--fd", str(number)]
+        command += ["--name-servers", name_server, "--with-parent"]
+        command += ["--state", str(RESULTS / "console")]
+        with subprocess.Popen(
+            command, pass_fds=[number], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        ) as process:
+            try:
+                yield url_of("127.0.0.1", listener.getsockname()[1])
+            finally:
+                process.terminate()
+
+
+def stay(page: str) -> None:
+    """Waits for Ctrl-C."""
+    console.print(f"[bold]The console stays open[/] at {page} until Ctrl-C")
+    with suppress(KeyboardInterrupt):
+        signal.pause()
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs the demo; returns the exit code."""
     parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__.splitlines()[0])
     parser.add_argument("--messages", type=int, default=4000, help="number of orders (4000)")
     parser.add_argument("--without-spark", action="store_true", help="skip the Spark pipeline")
+    parser.add_argument(
+        "--stay", action="store_true", help="leave servers and console open until Ctrl-C"
+    )
     given = parser.parse_args(arguments)
     count = given.messages
     if count < 100:
@@ -304,11 +335,15 @@ def main(arguments: Sequence[str]) -> int:
             addresses = {"name server": running.name_server, **running.broker_addresses}
             for name, address in addresses.items():
                 console.print(f"   {name:12} {address}")
-            with asyncio.Runner(loop_factory=new_loop) as runner:
-                orders = runner.run(tell(running, count))
-            code = conclude(orders)
-            if code == 0 and not given.without_spark:
-                code = analyse(running.name_server, orders)
+            with console_beside(running.name_server) as page:
+                console.print(f"   {'console':12} {page}")
+                with asyncio.Runner(loop_factory=new_loop) as runner:
+                    orders = runner.run(tell(running, count))
+                code = conclude(orders)
+                if code == 0 and not given.without_spark:
+                    code = analyse(running.name_server, orders)
+                if given.stay:
+                    stay(page)
             return code
     except (Surprise, NoRoute, SendFailed, RocketMQError) as error:
         console.print(f"[bold red]The demo failed[/]: {error}")

@@ -2,7 +2,8 @@
 
 One lock covers every platform and Python we support, has a hash for each file, and names no package
 index, so that it also installs from a mirror. The spark lock extends the dev lock and agrees with
-it; it is separate because Spark is a download of hundreds of megabytes.
+it; it is separate because Spark is a download of hundreds of megabytes. So is the browser lock:
+what drives a browser in tests is large as well, and installed only where there is one.
 """
 
 import shutil
@@ -16,8 +17,9 @@ from tools.environment import ROOT, lock_file, packages_in
 OLDEST_PYTHON = "3.11"
 COMMAND = "python3 -m tools.lock"
 LOCKS = {
-    "dev": ["--extra", "console", "--group", "dev"],
+    "dev": ["--group", "dev"],
     "spark": ["--extra", "spark", "--constraints", "locks/dev.txt"],
+    "browser": ["--group", "browser", "--constraints", "locks/dev.txt"],
 }
 
 

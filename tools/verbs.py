@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tools.browser import find_browser
 from tools.environment import ROOT, VENV, SetupFailed, ensure
 
 Verb = Callable[[list[str]], int]
@@ -15,6 +16,8 @@ CHECKED = ("dev", "src", "tests", "tools", "bench")
 """What is type-checked, if it exists."""
 LOCKS = ("dev", "spark")
 """What tests, checks, the demo and measurements need; all of them use Spark."""
+BROWSER_LOCK = "browser"
+"""What drives a browser; installed only where there is one to drive."""
 WORKERS = "3"
 """Processes of a test run, on the two cores of a small machine: tests also wait for processes and
 disks, and two of them leave a quarter of the cores idle."""
@@ -56,7 +59,8 @@ def test(arguments: list[str]) -> int:
     os.environ.setdefault("PYTHONHASHSEED", "0")
     _keep_bytecode()
     # loadgroup: tests/conftest.py decides which tests share a process.
-    return _module("pytest", ["-n", WORKERS, "--dist", "loadgroup", *arguments])
+    locks = (*LOCKS, BROWSER_LOCK) if find_browser() else LOCKS
+    return _module("pytest", ["-n", WORKERS, "--dist", "loadgroup", *arguments], locks)
 
 
 def check(arguments: list[str]) -> int:
@@ -104,13 +108,13 @@ def _usage() -> str:
     return "\n".join(["usage: ./dev VERB [arguments]", "", *lines])
 
 
-def _module(name: str, arguments: list[str]) -> int:
+def _module(name: str, arguments: list[str], locks: Sequence[str] = LOCKS) -> int:
     """Replaces this process by `python -m name` in the root, so that signals and exit code are its
     own."""
     if name != "pytest" and not _exists(name):
         print(f"dev: {name} does not exist yet", file=sys.stderr)
         return 2
-    python = ensure(*LOCKS)
+    python = ensure(*locks)
     os.chdir(ROOT)
     return os.execv(python, [str(python), "-m", name, *arguments])
 

@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from sparrowmq.admin.lag import GroupLag, QueueLag
     from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
     from sparrowmq.admin.message_traces import MessageTrace
+    from sparrowmq.admin.migration import ClusterState, MigrationItem
     from sparrowmq.admin.name_servers import NameServerInfo
     from sparrowmq.admin.offsets import MoveBy, OffsetMove, ResetTo
     from sparrowmq.admin.ranges import MessageRange
+    from sparrowmq.admin.rebalance import MemberMove, MemberShare, OwnedQueue, RebalanceInfo
     from sparrowmq.admin.resends import Resend, Resent
     from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
     from sparrowmq.admin.resets import JournaledReset
@@ -109,6 +111,7 @@ __all__ = [
     "ClientConfig",
     "ClientError",
     "ClientRole",
+    "ClusterState",
     "CompressionType",
     "ConsumeFromWhere",
     "DeadLetterCount",
@@ -134,6 +137,8 @@ __all__ = [
     "LitePullConsumer",
     "LiveClient",
     "LiveProducer",
+    "MemberMove",
+    "MemberShare",
     "MemorySeen",
     "Message",
     "MessageExt",
@@ -141,6 +146,7 @@ __all__ = [
     "MessageQueue",
     "MessageRange",
     "MessageTrace",
+    "MigrationItem",
     "MoveBy",
     "NameServerInfo",
     "NameServerRefusal",
@@ -156,6 +162,7 @@ __all__ = [
     "OffsetMove",
     "Only",
     "OpenTelemetryHooks",
+    "OwnedQueue",
     "PartlyDone",
     "PartlyReset",
     "Producer",
@@ -164,6 +171,7 @@ __all__ = [
     "PushConsumer",
     "QueueLag",
     "QueueLost",
+    "RebalanceInfo",
     "RequestTimedOut",
     "Resend",
     "Resent",
@@ -199,6 +207,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "MemberMove": "admin.rebalance",
+    "MemberShare": "admin.rebalance",
+    "OwnedQueue": "admin.rebalance",
+    "RebalanceInfo": "admin.rebalance",
+    "ClusterState": "admin.migration",
+    "MigrationItem": "admin.migration",
     "Cleanable": "admin.cleaning",
     "CleanedPart": "admin.cleaning",
     "ClientRole": "admin.clients",

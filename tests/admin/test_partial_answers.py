@@ -50,6 +50,15 @@ QUESTIONS: dict[str, tuple[Callable[[Admin], Awaitable[Any]], Callable[[Any], An
     ),
     "members": (lambda admin: admin.members("billing"), lambda members: ["broker-a"]),
     "producers": (lambda admin: admin.producers(), lambda producers: ["broker-a"]),
+    "topic_figures": (
+        lambda admin: admin.topic_figures(["orders"], rates=True),
+        lambda listed: [each.broker for one in listed for each in one.settings],
+    ),
+    "topic_readers": (
+        lambda admin: admin.topic_readers("orders"),
+        lambda readers: [queue.broker_name for each in readers for queue in each.unread],
+    ),
+    "clients": (lambda admin: admin.clients(), lambda clients: ["broker-a"]),
     "find_messages": (
         lambda admin: admin.find_messages("orders", "key-0"),
         lambda found: ["broker-a"],

@@ -1,17 +1,27 @@
 """The page /metrics of a broker: values against a load that is known."""
 
+import asyncio
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from sparrowmq.broker.monitoring.monitoring import Monitoring
+from sparrowmq.broker.monitoring.traffic import Traffic
+from sparrowmq.broker.server import BrokerServer
 from sparrowmq.metrics.families import BROKER_FAMILIES
+from sparrowmq.metrics.text import Pace
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from sparrowmq.testing.loop_watchdog import LoopWatchdog
 from tests.broker import transaction_world
 from tests.broker.delivery_world import orders_world
 from tests.broker.scraping import MonitoredWorld, get, monitor, monitored_world
-from tests.broker.world import subscribes
+from tests.broker.world import subscribes, world_with
+from tests.metrics.slices import A_SLICE, Slices, counted_slices
+from tests.store.stores import message
 
 COMMON = {"cluster": "DefaultCluster", "node_id": "broker-a", "node_type": "broker"}
 Samples = dict[str, list[tuple[dict[str, str], float]]]
@@ -77,12 +87,43 @@ def test_messages_and_bytes_that_came_in_are_exact(world: MonitoredWorld) -> Non
 
 
 def test_what_was_stored_before_the_start_does_not_count_as_coming_in() -> None:
-    with monitored_world() as world:
+    with world_with() as plain:
+        world = MonitoredWorld(plain.sim)
         world.topic("orders")
         world.send("orders", b"one", b"two")
-        assert value(scraped(world), "rocketmq_messages_in_total", topic="orders") == 2
+        world.node.host.start(monitor(world.node), name="monitoring")
+        world.sim.until(lambda: world.node.server.metrics_port != 0)
+        assert "rocketmq_messages_in_total" not in scraped(world)
         world.send("orders", b"three")
-        assert value(scraped(world), "rocketmq_messages_in_total", topic="orders") == 3
+        assert value(scraped(world), "rocketmq_messages_in_total", topic="orders") == 1
+
+
+def test_looks_at_the_same_time_count_every_message_once(world: MonitoredWorld) -> None:
+    broker = world.broker
+
+    class Disturbed(Pace):
+        """Lets another message come, and another look run, at every chance."""
+
+        left = 10
+
+        async def rest(self) -> None:
+            if self.left:
+                self.left -= 1
+                broker.store.append(message(self.left), broker.clock())
+                await traffic.look(Pace())
+
+    async def look() -> None:
+        await traffic.look(Disturbed())
+
+    async def start() -> Traffic:
+        return Traffic(broker)
+
+    traffic = world.sim.run(start())
+    world.send("orders", b"one", b"two")
+    world.sim.run(look())
+    stored = broker.store.max_offset("orders", 0)
+    assert stored > 2, "nothing disturbed the look"
+    assert traffic.topics["orders"].messages == stored
 
 
 def test_the_lag_is_split_into_pulled_and_ready(world: MonitoredWorld) -> None:
@@ -236,3 +277,50 @@ def test_a_slave_leaves_topics_and_groups_to_its_master() -> None:
         assert status == 200
         assert "rocketmq_messages_in_total" not in text
         assert 'role="slave"' in text
+
+
+@contextmanager
+def with_groups(count: int) -> Iterator[BrokerServer]:
+    """A broker with so many groups, of which every other one has a message to consume."""
+    with world_with() as world:
+        world.topic("orders")
+        world.send("orders", b"one")
+        for number in range(count):
+            world.broker.offsets.commit(f"group-{number}", "orders", 0, number % 2)
+        (node,) = world.sim.brokers.values()
+        yield node.server
+
+
+def test_samples_and_pages_of_many_groups_are_made_in_slices() -> None:
+    with with_groups(2_000) as server:
+
+        async def scrape() -> Slices:
+            monitoring = Monitoring(server)
+            with counted_slices() as slices:
+                await monitoring.lag.sample()
+                await monitoring.metrics()
+            return slices
+
+        slices = asyncio.run(scrape())
+        assert slices.longest < A_SLICE
+        assert slices.count > 4_000
+
+
+@pytest.mark.slow  # by the clock, which a machine that does other things disturbs
+def test_a_page_of_sixty_thousand_samples_holds_the_loop_for_no_more_than_a_slice() -> None:
+    with with_groups(8_600) as server:
+
+        async def scrape() -> int:
+            monitoring = Monitoring(server)
+            # A slice is 5 ms; the rest leaves room for a slow machine.
+            with LoopWatchdog():
+                await monitoring.lag.sample()
+                answer = await monitoring.metrics()
+            assert not isinstance(answer.body, str)
+            return sum(part.count(b"\n") for part in answer.body)
+
+        gc.disable()  # all that other tests left behind would be looked through in here
+        try:
+            assert asyncio.run(scrape()) > 60_000
+        finally:
+            gc.enable()

@@ -2,13 +2,28 @@
 
 import pytest
 
-from sparrowmq.broker.statistics import BROKER_PUT, GROUP_GET, TOPIC_PUT, Statistics
+from sparrowmq.broker.handlers import statistics as handlers
+from sparrowmq.broker.statistics import (
+    BROKER_FROM_DISK,
+    BROKER_FROM_DISK_SIZE,
+    BROKER_PUT,
+    GROUP_FROM_DISK,
+    GROUP_FROM_DISK_SIZE,
+    GROUP_GET,
+    GROUP_GET_LATENCY,
+    GROUP_GET_SIZE,
+    SENT_BACK,
+    TOPIC_PUT,
+    TOPIC_PUT_SIZE,
+    Statistics,
+)
 from sparrowmq.protocol.broker_stats import BrokerStatsData
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.headers.groups import DeleteGroup
 from sparrowmq.protocol.headers.offsets import QueryConsumerOffset
+from sparrowmq.protocol.headers.send import SendBack
 from sparrowmq.protocol.headers.statistics import (
     GetBrokerConsumeStats,
     GetConsumeStats,
@@ -206,7 +221,75 @@ def test_a_deleted_topic_and_its_groups_are_forgotten() -> None:
     assert statistics.spans(BROKER_PUT, "c", START) is not None
 
 
+def test_what_is_counted_as_it_happens_is_forgotten_after_a_day_of_nothing() -> None:
+    statistics = counted()
+    statistics.count(SENT_BACK, "orders@billing", 1, START)
+    for hour in range(1, 27):
+        look(statistics, START + hour * HOUR, 1_000)
+    assert statistics.spans(SENT_BACK, "orders@billing", START) is None
+    assert statistics.spans(BROKER_PUT, "c", START) is not None
+
+
+def test_a_look_may_be_interrupted_at_any_row_and_adds_up_at_its_end() -> None:
+    statistics = counted()
+    rows = [(f"topic-{number}", {0: number}) for number in range(5)]
+    steps = statistics.look(START + 10_000, rows, [], size_of=lambda *at: 100 * (at[3] - at[2]))
+    for _ in range(5):
+        next(steps)
+        assert statistics.totals == (0, 0)
+    assert list(steps) is not None
+    assert statistics.totals == (10, 0)
+    assert statistics.total(TOPIC_PUT, "topic-4") == 4
+    assert statistics.total(TOPIC_PUT_SIZE, "topic-4") == 400
+
+
 # ---- asking
+
+
+def stats(world: World, name: str, key: str) -> BrokerStatsData:
+    return world.read(ViewBrokerStats(stats_name=name, stats_key=key), BrokerStatsData)
+
+
+def test_sizes_are_those_of_the_records_in_the_log(world: World) -> None:
+    world.topic("orders", 1)
+    began = world.broker.store.max_log_offset
+    world.send("orders", b"1" * 10, b"2" * 1_000, b"3" * 100_000)
+    size = world.broker.store.max_log_offset - began
+    world.sim.advance(1)
+    assert sums(stats(world, TOPIC_PUT_SIZE, "orders")) == (size, size, size)
+    commit(world, 0)
+    world.sim.advance(11)
+    commit(world, 3)
+    world.sim.advance(1)
+    assert sums(stats(world, GROUP_GET_SIZE, "orders@billing")) == (size, size, size)
+
+
+def test_messages_sent_back_count_for_the_topic_they_were_sent_to(world: World) -> None:
+    world.topic("orders", 1)
+    world.group("billing")
+    world.send("orders", b"poison")
+    for _ in range(2):  # the second time it comes from the retry topic
+        at = world.broker.store.last_record_offset
+        world.done(SendBack(offset=at, group="billing", delay_level=1))
+        world.sim.advance(5)
+    found = stats(world, SENT_BACK, "orders@billing").stats_minute
+    assert (found.sum, found.avgpt) == (2, 1)
+
+
+def test_gets_that_wait_for_the_device_are_timed(world: World) -> None:
+    world.broker.statistics.read_from_disk(
+        "billing", "orders", 3, count=8, size=800, began_ms=0, now_ms=12
+    )
+    found = stats(world, GROUP_GET_LATENCY, "3@orders@billing").stats_minute
+    assert (found.sum, found.avgpt) == (12, 12)
+    for name, key, total in (
+        (GROUP_FROM_DISK, "orders@billing", 8),
+        (GROUP_FROM_DISK_SIZE, "orders@billing", 800),
+        (BROKER_FROM_DISK, "DefaultCluster", 8),
+        (BROKER_FROM_DISK_SIZE, "DefaultCluster", 800),
+    ):
+        assert sums(stats(world, name, key)) == (total, total, total)
+    assert world.broker.statistics.longest_get_ms == 12
 
 
 def test_a_counter_is_viewed_by_name_and_key(world: World) -> None:
@@ -316,3 +399,24 @@ def test_a_group_tells_at_what_time_it_stands(world: World) -> None:
     assert (second.min_time_stamp, second.max_time_stamp, second.delay_time) == (-1, -1, 0)
     header = GetConsumeTimeSpan(topic="missing", group="billing")
     assert world.ask(header).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_an_answer_that_no_frame_can_carry_is_refused_with_what_to_ask_instead(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.topic("orders", 2)
+    world.group("billing")
+    commit(world, 0)
+    monkeypatch.setattr(handlers, "_MOST_BYTES", 100)
+    for header in (GetBrokerConsumeStats(), GetConsumeStats(consumer_group="billing")):
+        answer = world.ask(header)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "more than 100 bytes" in answer.remark
+        assert "GET_CONSUME_STATS, 208" in answer.remark
+
+
+def test_a_topic_that_is_named_twice_is_reported_once(world: World) -> None:
+    world.topic("orders", 1)
+    commit(world, 0)
+    header = GetConsumeStats(consumer_group="billing", topic_list="orders;orders")
+    assert len(world.read(header, ConsumeStats).offset_table) == 1

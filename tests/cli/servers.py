@@ -76,7 +76,7 @@ def up(data: Path, *arguments: str, soft_files: int | None = None) -> Iterator[U
     """
     prefix = with_open_files(soft_files) if soft_files is not None else ()
     command = [*prefix, sys.executable, "-m", "sparrowmq", "up", "--data", str(data)]
-    ports = ["--port", "0", "--nameserver-port", "0"]
+    ports = ["--port", "0", "--nameserver-port", "0", "--no-console"]
     with subprocess.Popen(
         [*command, *ports, *arguments],
         env=clean_environment(),

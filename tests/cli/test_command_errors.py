@@ -3,7 +3,6 @@
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -18,6 +17,7 @@ from sparrowmq.protocol.record import Record
 from sparrowmq.testing import Cluster
 from tests.cli.in_process import run, run_impatiently
 from tests.cli.servers import sparrowmq, sparrowmq_on_a_full_disk
+from tests.cli.silent_broker import closed_port
 
 
 def commands(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -30,14 +30,6 @@ def commands(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple
         found = group.get_command(context, name)
         assert found is not None
         yield from commands(found, (*path, name))
-
-
-@contextmanager
-def closed_port() -> Iterator[str]:
-    """An address without a server; no other process can take it meanwhile."""
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{closed.getsockname()[1]}"
 
 
 def has_address(host: str) -> bool:
@@ -66,7 +58,10 @@ def test_every_setting_is_explained(setting: ServerSetting) -> None:
     ("arguments", "says"),
     [
         (["tpoic"], "there is no command 'tpoic'; did you mean topic? there are: nameserver, br"),
-        (["topic", "lst"], "did you mean list? there are: create, delete, list, route"),
+        (
+            ["topic", "lst"],
+            "did you mean list? there are: create, delete, list, route, show, stats, update",
+        ),
         (["pipeline", "xyzzy"], "no command 'xyzzy'; there are: archive, drain"),
         (["up", "--flushh", "1"], "--flush"),
         (["send", "t", ""], "the message is empty; give BODY, --file, or standard input"),

@@ -50,7 +50,10 @@ def test_while_the_program_is_imported_it_ends_as_any_other_process(module: str)
     ("module", "arguments"),
     [
         ("sparrowmq.cli.commands.topic", ["topic", "list"]),
-        ("sparrowmq.broker.server", ["up", "--port", "0", "--nameserver-port", "0"]),
+        (
+            "sparrowmq.broker.server",
+            ["up", "--port", "0", "--nameserver-port", "0", "--no-console"],
+        ),
     ],
     ids=["topic", "up"],
 )

@@ -72,7 +72,7 @@ def test_the_directory_that_is_in_the_way_is_named_where_the_file_does_not_exist
     assert f": {tmp_path / 'data'} belongs to user " in text
 
 
-@pytest.mark.parametrize("command", [("up", "--nameserver-port", "0"), ("broker",)])
+@pytest.mark.parametrize("command", [("up", "--nameserver-port", "0", "--no-console"), ("broker",)])
 def test_a_file_in_place_of_the_directory_is_named_with_the_remedy(
     command: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from urllib.request import urlopen
 
-from tests.cli.servers import stop, up
+from tests.cli.servers import sparrowmq, stop, up
 from tests.patience import PATIENCE_S
 
 
@@ -18,6 +18,26 @@ def test_the_ready_line_says_where_metrics_are_and_they_answer(tmp_path: Path) -
         code, logged = stop(running)
     assert code == 0
     assert logged.count("metrics at http://127.0.0.1:") == 2  # the name server's too
+
+
+def test_several_brokers_have_a_page_each(tmp_path: Path) -> None:
+    with up(tmp_path, "--brokers", "2") as running:
+        pages = re.findall(r"http://127\.0\.0\.1:\d+/metrics", running.ready)
+        assert len(set(pages)) == 2, running.ready
+        for page, name in zip(pages, (b"broker-a", b"broker-b"), strict=True):
+            with urlopen(page, timeout=PATIENCE_S) as answer:
+                assert b'node_id="%s"' % name in answer.read()
+        assert stop(running)[0] == 0
+
+
+def test_an_address_that_is_not_of_this_machine_is_refused_in_words(tmp_path: Path) -> None:
+    refused = sparrowmq(
+        *("broker", "--data", str(tmp_path), "--port", "0", "--insecure"),
+        *("--metrics-listen", "192.0.2.1"),
+    )
+    assert refused.returncode == 1
+    assert "192.0.2.1" in refused.stderr
+    assert "must be an address of this machine" in refused.stderr
 
 
 def test_minus_one_leaves_them_out(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.consuming.pull_loop import FlowLimits
+from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.headers.groups import CreateGroup
@@ -19,6 +21,7 @@ from sparrowmq.protocol.headers.offsets import (
     UpdateConsumerOffset,
 )
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import dlq_topic, retry_topic
 from sparrowmq.testing.sim_cluster import RunningCluster
@@ -130,6 +133,49 @@ def test_a_lite_reader_goes_on_from_the_slave() -> None:
         assert sim.now_s - killed_s < LIMIT_S
         sim.wait(task)
         assert got == numbers(0, 60)
+
+
+def test_a_pull_consumer_goes_on_from_the_slave_and_returns() -> None:
+    """With the pull after the one that failed. Its topic is none of the group's, whose routes are
+    polled."""
+    queue = MessageQueue(TOPIC, MASTER, 0)
+
+    steps: asyncio.Queue[int] = asyncio.Queue()
+    got: list[list[bytes] | str] = []
+
+    async def run() -> None:
+        client = sim.client_on("reader")
+        await client.start()
+        async with PullConsumer(GROUP, client=client) as consumer:
+            while (offset := await steps.get()) >= 0:
+                try:
+                    got.append(
+                        [each.body for each in (await consumer.pull(queue, offset)).messages]
+                    )
+                except NetError:
+                    got.append("lost")
+        await client.stop()
+
+    def pull(offset: int = 0) -> list[bytes] | str:
+        before = len(got)
+        steps.put_nowait(offset)
+        sim.until(lambda: len(got) > before)
+        return got[-1]
+
+    with with_slave() as sim:
+        send(sim, b"0")
+        task = sim.host("reader").start(run())
+        assert pull() == [b"0"]
+        sim.brokers[MASTER].kill()
+        assert [pull(), pull(), pull()] == ["lost", [b"0"], [b"0"]]
+        sim.brokers[MASTER].start()
+        sim.until(lambda: follows(sim))
+        sim.advance(30)
+        assert pull(1) == [], "and the answer names the master"
+        sim.brokers[SLAVE].kill()
+        assert pull() == [b"0"]
+        steps.put_nowait(-1)
+        sim.wait(task)
 
 
 def test_an_ordered_member_rests_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,15 +9,20 @@ import asyncio
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Awaitable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from random import Random
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.replication.own_log import LogDescription
+from sparrowmq.client.consuming.pull_consumer import PullConsumer
+from sparrowmq.client.errors import ClientError
 from sparrowmq.disk.real_disk import RealDisk
+from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.headers.replication import DescribeLog
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.record import decode_record
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.store import Store
@@ -130,7 +135,10 @@ def kill_master(
             slave, master = brokers.start(1), brokers.start(0)
             result.slowest_start_s = max(result.slowest_start_s, master.ready_s)
             until_acknowledged(master.port, ledger, number)
-            asyncio.run(one_life(master, rng, numbers, ledger, acknowledged_each))
+            _until_topic(slave.port)
+            life = one_life(master, rng, numbers, ledger, acknowledged_each)
+            read_s = asyncio.run(_read_on_after(life, brokers.name_server.address))
+            result.slowest_read_s = max(result.slowest_read_s, read_s)
             master.kill()
             slave.kill()
             result.kills += 1
@@ -145,6 +153,34 @@ def kill_master(
         result.verdict = alone.verdict()
         result.problems += _differences(brokers, 1) + _differences(brokers, 2)
     return result
+
+
+def _until_topic(port: int) -> None:
+    """Return when a slave has the topic: its tables are up to a second old. Raises TimeoutError."""
+    limit_s = time.monotonic() + PATIENCE_S
+    with RawClient(port) as client:
+        while time.monotonic() < limit_s:
+            head, _ = client.call(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC})
+            if head.code == ResponseCode.SUCCESS:
+                return
+            time.sleep(_LOOK_S)
+    raise TimeoutError(f"the slave had no topic after {PATIENCE_S} s")
+
+
+async def _read_on_after(life: Awaitable[None], name_server: str) -> float:
+    """How many seconds after the kill that ends a life a client reads again, from the slave."""
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+    async with PullConsumer("readers", name_servers=name_server) as reader:
+        await reader.pull(queue, 0, count=1)  # it is connected to the master
+        await life
+        loop = asyncio.get_running_loop()
+        killed_s = loop.time()
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                with suppress(ClientError, NetError):
+                    if (await reader.pull(queue, 0, count=1)).messages:
+                        return loop.time() - killed_s
+                await asyncio.sleep(_LOOK_S)
 
 
 def _join_under_load(

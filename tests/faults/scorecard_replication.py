@@ -17,6 +17,8 @@ from tests.faults.scored import Scored
 
 _KEPT = Path("build") / "faults"
 _WORKERS = 2
+_READABLE_S = 5.0
+"""A client goes on from the slave within this time. Not judged where other tests run."""
 _CUTS_EACH = 10
 Result = TypeVar("Result")
 
@@ -49,10 +51,13 @@ def _killed_and_parted(seed: int, small: bool, scored: Scored, *, flush: str) ->
     results = [killed, part_master_and_slave(seed, flush, partitions=partitions)]
     cable = "" if small else f", {_unplugged(flush, results)}"
     scored.failures += [str(each) for each in results if not each]
+    if killed.slowest_read_s > _READABLE_S and not small:
+        scored.failures.append(f"the slave was not read for {killed.slowest_read_s:.1f} s")
     acknowledged = sum(each.verdict.ok for each in results)
     return (
         f"{flush} flush: {killed.kills} kills, {partitions} partitions{cable},"
-        f" {acknowledged} acknowledged"
+        f" {acknowledged} acknowledged, read from the slave after {killed.slowest_read_s:.2f} s"
+        " at most"
     )
 
 

@@ -2,6 +2,7 @@
 masters."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -75,6 +76,14 @@ def test_no_send_fails_and_nothing_is_lost_while_roles_change_and_change_back(
         sim.wait(sending)
         assert longest_s <= 1.0
         assert set(sent) <= set(all_bodies(sim, OLD))
+
+
+def test_a_planned_change_is_logged_as_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        hand_over(sim)
+        sim.until(lambda: is_serving(sim, NEW, Role.MASTER) and follows(sim, 1, NEW))
+    assert [each.message for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
 def test_a_new_master_has_topics_groups_and_progress() -> None:

@@ -26,6 +26,7 @@ from sparrowmq.admin import (
     members,
     message_traces,
     messages,
+    migration,
     name_servers,
     offsets,
     pauses,
@@ -55,6 +56,7 @@ from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.message_traces import MessageTrace
 from sparrowmq.admin.messages import MOST_FOUND
+from sparrowmq.admin.migration import ClusterState, MigrationItem
 from sparrowmq.admin.name_servers import NameServerInfo
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
 from sparrowmq.admin.ranges import MessageRange, read_range
@@ -102,10 +104,12 @@ class Admin(Block):
         *,
         client: Client | None = None,
         timeout_s: float = _TIMEOUT_S,
+        silence_s: float = 0.0,
     ) -> None:
         """`name_servers` are found as `sparrowmq.cluster_address` says when left out. A given
         `client` has its own, and has to be started and stopped by its owner. `timeout_s` limits
-        each call to a broker. Raises ValueError.
+        each call to a broker; one that did not answer is not asked again for `silence_s`, and is
+        in `errors` at once. Raises ValueError.
         """
         if client is not None and name_servers is not None:
             raise ValueError("client and name_servers exclude each other: the client has its own")
@@ -117,7 +121,9 @@ class Admin(Block):
             core, origin = ClientCore(ClientConfig(name_servers=servers.addresses)), servers.origin
         else:
             core = core_of(client)
-        self._cluster = ClusterCalls(core, origin=origin, timeout_s=timeout_s)
+        if silence_s:
+            check_time("silence_s", silence_s)
+        self._cluster = ClusterCalls(core, origin=origin, timeout_s=timeout_s, silence_s=silence_s)
 
     async def start(self) -> None:
         """Make calls possible; `async with` does it."""
@@ -598,6 +604,22 @@ class Admin(Block):
     async def offset_at(self, queue: MessageQueue, when: datetime | int) -> int:
         """The offset of the first message of a queue that was stored at a time or later."""
         return await offsets.offset_at(self._cluster, queue, when)
+
+    # ---- moving to another cluster
+
+    async def export_state(self, *, topics: str = "*", groups: str = "*") -> ClusterState:
+        """Topics, groups, settings and progress of this cluster, without messages: those whose
+        names fit the patterns. Brokers that did not answer are in `errors`."""
+        where = ", ".join(self._cluster.client.name_servers.addresses)
+        return await migration.export_state(self._cluster, where, topics=topics, groups=groups)
+
+    async def import_state(
+        self, state: ClusterState, *, dry_run: bool = False
+    ) -> list[MigrationItem]:
+        """Give this cluster what it lacks of another's state; what became of each topic, group and
+        progress. What is here already is not changed, so a call can be repeated. Raises AdminError,
+        before anything is changed, unless every broker answers."""
+        return await migration.import_state(self._cluster, state, dry_run=dry_run)
 
     # ---- messages
 

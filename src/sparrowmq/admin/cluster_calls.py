@@ -26,11 +26,12 @@ from sparrowmq.client.argument_checks import check_names
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.net.calls import Response
-from sparrowmq.net.errors import NetError
+from sparrowmq.net.errors import CallTimedOut, NetError, NotConnected
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.consumer_calls import GetConsumerRunningInfo
 from sparrowmq.protocol.headers.nameserver import ROUTE_LOST, GetClusterInfo, GetTopicRoute
 from sparrowmq.protocol.names import topic_fault
 from sparrowmq.protocol.route import BrokerData, ClusterInfo, TopicRoute
@@ -65,24 +66,37 @@ class ClusterCalls:
     """Name servers and brokers as one operator reaches them."""
 
     def __init__(
-        self, client: ClientCore, *, origin: str, timeout_s: float, most_at_once: int | None = None
+        self,
+        client: ClientCore,
+        *,
+        origin: str,
+        timeout_s: float,
+        silence_s: float = 0.0,
+        most_at_once: int | None = None,
     ) -> None:
-        """`origin` says who named the name servers. `timeout_s` is the limit of a single call.
-        `most_at_once` limits all calls together, for work that asks many questions side by side.
+        """`origin` says who named the name servers. `timeout_s` is the limit of a single call; a
+        server that exceeded it is not asked again for `silence_s`. `most_at_once` limits all calls
+        together, for work that asks many questions side by side.
         """
         self.client = client
         self._origin = origin
         self._timeout_s = timeout_s
+        self._silence_s = silence_s
+        self._silent: dict[str, tuple[float, str]] = {}
+        """Address → until when it is left alone, and what it last failed with."""
         self._turn = None if most_at_once is None else asyncio.Semaphore(most_at_once)
 
     def bounded(self) -> "ClusterCalls":
         """The same cluster, with a limit on all calls together."""
-        return ClusterCalls(
+        found = ClusterCalls(
             self.client,
             origin=self._origin,
             timeout_s=self._timeout_s,
+            silence_s=self._silence_s,
             most_at_once=MOST_AT_ONCE,
         )
+        found._silent = self._silent
+        return found
 
     # ---- name servers
 
@@ -94,7 +108,8 @@ class ClusterCalls:
         self._check_running()
         servers = self.client.name_servers
         try:
-            return await servers.call(header)
+            async with self._turn or nullcontext():
+                return await servers.call(header)
         except NetError as error:
             raise NameServersAway(servers.addresses, str(error), self._origin) from error
 
@@ -176,12 +191,20 @@ class ClusterCalls:
     async def ask(self, address: str, header: RequestHeader, body: bytes = b"") -> Response:
         """An answer with any code. Raises AdminError where there is none in time."""
         self._check_running()
+        until, reason = self._silent.get(address, (0.0, ""))
+        loop = asyncio.get_running_loop()
+        if loop.time() < until:
+            raise AdminError(reason)
         try:
             async with self._turn or nullcontext():
                 return await self.client.peers.call(
                     address, header, body, timeout_s=self._timeout_s
                 )
         except NetError as error:
+            is_silent = isinstance(error, CallTimedOut | NotConnected)
+            # A member that hangs is no sign of its broker, which passes such questions on.
+            if self._silence_s and is_silent and not isinstance(header, GetConsumerRunningInfo):
+                self._silent[address] = (loop.time() + self._silence_s, str(error))
             raise AdminError(str(error)) from error
 
     async def ask_each(

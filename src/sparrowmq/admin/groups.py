@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sparrowmq.admin.cluster_calls import ClusterCalls, Request
+from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, Request
 from sparrowmq.admin.errors import AlreadyExists, BrokerRefusal, InUse, NotFound
 from sparrowmq.admin.members import Connected, GroupMember, Subscription, connected, with_details
 from sparrowmq.admin.values import BrokerFailure, Listing, Setting, SettingChange
@@ -69,21 +69,31 @@ class GroupInfo:
 # ---- looking
 
 
+GroupTables = Mapping[str, Mapping[str, SubscriptionGroupConfig]]
+"""The settings of all groups, by broker and group."""
+
+
+async def group_tables(cluster: ClusterCalls) -> Answers[dict[str, SubscriptionGroupConfig]]:
+    """All groups of all brokers. Raises NoBrokerAnswers."""
+    return await cluster.ask_each(
+        await cluster.readable(), lambda _, address: all_configs(cluster, address)
+    )
+
+
 async def group_names(cluster: ClusterCalls) -> Listing[str]:
     """Names of all groups that any broker has."""
 
-    async def ask(_: str, address: str) -> set[str]:
-        return set(await all_configs(cluster, address))
-
-    answers = await cluster.ask_each(await cluster.readable(), ask)
+    answers = await group_tables(cluster)
     names = set().union(*answers.by_broker.values())
     return Listing(tuple(sorted(names)), answers.errors)
 
 
-async def describe_group(cluster: ClusterCalls, name: str) -> GroupInfo:
+async def describe_group(
+    cluster: ClusterCalls, name: str, tables: GroupTables | None = None
+) -> GroupInfo:
     """What brokers and live members report about a group. Raises NotFound."""
     online = await connected(cluster, check_group(name))
-    known = await find_group(cluster, name, online)
+    known = await find_group(cluster, name, online, tables)
     unequal = online.unequal
     members = [
         replace(each, subscriptions=unequal.get(each.client_id))
@@ -116,14 +126,19 @@ class KnownGroup:
     errors: tuple[BrokerFailure, ...]
 
 
-async def find_group(cluster: ClusterCalls, name: str, online: Connected) -> KnownGroup:
-    """What brokers have stored of a group. Raises NotFound if none knows it."""
+async def find_group(
+    cluster: ClusterCalls, name: str, online: Connected, tables: GroupTables | None = None
+) -> KnownGroup:
+    """What brokers have stored of a group. Raises NotFound if none knows it. `tables` are what
+    brokers have of all groups, where many groups are looked for."""
 
     async def ask(
         broker: str, address: str
     ) -> tuple[SubscriptionGroupConfig | None, frozenset[str]]:
         topics = await topics_of_group(cluster, address, name)
         there = online.by_broker.get(broker)
+        if tables is not None and broker in tables:
+            return tables[broker].get(name), topics
         is_known = bool(topics) or (there is not None and bool(there.connection_set))
         return await _config(cluster, address, name, is_known=is_known), topics
 

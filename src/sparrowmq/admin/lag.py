@@ -7,7 +7,7 @@ from functools import partial
 from sparrowmq.admin.cluster_calls import ClusterCalls, all_at_once
 from sparrowmq.admin.errors import BrokerRefusal
 from sparrowmq.admin.groups import find_group
-from sparrowmq.admin.members import connected, with_details
+from sparrowmq.admin.members import Connected, connected, with_details
 from sparrowmq.admin.topics import topic_stats
 from sparrowmq.admin.values import BrokerFailure, time_of
 from sparrowmq.client.broker_calls import UNKNOWN_EPOCH
@@ -95,8 +95,16 @@ async def group_lag(
     await find_group(cluster, group, online)
     if topic is not None:
         await cluster.route(check_topic(topic))
+    return await known_lag(cluster, group, topic, online, owners=owners)
+
+
+async def known_lag(
+    cluster: ClusterCalls, group: str, topic: str | None, online: Connected, *, owners: bool
+) -> GroupLag:
+    """The same for a group and a topic that are known to exist: it saves the questions whether
+    they do."""
     answers = await cluster.ask_each(
-        online.addresses, lambda _, address: _broker_lag(cluster, address, group, topic)
+        online.addresses, lambda _, address: broker_lag(cluster, address, group, topic)
     )
     held: dict[MessageQueue, str] = {}
     if owners:
@@ -114,9 +122,10 @@ async def group_lag(
     )
 
 
-async def _broker_lag(
+async def broker_lag(
     cluster: ClusterCalls, address: str, group: str, topic: str | None
 ) -> tuple[list[QueueLag], float]:
+    """A group's queues on one broker, and how many messages it consumes in a second."""
     header = GetConsumeStats(consumer_group=group, topic=topic)
     stats = ConsumeStats.from_json((await cluster.call(address, header)).body)
     topics = {queue.topic for queue in stats.offset_table}

@@ -91,7 +91,8 @@ async def key_value(cluster: ClusterCalls, namespace: str, key: str) -> str:
         response = await cluster.call(address, GetKvConfig(namespace=namespace, key=key))
         return response.header(KvConfigFound).value
 
-    missing = NotFound("key", f"{namespace}/{key}", f"list them: key_values({namespace!r})")
+    listing = f"those that do: sparrowmq nameserver kv list {namespace}"
+    missing = NotFound("key", f"{namespace}/{key}", listing)
     return await _first(cluster, ask, missing)
 
 

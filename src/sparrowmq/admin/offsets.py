@@ -288,8 +288,10 @@ async def apply_reset(cluster: ClusterCalls, plan: ResetPlan) -> None:
             await cluster.call(address, _time_request(plan))
             return
         for each in plan.by_broker[name]:
-            request = _commit_request if name in old else _reset_request
-            await cluster.call(address, request(group, each))
+            if name in old:
+                await cluster.call(address, commit_request(group, each.queue, each.after))
+            else:
+                await cluster.call(address, _reset_request(group, each))
 
     await _move_each(cluster, f"group {group} is moved", targets, move, plan.by_broker)
 
@@ -338,12 +340,13 @@ def _reset_request(group: str, move: OffsetMove) -> InvokeResetOffset:
     )
 
 
-def _commit_request(group: str, move: OffsetMove) -> UpdateConsumerOffset:
+def commit_request(group: str, queue: MessageQueue, offset: int) -> UpdateConsumerOffset:
+    """What a member sends to store its progress."""
     return UpdateConsumerOffset(
         consumer_group=group,
-        topic=move.queue.topic,
-        queue_id=move.queue.queue_id,
-        commit_offset=move.after,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        commit_offset=offset,
     )
 
 

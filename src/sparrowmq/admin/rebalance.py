@@ -23,7 +23,7 @@ from sparrowmq.client.strategies import NAMED
 from sparrowmq.protocol.connections import ConsumerRunningInfo
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue
-from sparrowmq.protocol.names import check_group, check_topic
+from sparrowmq.protocol.names import check_group, check_topic, is_retry_topic
 from sparrowmq.protocol.rebalance_report import RebalanceReport, read_report
 
 _STRATEGY = "allocateMessageQueueStrategy"
@@ -347,7 +347,7 @@ def _moves(reports: Mapping[str, RebalanceReport], topic: str | None) -> list[Me
         )
         for client_id, report in sorted(reports.items())
         for each in report.moves
-        if topic is None or each.topic == topic
+        if (not is_retry_topic(each.topic) if topic is None else each.topic == topic)
     ]
     found.sort(key=lambda pair: pair[0], reverse=True)
     return [move for _, move in found]

@@ -113,7 +113,7 @@ async def _on_broker(
 async def _delivered_per_s(cluster: ClusterCalls, address: str, topic: str) -> float:
     groups = await groups_of_topic(cluster, address, topic)
     spans = [await _spans(cluster, address, _GET, f"{topic}@{group}") for group in sorted(groups)]
-    return sum(each.stats_minute.tps for each in spans if each is not None)
+    return sum((each.stats_minute.tps for each in spans if each is not None), 0.0)
 
 
 async def groups_of_topic(cluster: ClusterCalls, address: str, topic: str) -> frozenset[str]:

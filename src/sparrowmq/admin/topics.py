@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import msgspec
+
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of
 from sparrowmq.admin.errors import (
     AdminError,
@@ -151,11 +153,16 @@ async def topic_config(cluster: ClusterCalls, address: str, topic: str) -> Topic
     else:
         return TopicConfig.from_json(response.body)
     # Brokers before 5.0 answer with all topics or not at all.
-    response = await cluster.call(address, GetAllTopicConfig())
-    config = RegisteredTopics.from_json(response.body).topic_config_table.get(topic)
+    config = (await all_topic_configs(cluster, address)).get(topic)
     if config is None:
         raise BrokerRefusal(address, ResponseCode.TOPIC_NOT_EXIST, f"it has no topic {topic}")
     return config
+
+
+async def all_topic_configs(cluster: ClusterCalls, address: str) -> dict[str, TopicConfig]:
+    """Every topic that a broker has."""
+    response = await cluster.call(address, GetAllTopicConfig())
+    return RegisteredTopics.from_json(response.body).topic_config_table
 
 
 async def topic_stats(cluster: ClusterCalls, address: str, topic: str) -> TopicStats:
@@ -217,7 +224,17 @@ def wanted_topic(
 
 
 def _request(wanted: WantedSettings, config: TopicConfig) -> CreateTopic:
-    new = wanted.applied(config)
+    return _create(wanted.applied(config))
+
+
+def create_request(config: TopicConfig) -> CreateTopic:
+    """The request that gives a broker a topic it does not have, with all its settings."""
+    signed = {f"+{name}": value for name, value in config.attributes.items()}
+    return _create(msgspec.structs.replace(config, attributes=signed))
+
+
+def _create(new: TopicConfig) -> CreateTopic:
+    """Attributes are signed already."""
     signed = [
         name if name.startswith("-") else f"{name}={value}"
         for name, value in new.attributes.items()
@@ -257,7 +274,7 @@ async def create_topic(
         await _check_same(cluster, topic, wanted, targets)
     request = _request(wanted, TopicConfig(topic_name=topic))
     done = await cluster.change_each(f"topic {topic} is set", targets, lambda _: (request, b""))
-    await _until_routed(cluster, dict.fromkeys(targets, request), done)
+    await until_routed(cluster, dict.fromkeys(targets, request), done)
     return done
 
 
@@ -308,14 +325,15 @@ async def update_topic(
     done = await cluster.change_each(
         f"topic {topic} is changed", concerned, lambda name: (requests[name], b"")
     )
-    await _until_routed(cluster, requests, done)
+    await until_routed(cluster, requests, done)
     return changes
 
 
-async def _until_routed(
+async def until_routed(
     cluster: ClusterCalls, requests: Mapping[str, CreateTopic], brokers: Iterable[str]
 ) -> None:
-    """Brokers register a change with the name servers on their own; wait until it is there."""
+    """Brokers register a change with the name servers on their own; wait until it is there. Raises
+    AdminError."""
     topic = next(iter(requests.values())).topic
     wanted = {(name, _queue_numbers(requests[name])) for name in brokers}
     for _ in range(_ROUTE_LOOKS):

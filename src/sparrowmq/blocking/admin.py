@@ -27,6 +27,7 @@ from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.message_traces import MessageTrace
 from sparrowmq.admin.messages import MOST_FOUND
+from sparrowmq.admin.migration import ClusterState, MigrationItem
 from sparrowmq.admin.name_servers import NameServerInfo
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
 from sparrowmq.admin.ranges import MessageRange
@@ -535,6 +536,19 @@ class Admin(Facade[AsyncAdmin]):
     def offset_at(self, queue: MessageQueue, when: datetime | int) -> int:
         """The offset of the first message of a queue that was stored at a time or later."""
         return self._wait(lambda admin: admin.offset_at(queue, when))
+
+    # ---- moving to another cluster
+
+    def export_state(self, *, topics: str = "*", groups: str = "*") -> ClusterState:
+        """Topics, groups, settings and progress of this cluster, without messages: those whose
+        names fit the patterns. Brokers that did not answer are in `errors`."""
+        return self._wait(lambda admin: admin.export_state(topics=topics, groups=groups))
+
+    def import_state(self, state: ClusterState, *, dry_run: bool = False) -> list[MigrationItem]:
+        """Give this cluster what it lacks of another's state; what became of each topic, group and
+        progress. What is here already is not changed, so a call can be repeated. Raises AdminError,
+        before anything is changed, unless every broker answers."""
+        return self._wait(lambda admin: admin.import_state(state, dry_run=dry_run))
 
     # ---- messages
 

@@ -22,6 +22,9 @@ from sparrowmq.broker.rebalance_notices import RebalanceNotices
 from sparrowmq.broker.replication.read_places import ReadPlaces, SlaveReads
 from sparrowmq.broker.replication.replication import Replication
 from sparrowmq.broker.replication.status import ReplicationFigures
+from sparrowmq.broker.reports import Slices
+from sparrowmq.broker.sampling import Sampling
+from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
     from sparrowmq.broker.delivery.dead_letter_log import DeadLetterLog
     from sparrowmq.broker.delivery.delivery import Delivery
     from sparrowmq.broker.replication.table_following import TableFollowing
-    from sparrowmq.broker.statistics import Statistics
 
 
 class State(Enum):
@@ -104,6 +106,9 @@ class Broker:
     """Why sends are refused until further notice; empty when they are not. See `refuse_sends`."""
     rejected_pulls: int = 0
     """Pulls that were rejected because the broker is draining."""
+    slices: Slices = field(default_factory=Slices)
+    """The loop's time for reports."""
+    sampling: Sampling = field(default_factory=Sampling)
     producers: Producers = field(default_factory=Producers)
     sessions: MemberSessions = field(default_factory=MemberSessions)
     config_version: DataVersion = field(default_factory=DataVersion)

@@ -345,9 +345,21 @@ class ConsumerOffsets:
             self._put(key, queue_id, end)
         return lowered
 
+    def row_names(self) -> list[str]:
+        """`topic@group` of everything; for those that look at one row after the other."""
+        return list(self._table)
+
+    def row(self, key: str) -> QueueOffsets:
+        """A copy of the offsets under one of these names; empty where it is gone."""
+        return dict(self._table.get(key, ()))
+
     def rows(self) -> Iterator[tuple[str, QueueOffsets]]:
-        """Everything, as it is saved."""
-        return iter([(key, dict(row)) for key, row in self._table.items()])
+        """Everything, as it is saved. Each row is copied when it is its turn, so that a caller may
+        let the loop run in between; rows that come or go meanwhile are not among them."""
+        for key in list(self._table):
+            row = self._table.get(key)
+            if row is not None:
+                yield key, dict(row)
 
     def pending_resets(self) -> dict[str, list[int]]:
         """`topic@group` → queues whose reset is pending, as it is saved."""

@@ -30,6 +30,7 @@ import msgspec
 
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import BrokerConfig, Flush
+from sparrowmq.broker.put_times import PutTimes
 from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.disk.syncer import Syncer
 from sparrowmq.net.routes import Reply, Request, answer_all
@@ -92,6 +93,8 @@ class Durability:
         self._uncancellable = uncancellable
         self._loop = asyncio.get_running_loop()
         self._waiters: deque[Waiter] = deque()
+        self.put_times = PutTimes()
+        """How long sends have waited."""
         self._flush_requested = False
         self._active_senders = 0
         """Sends that waited when the last sync ended: an estimate of how many senders there are."""
@@ -118,7 +121,10 @@ class Durability:
         """How long the first send in line has been waiting for the disk; 0 when none waits."""
         if not self._waiters or self._waiters[0].end_offset <= self._safe_on_disk:
             return 0.0
-        return self._timeout_s - (self._waiters[0].deadline_s - self._loop.time())
+        return self._waited_s(self._waiters[0])
+
+    def _waited_s(self, waiter: Waiter) -> float:
+        return self._timeout_s - (waiter.deadline_s - self._loop.time())
 
     @property
     def is_stalled(self) -> bool:
@@ -313,6 +319,7 @@ class Durability:
         durable, copies = self._safe_on_disk, self.copies
         confirmed = _NEVER if copies is None else copies.confirmed
         answers = []
+        oldest = self._waiters[0] if self._waiters else None
         while self._waiters and self._waiters[0].end_offset <= durable:
             waiter = self._waiters[0]
             if waiter.end_offset > confirmed:
@@ -322,6 +329,8 @@ class Durability:
                 waiter.reply.code = waiter.missing_code
             self._waiters.popleft()
             answers.append((waiter.request, waiter.reply))
+        if answers and oldest is not None:
+            self.put_times.note(len(answers), self._waited_s(oldest))
         answer_all(answers)
         if self._all_answered is not None and not self._waiters:
             self._all_answered.set()
@@ -339,6 +348,7 @@ class Durability:
         confirmed = _NEVER if copies is None else copies.confirmed
         while self._waiters and self._waiters[0].deadline_s <= now:
             waiter = self._waiters.popleft()
+            self.put_times.note(1, self._timeout_s)
             if waiter.end_offset > confirmed:
                 assert copies is not None
                 waiter.reply.code = waiter.late_code

@@ -27,7 +27,8 @@ async def tick_store(broker: Broker) -> None:
     while True:
         await asyncio.sleep(_TICK_S)
         if broker.replication.is_master:  # others refuse all messages, which is no news
-            refusals.note(broker.store.admission.refusal)
+            # A planned change of roles is reported as one, and over in a moment.
+            refusals.note(None if broker.is_handing_over else broker.store.admission.refusal)
         try:
             # Also when nothing waits: the sooner a step of the clock is noticed, the better.
             broker.store.tick(broker.delivery.clock.now_ms())

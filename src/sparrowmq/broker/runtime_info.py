@@ -2,7 +2,7 @@
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.replication.status import replication_table
-from sparrowmq.broker.statistics import DELIVERED_TIMERS, GROUP_GET, TOPIC_PUT
+from sparrowmq.broker.statistics import BROKER_PUT, DELIVERED_TIMERS, GROUP_GET, TOPIC_PUT
 from sparrowmq.protocol.codes import MQ_VERSION
 from sparrowmq.protocol.delay import schedule_queue_id
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -49,11 +49,9 @@ def _counts(broker: Broker, now_ms: int) -> dict[str, object]:
         "putMessageFailedTimes": 0,
         "putMessageSizeTotal": put_bytes,
         "putMessageAverageSize": put_bytes / max(1, put),
-        # Single messages are not timed. Tools want numbers all the same, and accept "null" for the
-        # distribution: Apache's brokers answer it during their first minute.
-        "putMessageEntireTimeMax": 0,
-        "getMessageEntireTimeMax": 0,
-        "putMessageDistributeTime": "null",
+        "putMessageEntireTimeMax": broker.durability.put_times.longest_ms,
+        "getMessageEntireTimeMax": broker.statistics.longest_get_ms,
+        "putMessageDistributeTime": _put_times(broker, now_ms),
         "msgPutTotalYesterdayMorning": yesterday[0],
         "msgPutTotalTodayMorning": today[0],
         "msgPutTotalTodayNow": put,
@@ -61,6 +59,11 @@ def _counts(broker: Broker, now_ms: int) -> dict[str, object]:
         "msgGetTotalTodayMorning": today[1],
         "msgGetTotalTodayNow": got,
     }
+
+
+def _put_times(broker: Broker, now_ms: int) -> str:
+    spans = broker.statistics.spans(BROKER_PUT, broker.config.cluster_name, now_ms)
+    return broker.durability.put_times.distribution(0 if spans is None else spans.stats_minute.sum)
 
 
 def _log(broker: Broker) -> dict[str, object]:
@@ -92,6 +95,7 @@ def _waiting(broker: Broker) -> dict[str, object]:
         values[f"{pool}ThreadPoolQueueHeadWaitTimeMills"] = 0
     values["sendThreadPoolQueueHeadWaitTimeMills"] = wait_ms
     values["EndTransactionQueueSize"] = values["EndTransactionThreadPoolQueueCapacity"] = 0
+    values["halfMessages"] = len(broker.delivery.halves)
     values["waitingPulls"] = broker.arrivals.waiting
     values["waitingPullsMax"] = broker.config.max_waiting_pulls
     values["busyReason"] = broker.busy_reason

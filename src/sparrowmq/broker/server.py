@@ -62,7 +62,8 @@ from sparrowmq.broker.replication.read_places import MasterReads, SlaveReads
 from sparrowmq.broker.replication.replication import Replication, open_in_role
 from sparrowmq.broker.replication.role_change import RoleChange
 from sparrowmq.broker.replication.table_following import TableFollowing
-from sparrowmq.broker.statistics import Statistics, keep_sampling, sample
+from sparrowmq.broker.sampling import sample
+from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics, broker_made_topics, unlisted_topics
@@ -291,7 +292,7 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         partial(housekeeping.forget_silent_clients, broker),
         partial(housekeeping.end_silent_sessions, broker),
         partial(housekeeping.watch_lag, broker, cpu),
-        partial(keep_sampling, broker),
+        partial(broker.sampling.run, broker),
         broker.dead_letters.run,
         *([] if copies is None else [copies.watch]),
         broker.replication.role_change.run,

@@ -1,72 +1,57 @@
 """How much came in and went out, per topic and group, over a minute, an hour and a day.
 
-Nothing is counted while messages pass: the end of a queue says what was put, and the stored offset
-of a group what it has consumed. Every ten seconds, and for a request that asks for statistics, all
-offsets are sampled and the differences added up.
+Nothing is counted while messages pass: the end of a queue says what was put, the stored offset of a
+group what it has consumed, and the units of a queue how large that was. Every ten seconds, and for
+a request that asks for statistics, all offsets are looked at and the differences added up
+(`sampling.py`). What is rare is counted when it happens: messages that are sent back, and reads
+that waited for the device.
 
     every 10 s  ── minute: the last 7 looks     every 10 min ── hour: 7     every hour ── day: 25
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Self
 
-from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.environment import Environment
 from sparrowmq.clock import Zone, utc
 from sparrowmq.protocol.broker_stats import BrokerStatsData, BrokerStatsItem
 from sparrowmq.protocol.names import TIMER_TOPIC, is_system_topic
-from sparrowmq.store.store import Store
 
 TOPIC_PUT = "TOPIC_PUT_NUMS"
+TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
 GROUP_GET = "GROUP_GET_NUMS"
+GROUP_GET_SIZE = "GROUP_GET_SIZE"
 BROKER_PUT = "BROKER_PUT_NUMS"
 BROKER_GET = "BROKER_GET_NUMS"
 """Names as Apache's Stats has them; of a topic, of `topic@group`, of the cluster."""
+SENT_BACK = "SNDBCK_PUT_NUMS"
+GROUP_GET_LATENCY = "GROUP_GET_LATENCY"
+GROUP_FROM_DISK = "GROUP_GET_FROM_DISK_NUMS"
+GROUP_FROM_DISK_SIZE = "GROUP_GET_FROM_DISK_SIZE"
+BROKER_FROM_DISK = "BROKER_GET_FROM_DISK_NUMS"
+BROKER_FROM_DISK_SIZE = "BROKER_GET_FROM_DISK_SIZE"
+"""Counted as they happen; the latency is that of `queue@topic@group`."""
 DELIVERED_TIMERS = f"{TIMER_TOPIC}@delivered"
 """Name of what the broker itself has consumed of the timer queue, which it does out of order."""
 SAMPLE_MS = 10_000
 _SPANS = ((SAMPLE_MS, 7), (600_000, 7), (3_600_000, 25))
 _DAY_MS = 86_400_000
-_FRESH_MS = 1_000
 _MOST_STARTS = 100_000
 """Starting points of groups that never committed anything must not pile up."""
 Sample = tuple[int, int]
 """When, and the total then."""
 Offsets = Iterable[tuple[str, Mapping[int, int]]]
+SizeOf = Callable[[str, int, int, int], int]
+"""The bytes of a topic's queue between two offsets."""
+_Moved = dict[str, tuple[int, int]]
+"""Messages and bytes under each name."""
 
 
-async def keep_sampling(broker: Broker) -> None:
-    """Sample for ever."""
-    while True:
-        await asyncio.sleep(SAMPLE_MS / 1000)
-        sample(broker)
-
-
-def refresh(broker: Broker) -> None:
-    """Bring the statistics up to date for a request, at most once a second: with thousands of
-    queues a sample takes milliseconds, and a tool may ask for every topic in turn."""
-    if broker.monotonic() - broker.statistics.sampled_ms >= _FRESH_MS:
-        sample(broker)
-
-
-def sample(broker: Broker) -> None:
-    """Sample all offsets now."""
-    ends: dict[str, dict[int, int]] = {}
-    for topic, queue_id in broker.store.queues():
-        ends.setdefault(topic, {})[queue_id] = broker.store.max_offset(topic, queue_id)
-    delivered = broker.store.max_offset(TIMER_TOPIC, 0) - len(broker.delivery.timers)
-    timers = (DELIVERED_TIMERS, {0: delivered})
-    broker.statistics.sample(
-        broker.monotonic(),
-        ends.items(),
-        [*broker.offsets.rows(), timers],
-        log_offset=broker.store.max_log_offset,
-        today_ms=broker.clock(),
-    )
+def _unknown_size(topic: str, queue_id: int, first: int, end: int) -> int:
+    return 0
 
 
 class Statistics:
@@ -86,8 +71,13 @@ class Statistics:
         self._first_log_offset = 0
         self.log_growth_bytes = 0
         """By how much the log had grown since the start, in the last sample."""
+        self.longest_get_ms = 0
+        """The longest that a get has waited for the device since the start."""
+        self._cluster = cluster
         self._put = Series(now_ms)
+        self._put.is_kept = True
         self._got = Series(now_ms)
+        self._got.is_kept = True
         self._series: dict[tuple[str, str], Series] = {
             (BROKER_PUT, cluster): self._put,
             (BROKER_GET, cluster): self._got,
@@ -115,36 +105,96 @@ class Statistics:
         log_offset: int = 0,
         today_ms: int = 0,
     ) -> None:
+        """`look` in one go."""
+        for _ in self.look(now_ms, queues, groups, log_offset=log_offset, today_ms=today_ms):
+            pass
+
+    def look(
+        self,
+        now_ms: int,
+        queues: Offsets,
+        groups: Offsets,
+        *,
+        size_of: SizeOf = _unknown_size,
+        log_offset: int = 0,
+        today_ms: int = 0,
+    ) -> Iterator[None]:
         """Take the ends of all queues by topic, all offsets by `topic@group`, and the log's end.
 
-        The first sample only notes where things stand. What a group consumed before its first
-        sample is counted if `group_starts` noted where it began.
+        A step for each row, between which the loop may run; one look at a time. The first look only
+        notes where things stand. What a group consumed before the first look at it is counted if
+        `group_starts` noted where it began.
         """
-        put = self._puts.take(queues, new_starts_at_0=not self._is_first)
-        got = self._gets.take(groups, new_starts_at_0=False)
-        if not self._is_first:
-            self._add(TOPIC_PUT, put, self._put, now_ms)
-            self._add(GROUP_GET, got, self._got, now_ms)
-        else:
+        is_first = self._is_first
+        put = yield from self._puts.take(queues, size_of, new_starts_at_0=not is_first)
+        got = yield from self._gets.take(groups, size_of, new_starts_at_0=False)
+        if is_first:
             self._first_log_offset = log_offset
+        else:
+            yield from self._add((TOPIC_PUT, TOPIC_PUT_SIZE), put, self._put, now_ms)
+            yield from self._add((GROUP_GET, GROUP_GET_SIZE), got, self._got, now_ms)
         self._is_first = False
         self.log_growth_bytes = log_offset - self._first_log_offset
         self.sampled_ms = now_ms
-        self._forget_deleted()
-        for series in self._series.values():
-            series.sample(now_ms)
+        yield from self._keep_history(now_ms)
         if self._day_of(today_ms) > self._day:
             self._day = self._day_of(today_ms)
             self.mornings = (self.mornings[1], self.totals)
 
-    def _add(self, name: str, moved: Mapping[str, int], total: Series, now_ms: int) -> None:
-        for key, count in moved.items():
-            series = self._series.get((name, key))
-            if series is None:
-                series = self._series[name, key] = Series(max(self.started_ms, now_ms - SAMPLE_MS))
-            series.total += count
+    def _add(
+        self, names: tuple[str, str], moved: _Moved, total: Series, now_ms: int
+    ) -> Iterator[None]:
+        for key, amounts in moved.items():
+            for name, amount in zip(names, amounts, strict=True):
+                self._of(name, key, now_ms).total += amount
             if not is_system_topic(key.partition("@")[0]):
-                total.total += count
+                total.total += amounts[0]
+            yield
+
+    def _of(self, name: str, key: str, now_ms: int) -> Series:
+        series = self._series.get((name, key))
+        if series is None:
+            series = self._series[name, key] = Series(max(self.started_ms, now_ms - SAMPLE_MS))
+        return series
+
+    def _keep_history(self, now_ms: int) -> Iterator[None]:
+        """Remember all totals; drop the counters of topics and groups that are not there any more,
+        and of rare things that have not happened for a day."""
+        rows = {TOPIC_PUT: self._puts, TOPIC_PUT_SIZE: self._puts}
+        rows |= {GROUP_GET: self._gets, GROUP_GET_SIZE: self._gets}
+        for name, key in tuple(self._series):
+            series, moves = self._series[name, key], rows.get(name)
+            if (moves is None and series.is_idle) or (moves is not None and key not in moves):
+                del self._series[name, key]
+            else:
+                series.sample(now_ms)
+            yield
+
+    def count(self, name: str, key: str, amount: int, now_ms: int) -> None:
+        """Something rare happened."""
+        series = self._of(name, key, now_ms)
+        series.total += amount
+        series.times += 1
+
+    def read_from_disk(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        *,
+        count: int,
+        size: int,
+        began_ms: int,
+        now_ms: int,
+    ) -> None:
+        """A get waited for the device; all others take less than a millisecond."""
+        took_ms = now_ms - began_ms
+        self.longest_get_ms = max(self.longest_get_ms, took_ms)
+        self.count(GROUP_GET_LATENCY, f"{queue_id}@{topic}@{group}", took_ms, now_ms)
+        self.count(GROUP_FROM_DISK, f"{topic}@{group}", count, now_ms)
+        self.count(GROUP_FROM_DISK_SIZE, f"{topic}@{group}", size, now_ms)
+        self.count(BROKER_FROM_DISK, self._cluster, count, now_ms)
+        self.count(BROKER_FROM_DISK_SIZE, self._cluster, size, now_ms)
 
     def group_starts(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """A group without progress was sent to this offset."""
@@ -159,9 +209,14 @@ class Statistics:
         """Puts and gets per second over the last 10 s, minute and ten minutes."""
         return self._put.recent_tps(now_ms), self._got.recent_tps(now_ms)
 
-    def counted(self, name: str) -> dict[str, int]:
-        """Totals since the start of all counters with a name, by their keys."""
-        return {key: each.total for (its, key), each in self._series.items() if its == name}
+    def keys(self, name: str) -> list[str]:
+        """Of all counters with a name."""
+        return [key for its, key in self._series if its == name]
+
+    def total(self, name: str, key: str) -> int:
+        """Since the start; 0 for a counter that does not exist."""
+        series = self._series.get((name, key))
+        return 0 if series is None else series.total
 
     def spans(self, name: str, key: str, now_ms: int) -> BrokerStatsData | None:
         """A counter by its name; None if there is none, or nothing was ever counted."""
@@ -173,13 +228,6 @@ class Statistics:
         spans = self.spans(name, key, now_ms)
         return 0.0 if spans is None else spans.stats_minute.tps
 
-    def _forget_deleted(self) -> None:
-        """Drop the counters of topics and groups that are not there any more."""
-        rows = {TOPIC_PUT: self._puts, GROUP_GET: self._gets}
-        for name, key in tuple(self._series):
-            if name in rows and key not in rows[name]:
-                del self._series[name, key]
-
     def _day_of(self, time_ms: int) -> int:
         return (time_ms + self._zone(time_ms)) // _DAY_MS
 
@@ -187,27 +235,43 @@ class Statistics:
 class Series:
     """The history of one counter."""
 
-    __slots__ = ("_samples", "total")
+    __slots__ = ("_samples", "is_kept", "times", "total")
 
     def __init__(self, now_ms: int) -> None:
         self.total = 0
-        self._samples: tuple[list[Sample], ...] = tuple([(now_ms, 0)] for _ in _SPANS)
+        self.times = 0
+        """How often it was added to; 0 where only the total is known."""
+        self.is_kept = False
+        """However long nothing is counted."""
+        self._samples: tuple[list[tuple[int, int, int]], ...] = tuple(
+            [(now_ms, 0, 0)] for _ in _SPANS
+        )
 
     def sample(self, now_ms: int) -> None:
         """Remember the total, in each span whose time has come."""
         for (interval_ms, most), samples in zip(_SPANS, self._samples, strict=True):
             if now_ms - samples[-1][0] >= interval_ms:
-                samples.append((now_ms, self.total))
+                samples.append((now_ms, self.total, self.times))
                 del samples[:-most]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was counted for a day."""
+        days = self._samples[-1]
+        return not self.is_kept and len(days) == _SPANS[-1][1] and days[0][1] == self.total
 
     def spans(self, now_ms: int) -> BrokerStatsData:
         """The last minute, hour and day, as far as they were watched."""
         minute, hour, day = (self._item(samples[0], now_ms) for samples in self._samples)
         return BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day)
 
-    def _item(self, since: Sample, now_ms: int) -> BrokerStatsItem:
-        count = self.total - since[1]
-        return BrokerStatsItem(sum=count, tps=_rate(count, now_ms - since[0]))
+    def _item(self, since: tuple[int, int, int], now_ms: int) -> BrokerStatsItem:
+        count, times = self.total - since[1], self.times - since[2]
+        return BrokerStatsItem(
+            sum=count,
+            tps=_rate(count, now_ms - since[0]),
+            avgpt=count / times if times else 0.0,
+        )
 
     def recent_tps(self, now_ms: int) -> tuple[float, float, float]:
         """Per second over the last 10 s, minute and ten minutes."""
@@ -223,7 +287,7 @@ def _rate(count: int, elapsed_ms: int) -> float:
 
 
 class _Moves:
-    """How far offsets have moved since the last sample."""
+    """How far offsets have moved since the last look."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Mapping[int, int]] = {}
@@ -238,31 +302,34 @@ class _Moves:
             self._starts.clear()
         self._starts[name, queue_id] = offset
 
-    def take(self, rows: Offsets, *, new_starts_at_0: bool) -> dict[str, int]:
-        """What was added under each name. A step back, after a reset, adds nothing."""
-        moved: dict[str, int] = {}
+    def take(
+        self, rows: Offsets, size_of: SizeOf, *, new_starts_at_0: bool
+    ) -> Generator[None, None, _Moved]:
+        """What was added under each name, after a step for each row."""
+        moved: _Moved = {}
         seen: dict[str, Mapping[int, int]] = {}
         for name, offsets in rows:
             seen[name] = offsets
-            before = self._seen.get(name, {})
-            added = 0
-            for queue_id, offset in offsets.items():
-                last = before.get(queue_id)
-                if last is None:
-                    first = 0 if new_starts_at_0 else offset
-                    last = self._starts.pop((name, queue_id), first)
-                added += max(0, offset - last)
+            added = size = 0
+            topic = name.partition("@")[0]
+            for queue_id, first, end in self._steps(name, offsets, new_starts_at_0):
+                added += end - first
+                size += size_of(topic, queue_id, first, end)
             if added:
-                moved[name] = added
+                moved[name] = added, size
+            yield
         self._seen = seen
         return moved
 
-
-# ---- when messages were stored, by their place in a queue
-
-
-def stored_at(store: Store, topic: str, queue_id: int, offset: int) -> int:
-    """The store time of one message of a queue; -1 if it is not there."""
-    for log_offset, _, _ in store.units(topic, queue_id, offset, 1):
-        return store.store_time(log_offset)
-    return -1
+    def _steps(
+        self, name: str, offsets: Mapping[int, int], new_starts_at_0: bool
+    ) -> Iterator[tuple[int, int, int]]:
+        """Queue, old and new offset of all that moved on. A step back, after a reset, is none."""
+        before = self._seen.get(name, {})
+        for queue_id, offset in offsets.items():
+            last = before.get(queue_id)
+            if last is None:
+                first = 0 if new_starts_at_0 else offset
+                last = self._starts.pop((name, queue_id), first)
+            if offset > last:
+                yield queue_id, last, offset

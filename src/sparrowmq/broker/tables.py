@@ -8,7 +8,7 @@ every commit, so a journal of changes follows their table and is replayed at the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -196,6 +196,16 @@ class OffsetsTable:
 
 def _table(offsets: ConsumerOffsets) -> ConsumerOffsetTable:
     return msgspec.structs.replace(offsets.table(), written_by=_OWN_MARK)
+
+
+def read_progress(disk: Disk, table: ConsumerOffsetTable) -> Mapping[str, Mapping[int, int]]:
+    """Progress as a start would find it: the table, and the journal where the table is ours."""
+    offsets = ConsumerOffsets(table.offset_table)
+    if table.written_by == _OWN_MARK:
+        for entry in Journal(disk, "consumerOffset").read():
+            for change in msgspec.json.decode(entry, type=Changes):
+                offsets.replay(change)
+    return offsets.table().offset_table
 
 
 def replay_journal(journal: Journal, offsets: ConsumerOffsets, report: Report) -> None:

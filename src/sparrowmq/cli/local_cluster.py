@@ -22,7 +22,14 @@ from pathlib import Path
 
 from sparrowmq.broker.config import MASTER_ID, METRICS_PORT, BrokerConfig
 from sparrowmq.cli.descriptors import Descriptors
-from sparrowmq.cli.serve import CannotServe, fitted_to, nameserver_running, say_ready
+from sparrowmq.cli.serve import (
+    CannotServe,
+    ConsoleWish,
+    console_beside,
+    fitted_to,
+    nameserver_running,
+    say_ready,
+)
 from sparrowmq.cli.settings.servers import broker_settings
 from sparrowmq.cli.settings.settings import PREFIX
 from sparrowmq.cli.stop_signal import stop_signal
@@ -101,9 +108,12 @@ def broker_arguments(first: BrokerConfig, member: Member, name_server: str) -> l
     return [word for name, text in own.items() for word in (f"--{name}", text)]
 
 
+_Child = tuple[asyncio.subprocess.Process, str]
+
+
 @asynccontextmanager
-async def _child(title: str, arguments: list[str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A broker process that is ready; ended when the block is left."""
+async def _child(title: str, arguments: list[str]) -> AsyncIterator[_Child]:
+    """A broker process that is ready, and where its metrics are; ended when the block is left."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "sparrowmq", "broker", *arguments),
         # Everything is in its flags: what the environment says was decided here, by precedence.
@@ -116,7 +126,7 @@ async def _child(title: str, arguments: list[str]) -> AsyncIterator[asyncio.subp
         line = await process.stdout.readline()
         if not line.startswith(b"sparrowmq ready"):
             raise CannotServe(f"{title} did not start; its log is above")
-        yield process
+        yield process, line.decode().strip().partition(", metrics ")[2]
     finally:
         await _end(process)
 
@@ -138,6 +148,8 @@ async def serve_several(
     brokers: int,
     slaves: int,
     flags: list[str],
+    *,
+    console: ConsoleWish = None,
 ) -> None:
     """Serve until a signal comes; `flags` are for each broker besides its settings.
 
@@ -147,23 +159,30 @@ async def serve_several(
     nameserver = fitted_to(nameserver, Descriptors.raised_for(nameserver))
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(nameserver_running(nameserver))
-        started = []
+        beside = console_beside(console, names.address, first.data_dir)
+        console_child = await stack.enter_async_context(beside)
+        started, pages = [], []
         for member in members(first, brokers, slaves):
             arguments = broker_arguments(first, member, names.address)
             child = _child(member.title, [*arguments, *flags, "--with-parent"])
-            started.append((member, await stack.enter_async_context(child)))
+            process, page = await stack.enter_async_context(child)
+            started.append((member, process))
+            pages += [page] if page else []
         async with asyncio.TaskGroup() as tasks:
-            watches = [tasks.create_task(_watch(member, child)) for member, child in started]
+            watches = [tasks.create_task(_watch(*each)) for each in started]
             await _until_registered(names, brokers * (slaves + 1), stopping)
             titles = [member.title for member, _ in started]
-            say_ready(_ready_line(names.address, brokers, titles, first.data_dir))
+            line = _ready_line(names.address, brokers, titles, first.data_dir, pages)
+            say_ready(line + (console_child.text if console_child else ""))
+            if console_child:
+                console_child.start.set()
             await stopping.wait()
             for watch in watches:
                 watch.cancel()
         # Masters first: what they acknowledge until the end is on their slaves then. The stack ends
         # the slaves.
-        masters = (child for member, child in started if member.is_master)
-        await asyncio.gather(*(_end(child) for child in masters))
+        masters = (process for member, process in started if member.is_master)
+        await asyncio.gather(*(_end(process) for process in masters))
 
 
 async def _until_registered(names: NameServer, count: int, stopping: asyncio.Event) -> None:
@@ -175,9 +194,12 @@ async def _until_registered(names: NameServer, count: int, stopping: asyncio.Eve
                 await stopping.wait()
 
 
-def _ready_line(name_server: str, brokers: int, titles: Sequence[str], data: Path) -> str:
+def _ready_line(
+    name_server: str, brokers: int, titles: Sequence[str], data: Path, pages: Sequence[str]
+) -> str:
     count = f"{brokers} broker{'s' if brokers > 1 else ''}"
-    return f"name server {name_server}, {count} ({', '.join(titles)}), data {data}"
+    metrics = f", metrics {', '.join(pages)}" if pages else ""
+    return f"name server {name_server}, {count} ({', '.join(titles)}), data {data}{metrics}"
 
 
 async def _watch(member: Member, process: asyncio.subprocess.Process) -> None:

@@ -12,6 +12,7 @@ _MODULES = {
     "nameserver": "servers",
     "broker": "servers",
     "up": "servers",
+    "console": "console",
     "config": "config",
     "context": "context",
     "topic": "topic",

@@ -12,13 +12,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.monitoring import monitoring
 from sparrowmq.broker.name_servers import BrokerNameTaken
 from sparrowmq.broker.restarts import serve_until
 from sparrowmq.broker.server import BrokerServer
+from sparrowmq.cli.console_child import ConsoleChild
 from sparrowmq.cli.descriptors import Config, Descriptors, TooFewDescriptors
 from sparrowmq.cli.logs import log_error
 from sparrowmq.cli.permissions import NOT_PERMITTED, not_permitted
@@ -32,11 +33,15 @@ from sparrowmq.disk.syncer import ProcessSyncer
 from sparrowmq.nameserver import monitoring as nameserver_monitoring
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
+from sparrowmq.net.http_server import page_address
 from sparrowmq.net.workers import ThreadWorkers
 from sparrowmq.store.errors import StoreError
 
 _COLD_READERS = 2
 
+
+ConsoleWish: TypeAlias = Callable[[], ConsoleChild | None] | None
+"""Opens the console of `up`; None for no console."""
 
 _REMEDIES = {
     errno.EADDRINUSE: "another process listens there: stop it, or choose a port with {ports}",
@@ -120,16 +125,21 @@ async def serve_broker(config: BrokerConfig, *, with_parent: bool = False) -> No
     await _serve(config, stopping)
 
 
-async def _serve(config: BrokerConfig, stopping: asyncio.Event, beside: str = "") -> None:
+async def _serve(
+    config: BrokerConfig,
+    stopping: asyncio.Event,
+    beside: str = "",
+    console: ConsoleChild | None = None,
+) -> None:
     """One broker; the ready line names what runs `beside` it. It is printed once: a broker that
     starts again keeps its addresses."""
-    was_ready = asyncio.Event()
+    was_ready = asyncio.Event() if console is None else console.start
 
     def ready(server: BrokerServer) -> None:
         if not was_ready.is_set():
-            was_ready.set()
             text = f"{beside}{_name(config)} {server.address}, data {config.data_dir}"
-            say_ready(text + _metrics(server))
+            say_ready(text + _metrics(server) + (console.text if console else ""))
+            was_ready.set()
 
     log = logging.getLogger("sparrowmq.broker")
     await serve_until(stopping, config, broker_running, ready=ready, log=log)
@@ -138,7 +148,7 @@ async def _serve(config: BrokerConfig, stopping: asyncio.Event, beside: str = ""
 def _metrics(server: BrokerServer | NameServer) -> str:
     """Where they are, at the end of a ready line."""
     host, port = server.config.metrics_listen_host, server.metrics_port
-    return f", metrics http://{host}:{port}/metrics" if port else ""
+    return f", metrics {page_address(host, port, '/metrics')}" if port else ""
 
 
 def _name(config: BrokerConfig) -> str:
@@ -146,15 +156,33 @@ def _name(config: BrokerConfig) -> str:
     return f"{name} slave {config.broker_id}" if config.is_slave else name
 
 
-async def serve_up(nameserver: NameServerConfig, broker: BrokerConfig) -> None:
-    """Name server and broker, which registers with that one alone, in one process."""
+async def serve_up(
+    nameserver: NameServerConfig, broker: BrokerConfig, *, console: ConsoleWish = None
+) -> None:
+    """Name server and broker, which registers with that one alone, in one process; the console in
+    another, if there is to be one."""
     stopping = await stop_signal()
     _make_data_dir(broker.data_dir)  # the name server keeps a file there, too
     descriptors = Descriptors.raised_for(nameserver, broker)
     nameserver, broker = fitted_to(nameserver, descriptors), fitted_to(broker, descriptors)
     async with nameserver_running(nameserver) as names:
         config = replace(broker, name_servers=(names.address,))
-        await _serve(config, stopping, beside=f"name server {names.address}, ")
+        beside = f"name server {names.address}, "
+        async with console_beside(console, names.address, broker.data_dir) as child:
+            await _serve(config, stopping, beside, child)
+
+
+@asynccontextmanager
+async def console_beside(
+    wish: ConsoleWish, name_server: str, data: Path
+) -> AsyncIterator[ConsoleChild | None]:
+    """The console that was wished for; None if it was not, or cannot be had."""
+    child = wish() if wish is not None else None
+    if child is None:
+        yield None
+        return
+    async with child.beside(name_server, data / "console"):
+        yield child
 
 
 def fitted_to(config: Config, descriptors: Descriptors) -> Config:

@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from sparrowmq.cli.command_group import LazyGroup
 from sparrowmq.cli.settings.environment import warn_of_unknown_variables
@@ -55,12 +56,20 @@ class ServerGroup(LazyGroup):
         **more: Any,
     ) -> click.Context:
         """The context of this group, or of its server if there is no verb."""
-        if args and not args[0].startswith("-"):
+        is_completed = more.get("resilient_parsing") and not args
+        if is_completed or (args and not args[0].startswith("-")):
             return super().make_context(info_name, args, parent, **more)
         more |= {"allow_extra_args": True, "allow_interspersed_args": False}
         ctx = self._server.make_context(info_name, args, parent, **more)
         self._check_rest(ctx)
         return ctx
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Verbs, and settings of the server that runs without one."""
+        found = super().shell_complete(ctx, incomplete)
+        known = {each.value for each in found}
+        settings = self._server.shell_complete(ctx, incomplete)
+        return [*found, *(each for each in settings if each.value not in known)]
 
     def _check_rest(self, ctx: click.Context) -> None:
         """Raises UsageError for what follows the settings: a verb comes first."""

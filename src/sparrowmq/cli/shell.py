@@ -41,7 +41,6 @@ IN_PART = 3
 """Exit code: some brokers did not answer, or did not do what was asked."""
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
-_TIMEOUT_S = 5.0
 _WATCH_S = 2.0
 
 
@@ -52,7 +51,8 @@ class Shell:
     name_servers: str
     origin: str = ""
     """Who named the name servers, as ` (from …)`; empty for an option."""
-    timeout_s: float = _TIMEOUT_S
+    timeout_s: float | None = None
+    """How long each broker may take; None for what Admin allows, 5 s."""
     as_json: bool = False
     is_quiet: bool = False
     is_verbose: bool = False
@@ -79,7 +79,8 @@ class Shell:
 
     async def _with_admin(self, work: Callable[[Admin], Awaitable[T]]) -> T:
         try:
-            async with Admin(self.name_servers, timeout_s=self.timeout_s) as admin:
+            limit = {} if self.timeout_s is None else {"timeout_s": self.timeout_s}
+            async with Admin(self.name_servers, **limit) as admin:
                 return await work(admin)
         except AdminError as error:
             if self.is_verbose:
@@ -226,7 +227,7 @@ def _options(*, watch: bool, json: bool) -> list[Callable[[Any], Any]]:
             "timeout_s",
             type=Wait(),
             metavar="DURATION",
-            default=_TIMEOUT_S,
+            default=None,
             show_default="5s",
             help="How long each broker may take to answer.",
         ),

@@ -9,13 +9,15 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, islice
+from typing import TypeVar
 
-from sparrowmq.metrics.families import Family, Kind
+from sparrowmq.metrics.families import Family
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SLICE_S = 0.005
 _LINES_AT_ONCE = 200
 
+T = TypeVar("T")
 Value = int | float
 Row = tuple[Sequence[str], Value]
 """The values of a family's labels, in its order, and its value."""
@@ -61,9 +63,9 @@ class Page:
         self.pace = Pace()
 
     async def add(self, family: Family, rows: Iterable[Row]) -> None:
-        """Add a counter or gauge, under all its names."""
+        """Add a counter or gauge, under all its names. Rows are taken in slices."""
         if family.earlier_name:
-            rows = list(rows)
+            rows = await self._collected(rows)
         for name in family.names:
             self._head(name, family)
             await self._lines(self._template(name, family.labels), rows)
@@ -72,7 +74,8 @@ class Page:
         self, family: Family, rows: Iterable[tuple[Sequence[str], Histogram]]
     ) -> None:
         """Add a histogram, under all its names."""
-        rows = list(rows)
+        if family.earlier_name:
+            rows = await self._collected(rows)
         bounds = [*map(str, family.buckets), "+Inf"]
         for name in family.names:
             self._head(name, family)
@@ -86,8 +89,15 @@ class Page:
                 await self._lines(count, [(labels, sum(histogram.counts))])
                 await self._lines(total, [(labels, histogram.total)])
 
+    async def _collected(self, rows: Iterable[T]) -> list[T]:
+        found: list[T] = []
+        left = iter(rows)
+        while some := list(islice(left, _LINES_AT_ONCE)):
+            found += some
+            await self.pace.rest()
+        return found
+
     def _head(self, name: str, family: Family) -> None:
-        assert family.kind in Kind
         self.parts.append(f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n".encode())
 
     def _template(self, name: str, labels: Sequence[str]) -> str:

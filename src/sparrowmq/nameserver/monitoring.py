@@ -12,7 +12,7 @@ from sparrowmq.metrics.request_times import RequestTimes
 from sparrowmq.metrics.text import CONTENT_TYPE, Page
 from sparrowmq.nameserver.server import NameServer
 from sparrowmq.net.health import Check, alive, is_fine, ready
-from sparrowmq.net.http_server import HttpAnswer, HttpServer
+from sparrowmq.net.http_server import HttpAnswer, HttpServer, page_address
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ async def monitored(server: NameServer) -> AsyncIterator[None]:
         http = HttpServer(monitoring.pages, tasks, log=log)
         host = server.config.metrics_listen_host
         server.metrics_port = await http.listen_or_elsewhere(host, port)
-        log.info("metrics at http://%s:%d/metrics", host, server.metrics_port)
+        log.info("metrics at %s", page_address(host, server.metrics_port, "/metrics"))
         timing = tasks.create_task(monitoring.times.run())
         try:
             yield

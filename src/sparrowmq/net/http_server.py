@@ -10,9 +10,12 @@ bounded: the header, the connections, and the time from the first byte to the la
 import asyncio
 import errno
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import NamedTuple, cast
+
+from sparrowmq.config_fields import ConfigError
 
 _MAX_HEADER_BYTES = 8 * 1024
 _MAX_CONNECTIONS = 16
@@ -31,6 +34,11 @@ class HttpAnswer(NamedTuple):
 
 
 Page = Callable[[], Awaitable[HttpAnswer]]
+
+
+def page_address(host: str, port: int, path: str) -> str:
+    """The address of a page, as a browser takes it."""
+    return f"http://[{host}]:{port}{path}" if ":" in host else f"http://{host}:{port}{path}"
 
 
 class HttpServer:
@@ -53,15 +61,16 @@ class HttpServer:
 
     async def listen_or_elsewhere(self, host: str, port: int) -> int:
         """`listen`, on a free port where this one is taken: pages are never worth the start of the
-        server that they are about. Raises OSError for an address that this machine lacks."""
+        server that they are about. Raises ConfigError for an address that this machine lacks."""
         try:
             return await self.listen(host, port)
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                raise
+                allowed = f"must be an address of this machine: {error.strerror or error}"
+                raise ConfigError("metrics_listen_host", host, allowed) from error
             free = await self.listen(host, 0)
             text = "port %d for metrics is not free (%s): they are at port %d of %s"
-            self.log.warning(text, port, error.strerror, free, host)
+            self.log.warning(text, port, os.strerror(error.errno), free, host)
             return free
 
     async def close(self) -> None:

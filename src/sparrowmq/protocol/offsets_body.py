@@ -1,10 +1,12 @@
 """Bodies with offsets: stored progress, resets, and the statistics operators look at."""
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from msgspec import field
 
 from sparrowmq.protocol.body import Body, DataVersion
+from sparrowmq.protocol.lenient_json import write_json
 from sparrowmq.protocol.message import MessageQueue
 
 MAX_TABLE_BYTES = 16 * 1024 * 1024
@@ -135,3 +137,38 @@ class ConsumeTimeSpan(Body, frozen=True, kw_only=True):
     """Time spans of a group's queues."""
 
     consume_time_span_set: tuple[QueueTimeSpan, ...] = ()
+
+
+# ---- large answers, written piece by piece: the loop of a server must not stand still meanwhile
+
+
+def queue_rows(rows: Mapping[MessageQueue, Body]) -> bytes:
+    """Some rows of an `offset_table` as JSON."""
+    return write_json(rows)[1:-1]
+
+
+def with_rows(empty: ConsumeStats | TopicStats, rows: Sequence[bytes]) -> list[bytes]:
+    """The JSON of statistics that were made without rows, with what `queue_rows` gave."""
+    assert not empty.offset_table
+    return _with_items(empty, b'"offsetTable":{', rows)
+
+
+def group_stats(group: str, stats: Sequence[bytes]) -> bytes:
+    """One group with its statistics of each topic, each as JSON."""
+    return b"".join((b"{", write_json(group), b":[", b",".join(stats), b"]}"))
+
+
+def with_groups(empty: ConsumeStatsList, groups: Sequence[bytes]) -> list[bytes]:
+    """The JSON of a list that was made without groups, with what `group_stats` gave."""
+    assert not empty.consume_stats_list
+    return _with_items(empty, b'"consumeStatsList":[', groups)
+
+
+def _with_items(empty: Body, start: bytes, items: Sequence[bytes]) -> list[bytes]:
+    before, found, after = empty.to_json().partition(start)
+    assert found
+    pieces = [before + found]
+    for item in items:
+        pieces += (item, b",")
+    pieces[-1] = after if items else before + found + after
+    return pieces

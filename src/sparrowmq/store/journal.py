@@ -14,6 +14,7 @@ saved table was appended before.
 import struct
 from collections.abc import Callable, Iterator
 
+from sparrowmq.disk.atomic_file import read_file
 from sparrowmq.disk.disk import Disk, DiskFile
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.layout import OWN_DIR
@@ -60,6 +61,14 @@ class Journal:
             file.close()
             self.size = end if path == self.path else 0
         return entries
+
+    def read(self) -> list[bytes]:
+        """All whole entries, oldest first, of a journal that another process may be writing."""
+        found: list[bytes] = []
+        for path in (self._before, self.path):
+            data = read_file(self._disk, path) or b""
+            found += [entry for _, entry in _whole_entries(data)]
+        return found
 
     def append(self, entry: bytes) -> None:
         """Write an entry; durable when `path` has been synced. Raises DiskFull, or OSError.

@@ -34,13 +34,14 @@ from sparrowmq.store.index.key_index import KeyIndex
 from sparrowmq.store.layout import ABORT, LOCK, LOG_DIR, OWN_DIR, QUEUE_DIR
 from sparrowmq.store.messages import Damage, Progress, Report
 from sparrowmq.store.queries import Boundary
+from sparrowmq.store.queue_lookups import ColdTime, QueueLookups
 from sparrowmq.store.queue_read import ColdRead
 from sparrowmq.store.reader import Reader
 from sparrowmq.store.recovery.recovery import Recovery
 from sparrowmq.store.retention import Retention
 from sparrowmq.store.trash import Trash
 
-__all__ = ["Boundary", "ColdRead", "Store"]
+__all__ = ["Boundary", "ColdRead", "ColdTime", "Store"]
 
 Grown = list[tuple[ConsumeQueue, int]]
 _QUEUES_PER_TICK = 256
@@ -105,6 +106,11 @@ class Store:
         self.earliest_store_time = reader.earliest_store_time
         self.store_time = reader.store_time
         self.find_by_key = reader.find_by_key
+
+        lookups = QueueLookups(disk, self._log, self._dispatch.queues, self._files.units_per_file)
+        self.time_at = lookups.time_at
+        self.load_times = lookups.load_times
+        self.bytes_in = lookups.bytes_in
 
         self.begin_flush = self._flushing.begin_flush
         retention = Retention(

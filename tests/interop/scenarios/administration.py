@@ -133,6 +133,34 @@ def the_cluster_is_shown(scene: Scene) -> Outcome:
     return {"info": info, "missing": [key for key in RUNTIME_KEYS if key not in runtime]}
 
 
+@scenario(clients=JAVA5, needs="statistics")
+def what_the_prometheus_exporter_asks_for_is_counted(scene: Scene) -> Outcome:
+    topic, broker = scene.topic(queues=1), scene.cluster.broker
+    scene.producer().send(topic, ["m-0", "m-1"])
+    scene.push_consumer(topic, fails={"m-1": 1}, retry_level=1).received(3)
+    read = f"{topic}@{scene.name('billing')}"
+    asked = {
+        ("TOPIC_PUT_NUMS", topic),
+        ("TOPIC_PUT_SIZE", topic),
+        ("GROUP_GET_NUMS", read),
+        ("GROUP_GET_SIZE", read),
+        ("SNDBCK_PUT_NUMS", read),
+        ("BROKER_PUT_NUMS", "DefaultCluster"),
+        ("BROKER_GET_NUMS", "DefaultCluster"),
+    }
+    return {name: _counted(scene, broker, name, key) for name, key in sorted(asked)}
+
+
+def _counted(scene: Scene, broker: str, name: str, key: str) -> Outcome:
+    """The spans of a counter and what each has, as soon as something is counted."""
+
+    def view() -> Any:
+        return scene.admin("viewBrokerStatsData", broker, name, key)
+
+    scene.wait_until(lambda: scene.refusal(view) == {"raises": None}, f"{name} of {key} is counted")
+    return {span: sorted(values) for span, values in view().items()}
+
+
 @scenario(clients=JAVA5, needs="admin")
 def the_broker_config_is_read_and_one_key_changed(scene: Scene) -> Outcome:
     broker = scene.cluster.broker

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.interop import raw, sparrow
 from tests.interop.cluster import GET_CLUSTER_INFO, Settings
 from tests.interop.handles import PushConsumer
-from tests.interop.peers import start_peer
+from tests.interop.peers import Peer, start_peer
 from tests.interop.registry import Outcome, check, scenario
 from tests.interop.scenarios.administration import printed
 from tests.interop.scene import Scene
@@ -50,33 +50,26 @@ def _without_speed(lines: list[str]) -> list[str]:
 @scenario(clients=("java5",), needs="replication", lane="apart", compared=False)
 def a_group_of_all_clients_reads_on_from_the_slave(scene: Scene) -> Outcome:
     """Of our own brokers. Each client holds two of eight queues, and finds messages that only the
-    slave has when it goes on: Java and Go look for routes every 30 s."""
+    slave has when it goes on: Java and Go look for routes every 30 s. An ordered group of the same
+    clients rests meanwhile, and gets everything in order when the master is back."""
     own = scene.on(sparrow.start(scene.folder / "master", Settings()))
     server = sparrow.start_slave(own.cluster, scene.folder / "slave")
     scene.closing(server.stop)
     own.wait_until(lambda: _slave(own) is not None, "the slave is registered")
     topic, producer = own.topic("orders", queues=8), own.producer()
     peers = [start_peer(client, Path(scene.folder) / client) for client in CLIENTS]
-    members = []
     for peer in peers:
         scene.closing(peer.close)
-        members.append(
-            PushConsumer(
-                peer,
-                f"{peer.name}-{own.suffix}",
-                own.cluster.name_server,
-                group=own.name("readers"),
-                topic=topic,
-                from_where="CONSUME_FROM_FIRST_OFFSET",
-            )
-        )
+    members = [_member(own, peer, topic, "readers") for peer in peers]
+    ordered = [_member(own, peer, topic, "ordered", orderly=True) for peer in peers]
 
-    def got() -> list[str]:
-        return [body for member in members for body in member.bodies()]
+    def got(of: list[PushConsumer] = members) -> list[str]:
+        return [body for member in of for body in member.bodies()]
 
     sent = [f"early-{number}" for number in range(80)]
     producer.send(topic, sent)
     own.wait_until(lambda: set(got()) >= set(sent), "the members have what came early")
+    own.wait_until(lambda: set(got(ordered)) >= set(sent), "and so do the ordered ones")
     own.pause(6)  # they commit every 5 s
     for peer in peers:
         peer.pause()
@@ -93,10 +86,36 @@ def a_group_of_all_clients_reads_on_from_the_slave(scene: Scene) -> Outcome:
     own.cluster.start_broker()
     last = [f"last-{number}" for number in range(80)]
     producer.send(topic, last)
-    own.wait_until(lambda: set(got()) >= {*sent, *late, *last}, "the members are back")
+    everything = {*sent, *late, *last}
+    own.wait_until(lambda: set(got()) >= everything, "the members are back")
+    own.wait_until(lambda: set(got(ordered)) >= everything, "the ordered ones are back")
+    for member in ordered:
+        _check_order(member)
     bodies = got()
     scene.say(f"{len(bodies) - len(set(bodies))} of {len(set(bodies))} messages came twice")
     return {"messages": len(set(bodies))}
+
+
+def _member(own: Scene, peer: Peer, topic: str, group: str, **options: bool) -> PushConsumer:
+    return PushConsumer(
+        peer,
+        f"{group}-{peer.name}-{own.suffix}",
+        own.cluster.name_server,
+        group=own.name(group),
+        topic=topic,
+        from_where="CONSUME_FROM_FIRST_OFFSET",
+        **options,
+    )
+
+
+def _check_order(member: PushConsumer) -> None:
+    """Of each queue, no message came before an earlier one; some may have come again."""
+    by_queue: dict[int, list[int]] = {}
+    for message in member.received():
+        by_queue.setdefault(message["queue_id"], []).append(message["queue_offset"])
+    for queue_id, offsets in by_queue.items():
+        firsts = list(dict.fromkeys(offsets))
+        check(firsts == sorted(firsts), f"{member.name}: queue {queue_id} came as {offsets}")
 
 
 def _status(scene: Scene) -> raw.RawReply:

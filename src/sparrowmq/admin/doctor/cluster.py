@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from sparrowmq.admin.doctor.facts import BrokerFacts, BrokerKey, ClusterFacts
-from sparrowmq.admin.doctor.findings import Decided, Finding, NotMade, found, shorten
+from sparrowmq.admin.doctor.findings import Decided, Finding, NotMade, count_of, found, shorten
 from sparrowmq.protocol.route import MASTER_ID
 
 DISK_SHARE = 0.85
@@ -36,12 +36,13 @@ def decide_cluster(facts: ClusterFacts) -> Decided:
 
 def _name_servers(facts: ClusterFacts) -> Iterator[Finding]:
     answering = [each for each in facts.name_servers if each.brokers is not None]
+    share = f"{len(answering)} of {count_of(len(facts.name_servers), 'name server')} answering"
     for each in facts.name_servers:
         if each.brokers is None:
             yield found(
                 "nameserver-silent",
                 f"name server {each.address}",
-                f"{each.error}; {len(answering)} of {len(facts.name_servers)} name servers answer",
+                f"{each.error}; {share}",
                 "sparrowmq nameserver list",
             )
     everywhere: set[BrokerKey] = set()
@@ -54,7 +55,7 @@ def _name_servers(facts: ClusterFacts) -> Iterator[Finding]:
             yield found(
                 "nameservers-differ",
                 f"name server {each.address}",
-                f"it lacks {len(lacking)} of {len(everywhere)} brokers: {names}",
+                f"it lacks {len(lacking)} of {count_of(len(everywhere), 'broker')}: {names}",
                 "sparrowmq nameserver list",
             )
 
@@ -75,9 +76,9 @@ def _wiped(facts: ClusterFacts) -> Iterator[Finding]:
             yield found(
                 "permission-wiped",
                 f"broker {name}",
-                f"{len(hiding)} of {len(servers)} name servers show it as read-only"
+                f"{len(hiding)} of {count_of(len(servers), 'name server')} showing it as read-only"
                 f" ({shorten(hiding)}), while the broker itself takes sends",
-                f"sparrowmq broker resume {name}",
+                f"mqadmin addWritePerm -b {name} -n {hiding[0]}",
             )
 
 
@@ -106,7 +107,7 @@ def _two_of_one_name(facts: ClusterFacts) -> Iterator[Finding]:
 def _no_master(facts: ClusterFacts) -> Iterator[Finding]:
     answering = [each for each in facts.name_servers if each.brokers is not None]
     if answering and not facts.brokers:
-        evidence = f"{len(answering)} name servers answer, and 0 brokers are registered"
+        evidence = f"{count_of(len(answering), 'name server')} answering, 0 brokers registered"
         yield found(
             "no-master",
             "cluster",

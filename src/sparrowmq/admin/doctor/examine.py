@@ -10,7 +10,14 @@ from sparrowmq.admin.doctor.catalogue import CATALOGUE, About
 from sparrowmq.admin.doctor.cluster import decide_cluster
 from sparrowmq.admin.doctor.cluster_look import look_at_cluster
 from sparrowmq.admin.doctor.facts import ClusterFacts
-from sparrowmq.admin.doctor.findings import Decided, Examination, NotMade, examination, found
+from sparrowmq.admin.doctor.findings import (
+    Decided,
+    Examination,
+    NotMade,
+    count_of,
+    examination,
+    found,
+)
 from sparrowmq.admin.doctor.group import decide_group
 from sparrowmq.admin.doctor.group_look import BegunGroup, begin_group, finish_group
 from sparrowmq.admin.doctor.message import decide_message
@@ -18,10 +25,11 @@ from sparrowmq.admin.doctor.message_look import look_at_message
 from sparrowmq.admin.doctor.topic import decide_topic
 from sparrowmq.admin.doctor.topic_look import look_at_topic
 from sparrowmq.admin.errors import AdminError, NameServersAway, NotFound
-from sparrowmq.admin.groups import group_names
+from sparrowmq.admin.groups import GroupTables, group_tables
 from sparrowmq.admin.topics import topic_names
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.protocol.names import (
+    check_topic,
     is_dlq_topic,
     is_retry_topic,
     is_system_group,
@@ -77,7 +85,7 @@ async def examine(cluster: ClusterCalls, order: Order) -> Examination:
     try:
         match order.about:
             case About.TOPIC:
-                return await _topics(calls, [order.name or ""])
+                return await _topics(calls, [check_topic(order.name or "")])
             case About.GROUP:
                 return await _group(calls, order)
             case About.MESSAGE:
@@ -107,8 +115,8 @@ def _of_cluster(facts: ClusterFacts) -> Examination:
 
 def _cluster_text(facts: ClusterFacts) -> str:
     return (
-        f"checked {_count(len(facts.name_servers), 'name server')} and"
-        f" {_count(len(facts.brokers), 'broker')}"
+        f"checked {count_of(len(facts.name_servers), 'name server')} and"
+        f" {count_of(len(facts.brokers), 'broker')}"
     )
 
 
@@ -116,10 +124,6 @@ def _silent(facts: ClusterFacts) -> list[BrokerFailure]:
     return [
         BrokerFailure(each.name, each.address, each.error) for each in facts.brokers if each.error
     ]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # ---- topics, groups, messages
@@ -137,7 +141,7 @@ async def _topics(calls: ClusterCalls, names: Sequence[str]) -> Examination:
         else:
             decided.append(decide_topic(facts))
             errors += facts.errors
-    text = f"topic {names[0]}" if len(names) == 1 else _count(len(names), "topic")
+    text = f"topic {names[0]}" if len(names) == 1 else count_of(len(names), "topic")
     return examination([*decided, _silences(errors)], f"checked {text}", errors)
 
 
@@ -147,19 +151,23 @@ async def _group(calls: ClusterCalls, order: Order) -> Examination:
     await asyncio.sleep(order.for_s)
     facts = await finish_group(calls, begun)
     text = (
-        f"checked group {order.name} with {_count(len(facts.members), 'live member')} and"
-        f" {_count(len(facts.second.queues), 'queue')}, twice in {facts.window_s:.1f} s"
+        f"checked group {order.name} with {count_of(len(facts.members), 'live member')} and"
+        f" {count_of(len(facts.second.queues), 'queue')}, twice in {facts.window_s:.1f} s"
     )
     return examination([decide_group(facts), _silences(facts.errors)], text, facts.errors)
 
 
-async def _groups(calls: ClusterCalls, names: Sequence[str], for_s: float) -> Examination:
+async def _groups(
+    calls: ClusterCalls, names: Sequence[str], tables: GroupTables, for_s: float
+) -> Examination:
     """All groups share one pause."""
     decided: list[Decided] = []
     errors: list[BrokerFailure] = []
     begun: list[BegunGroup] = []
     for name, answer in zip(
-        names, await at_once([partial(begin_group, calls, name) for name in names]), strict=True
+        names,
+        await at_once([partial(begin_group, calls, name, tables) for name in names]),
+        strict=True,
     ):
         if not isinstance(answer, AdminError):
             begun.append(answer)
@@ -175,13 +183,13 @@ async def _groups(calls: ClusterCalls, names: Sequence[str], for_s: float) -> Ex
         else:
             decided.append(decide_group(facts))
             errors += facts.errors
-    return examination(decided, _count(len(names), "group"), errors)
+    return examination(decided, count_of(len(names), "group"), errors)
 
 
 async def _message(calls: ClusterCalls, order: Order) -> Examination:
     assert order.name is not None
     facts = await look_at_message(calls, order.name, order.topic)
-    readers = _count(len(facts.readers), "group")
+    readers = count_of(len(facts.readers), "group")
     text = f"checked message {facts.id} of topic {facts.topic} for {readers}"
     return examination([decide_message(facts), _silences(facts.errors)], text, facts.errors)
 
@@ -217,7 +225,7 @@ async def _everything(calls: ClusterCalls, order: Order) -> Examination:
     own |= {f"{name}_REPLY_TOPIC" for name in own}
     topics = [name for name in names if name not in own and _is_users(name)]
     try:
-        listed = await group_names(calls)
+        tables = (await group_tables(calls)).by_broker
     except AdminError as error:
         parts = [_of_cluster(facts)]
         not_made = [
@@ -225,12 +233,13 @@ async def _everything(calls: ClusterCalls, order: Order) -> Examination:
             _not_examined(About.GROUP, "any", error),
         ]
         return _together(parts, [*not_made], parts[0].checked)
-    groups = [name for name in listed if not is_system_group(name)]
+    listed = {name for table in tables.values() for name in table}
+    groups = sorted(name for name in listed if not is_system_group(name))
     most = order.limit or None
     parts = [
         _of_cluster(facts),
         await _topics(calls, topics[:most]),
-        await _groups(calls, groups[:most], order.for_s),
+        await _groups(calls, groups[:most], tables, order.for_s),
     ]
     counts = [
         _share(len(topics[:most]), len(topics), "topic"),
@@ -245,8 +254,8 @@ def _is_users(topic: str) -> bool:
 
 def _share(some: int, all_of_them: int, noun: str) -> str:
     if some == all_of_them:
-        return _count(some, noun)
-    return f"{some:,} of {_count(all_of_them, noun)} (--limit 0 for all)"
+        return count_of(some, noun)
+    return f"{some:,} of {count_of(all_of_them, noun)} (--limit 0 for all)"
 
 
 def _together(parts: Sequence[Examination], more: list[Decided], checked: str) -> Examination:

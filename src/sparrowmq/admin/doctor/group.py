@@ -6,7 +6,7 @@ What its members say about themselves is in `member_states.py`.
 from collections.abc import Iterator
 
 from sparrowmq.admin.doctor.facts import GroupFacts
-from sparrowmq.admin.doctor.findings import Decided, Finding, NotMade, found, shorten
+from sparrowmq.admin.doctor.findings import Decided, Finding, NotMade, count_of, found, shorten
 from sparrowmq.admin.doctor.matching import passes
 from sparrowmq.admin.doctor.member_states import decide_members, idle_queues
 from sparrowmq.admin.doctor.progress import COMMIT_S, Progress, progress_of
@@ -56,7 +56,7 @@ def _broadcasting(facts: GroupFacts) -> Iterator[Finding]:
     yield found(
         "broadcasting-has-no-lag",
         _subject(facts),
-        f"{len(facts.members)} members, each reads every queue",
+        f"{count_of(len(facts.members), 'member')}, each reads every queue",
         f"sparrowmq group members {facts.name}",
     )
 
@@ -68,7 +68,7 @@ def _offline(facts: GroupFacts) -> Iterator[Finding]:
         yield found(
             "no-members",
             _subject(facts),
-            f"{lag:,} messages wait in {shorten(topics)}, 0 members are online",
+            f"{count_of(lag, 'message')} in {shorten(topics)}, 0 members online",
             f"sparrowmq group show {facts.name}",
         )
 
@@ -119,7 +119,7 @@ def _never_committed(facts: GroupFacts) -> Iterator[Finding]:
                 "never-committed",
                 _subject(facts),
                 f"topic {topic} has {waiting:,} messages, and the group no progress in any of"
-                f" {len(queues)} queues",
+                f" {count_of(len(queues), 'queue')}",
                 f"sparrowmq group lag {facts.name} --topic {topic}",
             )
 
@@ -175,12 +175,12 @@ def _stuck(facts: GroupFacts, moves: list[Progress]) -> Iterator[Finding]:
 
 
 def _unknown(facts: GroupFacts, moves: list[Progress]) -> Iterator[NotMade]:
-    doubtful = [each for each in moves if not each.is_certain]
+    doubtful = [each for each in moves if not each.is_certain and each.lag_after]
     if facts.members and doubtful:
         yield NotMade(
             ("lag-grows", "stuck-at-offset"),
-            f"{len(doubtful)} queues of group {facts.name}",
-            "their owners do not tell their progress, and brokers learn it only every"
+            f"{count_of(len(doubtful), 'queue')} of group {facts.name}",
+            "no live owner tells its progress, and brokers learn it only every"
             f" {COMMIT_S:.0f} s: look for longer, with --for 10s",
         )
 
@@ -219,9 +219,11 @@ def _retries(facts: GroupFacts) -> Iterator[Finding]:
                 f" {second.retry_end:,} since ever",
                 f"sparrowmq group members {facts.name}",
             )
-    more = (second.dead_end or 0) - (first.dead_end or 0)
+    died = 0
+    if first.dead_end is not None and second.dead_end is not None:
+        died = second.dead_end - first.dead_end
     age_ms = second.at_ms - facts.dead_last_ms
-    if second.dead_end and (more > 0 or age_ms <= DEAD_LATELY_MS):
+    if second.dead_end and (died > 0 or age_ms <= DEAD_LATELY_MS):
         yield found(
             "dead-letters-growing",
             _subject(facts),

@@ -11,9 +11,9 @@ from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
 from sparrowmq.admin.doctor.facts import GroupFacts, GroupLook
 from sparrowmq.admin.doctor.findings import NotMade, shorten
 from sparrowmq.admin.doctor.progress import owners_of, progress_of
-from sparrowmq.admin.errors import AdminError, NotFound
-from sparrowmq.admin.groups import GroupInfo, describe_group
-from sparrowmq.admin.lag import QueueLag, group_lag
+from sparrowmq.admin.errors import AdminError
+from sparrowmq.admin.groups import GroupInfo, GroupTables, describe_group
+from sparrowmq.admin.lag import QueueLag, known_lag
 from sparrowmq.admin.members import Connected, connected
 from sparrowmq.admin.messages import read_messages
 from sparrowmq.admin.topics import topic_stats
@@ -49,9 +49,12 @@ class BegunGroup:
     first: GroupLook
 
 
-async def begin_group(calls: ClusterCalls, name: str) -> BegunGroup:
-    """The first look. Raises NotFound, NoBrokerAnswers."""
-    info = await describe_group(calls, name)
+async def begin_group(
+    calls: ClusterCalls, name: str, tables: GroupTables | None = None
+) -> BegunGroup:
+    """The first look. Raises NotFound, NoBrokerAnswers. `tables` are the settings of all groups,
+    where many are examined."""
+    info = await describe_group(calls, name, tables)
     online = await connected(calls, name)
     return BegunGroup(info, online, await _look(calls, name, online))
 
@@ -86,14 +89,13 @@ async def finish_group(calls: ClusterCalls, begun: BegunGroup) -> GroupFacts:
 
 
 async def _look(calls: ClusterCalls, name: str, online: Connected) -> GroupLook:
-    found = await group_lag(calls, name, None, owners=False)
+    found = await known_lag(calls, name, None, online, owners=False)
     queues = {each.queue: each for each in found.queues}
     known = {queue.topic for queue in queues}
     for topic in sorted({each.topic for each in online.subscriptions} - known):
-        try:
-            more = await group_lag(calls, name, topic, owners=False)
-        except NotFound:
+        if await calls.find_route(topic) is None:
             continue
+        more = await known_lag(calls, name, topic, online, owners=False)
         queues |= {each.queue: each for each in more.queues}
     at_ms = calls.client.clock()
     members = await _running(calls, name, online)

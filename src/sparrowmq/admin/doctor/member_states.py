@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from sparrowmq.admin.doctor.facts import GroupFacts
-from sparrowmq.admin.doctor.findings import Finding, found, shorten
+from sparrowmq.admin.doctor.findings import Finding, count_of, found, shorten
 from sparrowmq.admin.doctor.progress import owners_of
 from sparrowmq.protocol.connections import ConsumerRunningInfo, ProcessQueueInfo
 from sparrowmq.protocol.message import MessageQueue
@@ -22,6 +22,10 @@ _JAVA_STRATEGIES = {
     "AllocateMessageQueueConsistentHash": "CONSISTENT_HASH",
 }
 """Java's members print the object; these are the names that the same rules have on the wire."""
+
+
+_JAVA_WORKERS = "ConsumeMessageThread"
+_JAVA_LIBRARIES = ("java.", "jdk.", "sun.", "org.apache.rocketmq.")
 
 
 def decide_members(facts: GroupFacts) -> Iterator[Finding]:
@@ -73,8 +77,9 @@ def _member(facts: GroupFacts, client_id: str, info: ConsumerRunningInfo) -> Ite
     full = [queue for queue, held in info.mq_table.items() if _is_full(info, queue, held)]
     if full:
         waiting = sum(info.mq_table[queue].cached_msg_count for queue in full)
-        evidence = f"{waiting:,} messages of {len(full)} queues wait for its handler: "
-        yield found("flow-controlled", subject, evidence + shorten(map(_place, sorted(full))), show)
+        evidence = f"{count_of(waiting, 'message')} wait for its handler, of"
+        places = shorten(map(_place, sorted(full)))
+        yield found("flow-controlled", subject, f"{evidence} {places}", show)
 
 
 def _handler(
@@ -139,17 +144,36 @@ def _is_full(info: ConsumerRunningInfo, queue: MessageQueue, held: ProcessQueueI
 
 
 def handler_line(stacks: str) -> str:
-    """The innermost line of a handler in a member's stacks; empty where none is recognised."""
-    handler = ""
-    is_handling = False
+    """Where a handler is in a member's stacks; empty where none is recognised."""
+    return _java_line(stacks) or _python_line(stacks)
+
+
+def _java_line(stacks: str) -> str:
+    """Every line of Java's begins with the name of its thread, the innermost call first. The first
+    call that is neither Java's nor RocketMQ's is the program's own."""
     for line in stacks.splitlines():
-        if line.startswith(("task ", "thread ", "TID:")):
+        name, _, call = line.partition(" ")
+        is_call = name.startswith(_JAVA_WORKERS) and "TID:" not in line
+        if is_call and not call.strip().startswith(_JAVA_LIBRARIES):
+            return call.strip()
+    return ""
+
+
+def _python_line(stacks: str) -> str:
+    """The innermost line of the first task or thread that calls a handler. Threads show the source
+    of each line as well, which tells less than its place."""
+    inner, is_handling = "", False
+    for line in stacks.splitlines():
+        text = line.strip()
+        if line.startswith(("task ", "thread ")):
+            if inner:
+                break
             is_handling = False
-        elif "handler_calls" in line or "ConsumeMessage" in line:
+        elif "handler_calls.py" in text or "handler_threads.py" in text:
             is_handling = True
-        elif is_handling and line.strip():
-            handler = line.strip()
-    return handler
+        elif is_handling and (text.startswith('File "') or text.endswith(")")) and ".py" in text:
+            inner = text
+    return inner
 
 
 def _place(queue: MessageQueue) -> str:
@@ -207,8 +231,8 @@ def _idle_members(facts: GroupFacts) -> Iterator[Finding]:
     yield found(
         "more-members-than-queues",
         f"group {facts.name}",
-        f"{len(facts.members)} members, and topic {topic} has {queues[topic]} queues:"
-        f" {spare} members read nothing",
+        f"{count_of(len(facts.members), 'member')}, and topic {topic} has"
+        f" {count_of(queues[topic], 'queue')}: {count_of(spare, 'member')} too many",
         f"sparrowmq topic update {topic} --queues {len(facts.members)} --dry-run",
     )
 
@@ -222,8 +246,8 @@ def _moved(facts: GroupFacts) -> Iterator[Finding]:
         yield found(
             "rebalancing-often",
             f"group {facts.name}",
-            f"in {facts.window_s:.1f} s {len(moved)} queues changed their owners, {len(joined)}"
-            f" members joined and {len(left)} left",
+            f"in {facts.window_s:.1f} s {count_of(len(moved), 'queue')} changed owners,"
+            f" {count_of(len(joined), 'member')} joined and {len(left)} left",
             f"sparrowmq rebalance explain {facts.name}",
         )
 
@@ -246,8 +270,8 @@ def _without_owner(facts: GroupFacts) -> Iterator[Finding]:
     lag = sum(each.lag for each in facts.second.queues if each.queue in orphans)
     dead = sorted({facts.locks[queue] for queue in orphans if queue in facts.locks})
     evidence = (
-        f"{lag:,} messages wait in {shorten(map(_place, orphans))}, which none of"
-        f" {len(facts.members)} members holds"
+        f"{count_of(lag, 'message')} in {shorten(map(_place, orphans))}, which none of"
+        f" {count_of(len(facts.members), 'member')} holds"
     )
     if dead:
         evidence += f"; locked by {shorten(dead)}, which is not a live member"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from sparrowmq.admin.doctor.facts import MessageFacts, MessageReader
-from sparrowmq.admin.doctor.findings import Decided, Finding, found
+from sparrowmq.admin.doctor.findings import Decided, Finding, count_of, found
 from sparrowmq.admin.doctor.matching import passes
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.properties import PRODUCER_GROUP, TRANSACTION_CHECK_TIMES
@@ -44,8 +44,8 @@ def _not_delivered(facts: MessageFacts) -> Finding:
             "expired", _subject(facts), facts.expired, f"sparrowmq topic show {facts.topic}"
         )
     evidence = (
-        f"{facts.asked} brokers were asked: neither topic {facts.topic} nor their queues of delayed"
-        " and half messages have it"
+        f"{count_of(facts.asked, 'broker')} answered: neither topic {facts.topic} nor their queues"
+        " of delayed and half messages have it"
     )
     get = f"sparrowmq message get {facts.topic} --id {facts.id}"
     return found("not-found", _subject(facts), evidence, get)
@@ -62,7 +62,7 @@ def _half(facts: MessageFacts, half: MessageExt) -> Finding:
         evidence = f"its half message, stored {_stored(half)}, has ended, and topic {facts.topic}"
         return found("rolled-back", _subject(facts), f"{evidence} does not have it", clients)
     asked = half.properties.get(TRANSACTION_CHECK_TIMES, "0")
-    evidence = f"asked {asked} times, producer group {producers or '?'}; stored {_stored(half)}"
+    evidence = f"times asked: {asked}, producer group {producers or '?'}; stored {_stored(half)}"
     if facts.is_set_aside:
         return found(
             "half-open",
@@ -121,7 +121,8 @@ def _not_read(reader: MessageReader, stored: MessageExt, subject: str) -> Iterat
     yield found(
         "waiting-behind",
         subject,
-        f"{before:,} messages before it: the group {start}, the message is {_place(stored)}{state}",
+        f"{count_of(before, 'message')} before it: the group {start}, the message is"
+        f" {_place(stored)}{state}",
         f"sparrowmq doctor group {reader.group}",
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from sparrowmq.admin.doctor.facts import TopicFacts
-from sparrowmq.admin.doctor.findings import Decided, Finding, found, shorten
+from sparrowmq.admin.doctor.findings import Decided, Finding, count_of, found, shorten
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import is_readable, is_writable
 
@@ -100,11 +100,15 @@ def _readers(facts: TopicFacts) -> Iterator[Finding]:
     if facts.readers is None or not messages or any(each.members for each in facts.readers):
         return
     offline = shorten(each.group for each in facts.readers)
-    groups = f"{len(facts.readers)} groups are offline: {offline}" if offline else "no group reads"
+    groups = (
+        f"{count_of(len(facts.readers), 'group')} offline: {offline}"
+        if offline
+        else "no group reads it"
+    )
     yield found(
         "nobody-consumes",
         _subject(facts),
-        f"{messages:,} messages, and {groups}",
+        f"{count_of(messages, 'message')}, and {groups}",
         f"sparrowmq consume {facts.name} --from first --count 10",
     )
 
@@ -123,8 +127,8 @@ def _old_routes(facts: TopicFacts) -> Iterator[Finding]:
                 yield found(
                     "old-route-in-client",
                     f"member {client_id} of group {reader.group}",
-                    f"it holds {len(gone)} queues that topic {facts.name} does not have for"
-                    f" reading: {shorten(map(_place, gone))}",
+                    f"it holds {count_of(len(gone), 'queue')} that topic {facts.name} does not"
+                    f" have for reading: {shorten(map(_place, gone))}",
                     f"sparrowmq group members {reader.group}",
                 )
 
@@ -169,6 +173,6 @@ def _auto_created(facts: TopicFacts) -> Iterator[Finding]:
     yield found(
         "auto-created",
         _subject(facts),
-        f"{texts}, which an automatic topic gets; {shorten(lacking)} lack it",
+        f"{texts}, which an automatic topic gets; not on {shorten(lacking)}",
         f"sparrowmq topic create {facts.name} --queues 8",
     )

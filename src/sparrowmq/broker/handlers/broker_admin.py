@@ -7,7 +7,6 @@ from sparrowmq.broker.handlers.table_changes import check_is_master
 from sparrowmq.broker.housekeeping import clean
 from sparrowmq.broker.runtime_config import CHANGEABLE, change_config, config_lines
 from sparrowmq.broker.runtime_info import runtime_info
-from sparrowmq.broker.statistics import refresh
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -31,9 +30,9 @@ routes: Routes[Broker] = Routes()
 
 
 @routes.on(GetRuntimeInfo)
-def get_runtime_info(broker: Broker, request: Request[GetRuntimeInfo]) -> Reply:
+async def get_runtime_info(broker: Broker, request: Request[GetRuntimeInfo]) -> Reply:
     """Counters, rates, disk and log, under the names that mqadmin prints and looks for."""
-    refresh(broker)
+    await broker.sampling.refresh(broker)
     return Reply(body=KVTable(table=runtime_info(broker)).to_json())
 
 

@@ -198,7 +198,18 @@ def _answer(
 async def _answer_cold(broker: Broker, request: Request[PullMessage], cold: ColdRead) -> Reply:
     """Read from the device in a worker. The queue has messages, so the pull need not wait."""
     epoch = broker.store.epochs.current
+    began_ms = broker.monotonic()
     found = await broker.workers.run(cold.load)
+    header = request.header
+    broker.statistics.read_from_disk(
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        count=found.count,
+        size=found.size,
+        began_ms=began_ms,
+        now_ms=broker.monotonic(),
+    )
     if broker.slave_reads is not None and found.status in _NOT_READ:
         return not_moved(broker, request, f"{found.status.value} on a slave")
     return _reply(broker, request, found, epoch, is_cold=True)

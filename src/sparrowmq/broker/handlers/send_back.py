@@ -3,14 +3,16 @@
 from functools import partial
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.placement import append
+from sparrowmq.broker.delivery.placement import append, fields_of
 from sparrowmq.broker.delivery.retry import group_of, place_dead_letter, place_retry
 from sparrowmq.broker.send_checks import size_fault, store_refusal
+from sparrowmq.broker.statistics import SENT_BACK
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send import SendBack
+from sparrowmq.protocol.properties import RETRY_TOPIC
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 
 routes: Routes[Broker] = Routes()
@@ -50,6 +52,9 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Handled:
         stored = append(broker, placement, now_ms)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise store_refusal(error) from error
+    # Under the topic it was sent to, also when it comes from the retry topic
+    origin = fields_of(record).get(RETRY_TOPIC, record.topic)
+    broker.statistics.count(SENT_BACK, f"{origin}@{header.group}", 1, broker.monotonic())
     if placement.attempts:
         broker.dead_letters.note(placement)
     end = stored.log_offset + stored.size

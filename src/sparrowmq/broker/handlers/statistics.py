@@ -1,12 +1,19 @@
-"""Progress, lag and rates of topics and groups."""
+"""Progress, lag and rates of topics and groups.
 
-from collections.abc import Iterable
+Everything here asks about many queues at once, and works in slices (`broker/reports.py`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.statistics import GROUP_GET, TOPIC_PUT, refresh, stored_at
+from sparrowmq.broker.reports import Slice, stored_times
+from sparrowmq.broker.statistics import GROUP_GET, TOPIC_PUT
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.frame import MAX_FRAME_BYTES
 from sparrowmq.protocol.headers.statistics import (
     GetBrokerConsumeStats,
     GetConsumeStats,
@@ -23,48 +30,85 @@ from sparrowmq.protocol.offsets_body import (
     QueueTimeSpan,
     TopicOffset,
     TopicStats,
+    group_stats,
+    queue_rows,
+    with_groups,
+    with_rows,
 )
 from sparrowmq.protocol.topic_config import TopicConfig
 
 routes: Routes[Broker] = Routes()
+_ROWS_AT_ONCE = 64
+"""Of a table that is written as JSON: about 0.3 ms."""
+_QUEUES_AT_ONCE = 512
+"""Whose store times are looked up together, so that a worker reads many at once."""
+_MOST_BYTES = MAX_FRAME_BYTES - 64 * 1024
+"""Clients close the connection over a larger frame."""
 
 
 @routes.on(GetTopicStats)
-def get_topic_stats(broker: Broker, request: Request[GetTopicStats]) -> Reply:
+async def get_topic_stats(broker: Broker, request: Request[GetTopicStats]) -> Reply:
     """What each queue of a topic holds, and when its last message came."""
     config = _topic(broker, request.header.topic)
     topic = config.topic_name
-    table = {}
-    for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
-        low, high = broker.store.queue_range(topic, queue_id)
-        last_ms = max(0, stored_at(broker.store, topic, queue_id, high - 1)) if high else 0
-        table[_queue(broker, topic, queue_id)] = TopicOffset(
-            min_offset=low, max_offset=high, last_update_timestamp=last_ms
-        )
-    refresh(broker)
+    await broker.sampling.refresh(broker)
+    with broker.slices.begin() as turn:
+        queues = range(max(config.read_queue_nums, config.write_queue_nums))
+        ranges = [broker.store.queue_range(topic, queue_id) for queue_id in queues]
+        places = [(topic, queue_id, high - 1) for queue_id, (_, high) in enumerate(ranges)]
+        times = await stored_times(broker, places, turn)
+        table = {
+            _queue(broker, topic, queue_id): TopicOffset(
+                min_offset=low, max_offset=high, last_update_timestamp=max(0, last_ms)
+            )
+            for queue_id, (low, high), last_ms in zip(queues, ranges, times, strict=True)
+        }
+        rows = await _rows(table, turn)
     tps = broker.statistics.tps(TOPIC_PUT, topic, broker.monotonic())
-    return Reply(body=TopicStats(offset_table=table, topic_put_tps=tps).to_json())
+    return _reply(with_rows(TopicStats(topic_put_tps=tps), rows))
 
 
 @routes.on(GetConsumeStats)
-def get_consume_stats(broker: Broker, request: Request[GetConsumeStats]) -> Reply:
+async def get_consume_stats(broker: Broker, request: Request[GetConsumeStats]) -> Reply:
     """How far a group is in each queue, and how far it could be."""
     header = request.header
     group = header.consumer_group
+    await broker.sampling.refresh(broker)
+    with broker.slices.begin() as turn:
+        topics = await _topics_asked_for(broker, header, turn)
+        configs = filter(None, map(broker.topics.get, topics))
+        asked = [(config.topic_name, config.read_queue_nums) for config in configs]
+        answer, tps = _Answer(), 0.0
+        for part in _parts(asked):
+            for (topic, _), table in zip(
+                part, await _progress(broker, group, part, turn), strict=True
+            ):
+                answer.add(*await _rows(table, turn))
+                tps += broker.statistics.tps(GROUP_GET, f"{topic}@{group}", broker.monotonic())
+        await turn.pause()  # copying megabytes into a frame is a slice of its own
+    return _reply(with_rows(ConsumeStats(consume_tps=tps), answer.pieces))
+
+
+async def _topics_asked_for(broker: Broker, header: GetConsumeStats, turn: Slice) -> list[str]:
+    group = header.consumer_group
     if header.topic_list and header.topic_list.strip():
-        topics: Iterable[str] = [topic for topic in header.topic_list.split(";") if topic]
-    else:
-        topics = [header.topic] if header.topic else broker.offsets.topics_of(group)
-        topics = _subscribed(broker, group, topics)
-    refresh(broker)
-    table: dict[MessageQueue, OffsetPair] = {}
-    tps = 0.0
-    for topic in topics:
-        config = broker.topics.get(topic)
-        if config is not None:
-            table |= _progress(broker, group, topic, config.read_queue_nums)
-            tps += broker.statistics.tps(GROUP_GET, f"{topic}@{group}", broker.monotonic())
-    return Reply(body=ConsumeStats(offset_table=table, consume_tps=tps).to_json())
+        return list(dict.fromkeys(filter(None, header.topic_list.split(";"))))
+    if header.topic:
+        return _subscribed(broker, group, [header.topic])
+    topics_of = await _topics_by_group(broker, turn, only=group)
+    return _subscribed(broker, group, topics_of.get(group, ()))
+
+
+async def _topics_by_group(broker: Broker, turn: Slice, only: str = "") -> dict[str, list[str]]:
+    """The topics that each group has offsets for."""
+    topics_of: dict[str, list[str]] = {}
+    for key, _ in broker.offsets.rows():
+        topic, _, group = key.partition("@")
+        if not only or group == only:
+            topics_of.setdefault(group, []).append(topic)
+        if turn.is_over:
+            await turn.pause()
+    return topics_of
 
 
 def _subscribed(broker: Broker, group: str, topics: Iterable[str]) -> list[str]:
@@ -75,91 +119,155 @@ def _subscribed(broker: Broker, group: str, topics: Iterable[str]) -> list[str]:
     return [topic for topic in topics if topic in live.subscriptions]
 
 
-def _progress(
-    broker: Broker, group: str, topic: str, queues: int
-) -> dict[MessageQueue, OffsetPair]:
-    table = {}
+def _parts(asked: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
+    """Topics and how many queues they have, as many as are looked at together."""
+    part: list[tuple[str, int]] = []
+    size = 0
+    for topic, queues in asked:
+        if part and size + queues > _QUEUES_AT_ONCE:
+            yield part
+            part, size = [], 0
+        part.append((topic, queues))
+        size += queues
+    if part:
+        yield part
+
+
+async def _progress(
+    broker: Broker, group: str, topics: Iterable[tuple[str, int]], turn: Slice
+) -> list[dict[MessageQueue, OffsetPair]]:
+    """A group's progress in so many queues of each topic."""
+    queues = [(topic, queue_id) for topic, number in topics for queue_id in range(number)]
+    offsets = [max(0, broker.offsets.get(group, *queue)) for queue in queues]
+    places = [(*queue, offset - 1) for queue, offset in zip(queues, offsets, strict=True)]
+    times = await stored_times(broker, places, turn)
     # What a member had in flight ended with it
     pulled = broker.offsets.pulled if broker.consumers.group(group) is not None else {}
-    for queue_id in range(queues):
-        offset = max(0, broker.offsets.get(group, topic, queue_id))
-        last_ms = stored_at(broker.store, topic, queue_id, offset - 1) if offset else 0
-        table[_queue(broker, topic, queue_id)] = OffsetPair(
+    tables: dict[str, dict[MessageQueue, OffsetPair]] = {topic: {} for topic, _ in topics}
+    for (topic, queue_id), offset, last_ms in zip(queues, offsets, times, strict=True):
+        tables[topic][_queue(broker, topic, queue_id)] = OffsetPair(
             broker_offset=broker.store.max_offset(topic, queue_id),
             consumer_offset=offset,
             pull_offset=max(offset, pulled.get((group, topic, queue_id), 0)),
             last_timestamp=max(0, last_ms),
         )
-    return table
+        if turn.is_over:
+            await turn.pause()
+    return list(tables.values())
 
 
 @routes.on(GetBrokerConsumeStats)
-def get_broker_consume_stats(broker: Broker, request: Request[GetBrokerConsumeStats]) -> Reply:
+async def get_broker_consume_stats(
+    broker: Broker, request: Request[GetBrokerConsumeStats]
+) -> Reply:
     """How far all groups are."""
-    topics_of: dict[str, list[str]] = {}
-    for key, _ in broker.offsets.rows():
-        topic, _, group = key.partition("@")
-        topics_of.setdefault(group, []).append(topic)
-    refresh(broker)
-    listed, behind = [], 0
-    for config in broker.groups:
-        group = config.group_name
-        topics = _subscribed(broker, group, topics_of.get(group, ()))
-        stats = _topics_stats(broker, group, topics, only_ordered=request.header.is_order)
-        behind += sum(one.lag for one in stats)
-        listed.append({group: stats})
-    answer = ConsumeStatsList(
-        consume_stats_list=tuple(listed), broker_addr=broker.address, total_diff=behind
-    )
-    return Reply(body=answer.to_json())
+    await broker.sampling.refresh(broker)
+    with broker.slices.begin() as turn:
+        topics_of = await _topics_by_group(broker, turn)
+        answer, behind = _Answer(), 0
+        for config in list(broker.groups):
+            group = config.group_name
+            topics = _subscribed(broker, group, topics_of.get(group, ()))
+            asked = _write_queues(broker, topics, only_ordered=request.header.is_order)
+            stats, group_behind = await _group_stats(broker, group, asked, turn)
+            answer.add(group_stats(group, stats))
+            behind += group_behind
+        await turn.pause()  # copying megabytes into a frame is a slice of its own
+    whole = ConsumeStatsList(broker_addr=broker.address, total_diff=behind)
+    return _reply(with_groups(whole, answer.pieces))
 
 
-def _topics_stats(
-    broker: Broker, group: str, topics: Iterable[str], *, only_ordered: bool
-) -> tuple[ConsumeStats, ...]:
-    stats = []
-    for topic in topics:
-        config = broker.topics.get(topic)
-        if config is None or (only_ordered and not config.order):
-            continue
-        table = _progress(broker, group, topic, config.write_queue_nums)
-        tps = broker.statistics.tps(GROUP_GET, f"{topic}@{group}", broker.monotonic())
-        stats.append(ConsumeStats(offset_table=table, consume_tps=tps))
-    return tuple(stats)
+def _write_queues(
+    broker: Broker, topics: Iterable[str], *, only_ordered: bool
+) -> list[tuple[str, int]]:
+    configs = filter(None, map(broker.topics.get, topics))
+    return [
+        (config.topic_name, config.write_queue_nums)
+        for config in configs
+        if config.order or not only_ordered
+    ]
+
+
+async def _group_stats(
+    broker: Broker, group: str, topics: Iterable[tuple[str, int]], turn: Slice
+) -> tuple[list[bytes], int]:
+    """A group's statistics of each topic as JSON, and by how much it is behind."""
+    stats, behind = [], 0
+    for part in _parts(topics):
+        tables = await _progress(broker, group, part, turn)
+        for (topic, _), table in zip(part, tables, strict=True):
+            rows = await _rows(table, turn)
+            tps = broker.statistics.tps(GROUP_GET, f"{topic}@{group}", broker.monotonic())
+            stats.append(b"".join(with_rows(ConsumeStats(consume_tps=tps), rows)))
+            behind += sum(pair.lag for pair in table.values())
+    return stats, behind
+
+
+def _reply(pieces: list[bytes]) -> Reply:
+    return Reply(chunks=pieces, body_bytes=sum(map(len, pieces)))
+
+
+class _Answer:
+    """Pieces of a body, as long as a frame can carry them."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, *pieces: bytes) -> None:
+        self.pieces += pieces
+        self._size += sum(map(len, pieces)) + len(pieces)
+        if self._size > _MOST_BYTES:
+            text = (
+                f"the answer has more than {_MOST_BYTES} bytes, which no client reads;"
+                " ask for less at a time (GET_CONSUME_STATS, 208, with a group and a topic)"
+            )
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
+
+
+async def _rows(table: Mapping[MessageQueue, Body], turn: Slice) -> list[bytes]:
+    """A table as pieces of JSON."""
+    rows, left = [], iter(table.items())
+    while part := dict(islice(left, _ROWS_AT_ONCE)):
+        if turn.is_over:
+            await turn.pause()
+        rows.append(queue_rows(part))
+    return rows
 
 
 @routes.on(GetConsumeTimeSpan)
-def get_consume_time_span(broker: Broker, request: Request[GetConsumeTimeSpan]) -> Reply:
+async def get_consume_time_span(broker: Broker, request: Request[GetConsumeTimeSpan]) -> Reply:
     """From when to when each queue's messages are, and at what time the group stands."""
     config = _topic(broker, request.header.topic)
-    spans = tuple(
-        _time_span(broker, request.header.group, config.topic_name, queue_id)
-        for queue_id in range(config.write_queue_nums)
-    )
-    return Reply(body=ConsumeTimeSpan(consume_time_span_set=spans).to_json())
+    topic, group, spans = config.topic_name, request.header.group, []
+    with broker.slices.begin() as turn:
+        for queue_id in range(config.write_queue_nums):
+            spans.append(await _time_span(broker, group, topic, queue_id, turn))
+    return Reply(body=ConsumeTimeSpan(consume_time_span_set=tuple(spans)).to_json())
 
 
-def _time_span(broker: Broker, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
-    store = broker.store
-    oldest_ms = store.earliest_store_time(topic, queue_id)
-    end = store.max_offset(topic, queue_id)
+async def _time_span(
+    broker: Broker, group: str, topic: str, queue_id: int, turn: Slice
+) -> QueueTimeSpan:
+    first, end = broker.store.queue_range(topic, queue_id)
     offset = broker.offsets.get(group, topic, queue_id)
-    consumed_ms = stored_at(store, topic, queue_id, offset - 1) if offset > 0 else oldest_ms
-    next_ms = stored_at(store, topic, queue_id, max(0, offset)) if offset < end else -1
+    offsets = (first, end - 1, offset - 1, max(0, offset))
+    places = [(topic, queue_id, one) for one in offsets]
+    oldest_ms, newest_ms, consumed_ms, next_ms = await stored_times(broker, places, turn)
     return QueueTimeSpan(
         message_queue=_queue(broker, topic, queue_id),
         min_time_stamp=oldest_ms,
-        max_time_stamp=stored_at(store, topic, queue_id, end - 1) if end else -1,
-        consume_time_stamp=consumed_ms,
+        max_time_stamp=newest_ms,
+        consume_time_stamp=consumed_ms if offset > 0 else oldest_ms,
         delay_time=broker.clock() - next_ms if next_ms >= 0 else 0,
     )
 
 
 @routes.on(ViewBrokerStats)
-def view_broker_stats(broker: Broker, request: Request[ViewBrokerStats]) -> Reply:
+async def view_broker_stats(broker: Broker, request: Request[ViewBrokerStats]) -> Reply:
     """One counter over the last minute, hour and day."""
     header = request.header
-    refresh(broker)
+    await broker.sampling.refresh(broker)
     spans = broker.statistics.spans(header.stats_name, header.stats_key, broker.monotonic())
     if spans is None:
         text = f"nothing is counted under {header.stats_name} for {header.stats_key}"

@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from sparrowmq.broker.broker import Broker
@@ -48,36 +47,33 @@ class QueueLag(NamedTuple):
     oldest_ready_ms: int | None
 
 
-class GroupLag(msgspec.Struct, frozen=True):
+class GroupLag(NamedTuple):
     """One group in one topic."""
 
-    group: str
-    topic: str
+    labels: tuple[str, str, str, str]
+    """consumer_group, is_retry, is_system, topic."""
     queues: list[QueueLag]
+    lag: int
+    """Messages that are not consumed yet."""
+    ready: int
+    """Those of them that were not pulled yet."""
+    latency_ms: int | None
+    """The age of the oldest unconsumed message; None where that is not known yet."""
+    queueing_ms: int | None
+    """The age of the oldest one that was not pulled."""
 
-    @property
-    def labels(self) -> tuple[str, str, str, str]:
-        """consumer_group, is_retry, is_system, topic."""
-        is_system = is_system_topic(self.topic) or is_system_group(self.group)
-        return self.group, _word(is_retry_topic(self.topic)), _word(is_system), self.topic
 
-    @property
-    def lag(self) -> int:
-        """Messages that are not consumed yet."""
-        return sum(queue.lag for queue in self.queues)
-
-    @property
-    def ready(self) -> int:
-        """Those of them that were not pulled yet."""
-        return sum(queue.ready for queue in self.queues)
-
-    def latency_ms(self, now_ms: int) -> int | None:
-        """The age of the oldest unconsumed message; None where that is not known yet."""
-        return _age(self.lag, (queue.oldest_ms for queue in self.queues), now_ms)
-
-    def queueing_ms(self, now_ms: int) -> int | None:
-        """The age of the oldest one that was not pulled."""
-        return _age(self.ready, (queue.oldest_ready_ms for queue in self.queues), now_ms)
+def _of_group(group: str, topic: str, queues: list[QueueLag], now_ms: int) -> GroupLag:
+    is_system = is_system_topic(topic) or is_system_group(group)
+    lag, ready = sum(queue.lag for queue in queues), sum(queue.ready for queue in queues)
+    return GroupLag(
+        (group, _word(is_retry_topic(topic)), _word(is_system), topic),
+        queues,
+        lag,
+        ready,
+        latency_ms=_age(lag, (queue.oldest_ms for queue in queues), now_ms),
+        queueing_ms=_age(ready, (queue.oldest_ready_ms for queue in queues), now_ms),
+    )
 
 
 def _forget_others(table: dict[Place, Any], places: set[Place]) -> None:
@@ -125,10 +121,11 @@ class LagSamples:
         pace = Pace()
         self._cold_left = _COLD_READS
         places = set()
-        for key, row in self._broker.offsets.rows():
+        offsets = self._broker.offsets
+        for key in offsets.row_names():
             topic, _, group = key.partition("@")
             tags = self._tags(group, topic)
-            for queue_id, committed in row.items():
+            for queue_id, committed in offsets.row(key).items():
                 place = (key, queue_id)
                 places.add(place)
                 low, end = self._broker.store.queue_range(topic, queue_id)
@@ -194,10 +191,13 @@ class LagSamples:
     async def groups(self, pace: Pace) -> list[GroupLag]:
         """Every group in every topic, by the offsets of this moment."""
         found = []
-        for key, row in self._broker.offsets.rows():
+        now_ms = self._broker.clock()
+        offsets = self._broker.offsets
+        for key in offsets.row_names():
             topic, _, group = key.partition("@")
-            queues = [self._queue(key, group, topic, *item) for item in row.items()]
-            found.append(GroupLag(group, topic, queues))
+            queues = [self._queue(key, group, topic, *item) for item in offsets.row(key).items()]
+            if queues:
+                found.append(_of_group(group, topic, queues, now_ms))
             await pace.rest()
         return found
 

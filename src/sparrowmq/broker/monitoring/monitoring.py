@@ -15,7 +15,7 @@ from sparrowmq.broker.server import BrokerServer
 from sparrowmq.metrics.request_times import RequestTimes
 from sparrowmq.metrics.text import CONTENT_TYPE, Pace
 from sparrowmq.net.health import alive, ready
-from sparrowmq.net.http_server import HttpAnswer, HttpServer
+from sparrowmq.net.http_server import HttpAnswer, HttpServer, page_address
 
 _LOOK_S = 5.0
 """How often traffic is followed: new units are in memory for longer."""
@@ -33,7 +33,8 @@ async def monitored(server: BrokerServer) -> AsyncIterator[None]:
         http = HttpServer(monitoring.pages, tasks, log=server.broker.log)
         host = server.config.metrics_listen_host
         server.metrics_port = await http.listen_or_elsewhere(host, port)
-        server.broker.log.info("metrics at http://%s:%d/metrics", host, server.metrics_port)
+        address = page_address(host, server.metrics_port, "/metrics")
+        server.broker.log.info("metrics at %s", address)
         loops = [tasks.create_task(loop()) for loop in monitoring.loops]
         try:
             yield

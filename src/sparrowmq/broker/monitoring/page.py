@@ -5,14 +5,15 @@ from collections.abc import Iterator
 
 from sparrowmq import __version__
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.live_clients import GroupMember
 from sparrowmq.broker.monitoring.health import readiness
 from sparrowmq.broker.monitoring.lag import GroupLag, LagSamples
-from sparrowmq.broker.monitoring.traffic import Traffic, message_type
+from sparrowmq.broker.monitoring.traffic import TopicTraffic, Traffic, message_type
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.metrics import families
 from sparrowmq.metrics.families import Family
 from sparrowmq.metrics.request_times import RequestTimes
-from sparrowmq.metrics.text import Page, Row
+from sparrowmq.metrics.text import Pace, Page, Row
 from sparrowmq.net.health import is_fine
 from sparrowmq.protocol.codes import version_text
 from sparrowmq.protocol.heartbeat import ConsumeType
@@ -63,8 +64,8 @@ class BrokerPage:
             await _add_delivery(page, broker)
         for family, rows in self._gauges():
             await page.add(family, rows)
-        await page.add(families.PRODUCER_CONNECTIONS, _producers(broker))
-        await page.add(families.CONSUMER_CONNECTIONS, _consumers(broker))
+        await page.add(families.PRODUCER_CONNECTIONS, await _producers(broker, page.pace))
+        await page.add(families.CONSUMER_CONNECTIONS, await _consumers(broker, page.pace))
         await page.add_histograms(families.RPC_LATENCY, self._times.rows())
         await self._add_creations(page)
         return page.parts
@@ -72,50 +73,46 @@ class BrokerPage:
     async def _add_traffic(self, page: Page) -> None:
         broker, traffic = self._server.broker, self._traffic
         await traffic.look(page.pace)
-        topics = {
-            topic: (_word(is_system_topic(topic)), message_type(broker, topic), topic)
-            for topic in traffic.topics
-        }
-        seen = dict(traffic.topics)
-        await page.add(
-            families.MESSAGES_IN, [(topics[topic], each.messages) for topic, each in seen.items()]
-        )
-        await page.add(
-            families.THROUGHPUT_IN, [(topics[topic], each.bytes) for topic, each in seen.items()]
-        )
+        topics: list[tuple[tuple[str, str, str], TopicTraffic]] = []
+        for topic, came in list(traffic.topics.items()):
+            labels = (_word(is_system_topic(topic)), message_type(broker, topic), topic)
+            topics.append((labels, came))
+            await page.pace.rest()
+        await page.add(families.MESSAGES_IN, ((labels, each.messages) for labels, each in topics))
+        await page.add(families.THROUGHPUT_IN, ((labels, each.bytes) for labels, each in topics))
         await page.add_histograms(
-            families.MESSAGE_SIZE, [(topics[topic], each.sizes) for topic, each in seen.items()]
+            families.MESSAGE_SIZE, ((labels, each.sizes) for labels, each in topics)
         )
-        groups = [(_group_labels(key), each) for key, each in traffic.groups.items()]
-        await page.add(families.MESSAGES_OUT, [(labels, each.messages) for labels, each in groups])
+        groups = list(traffic.groups.items())
         await page.add(
-            families.THROUGHPUT_OUT, [(labels, round(each.bytes)) for labels, each in groups]
+            families.MESSAGES_OUT, ((_group_labels(key), each.messages) for key, each in groups)
         )
-        dead = broker.dead_letters.counts.items()
+        await page.add(
+            families.THROUGHPUT_OUT,
+            ((_group_labels(key), round(each.bytes)) for key, each in groups),
+        )
+        dead = list(broker.dead_letters.counts.items())
         await page.add(
             families.SENT_TO_DLQ,
-            [(_group_labels(f"{topic}@{group}"), count) for (group, topic), count in dead],
+            ((_group_labels(f"{topic}@{group}"), count) for (group, topic), count in dead),
         )
 
     async def _add_lag(self, page: Page) -> None:
-        broker = self._server.broker
         groups = await self._lag.groups(page.pace)
-        now_ms = broker.clock()
-        ages = [(each, each.latency_ms(now_ms), each.queueing_ms(now_ms)) for each in groups]
-        await page.add(families.LAG, [(each.labels, each.lag) for each in groups])
-        await page.add(families.READY, [(each.labels, each.ready) for each in groups])
+        await page.add(families.LAG, ((each.labels, each.lag) for each in groups))
+        await page.add(families.READY, ((each.labels, each.ready) for each in groups))
         await page.add(
-            families.INFLIGHT, [(each.labels, max(0, each.lag - each.ready)) for each in groups]
+            families.INFLIGHT, ((each.labels, max(0, each.lag - each.ready)) for each in groups)
         )
         await page.add(
             families.LAG_LATENCY,
-            [(each.labels, lag_ms) for each, lag_ms, _ in ages if lag_ms is not None],
+            ((each.labels, each.latency_ms) for each in groups if each.latency_ms is not None),
         )
         await page.add(
             families.QUEUEING_LATENCY,
-            [(each.labels, queued_ms) for each, _, queued_ms in ages if queued_ms is not None],
+            ((each.labels, each.queueing_ms) for each in groups if each.queueing_ms is not None),
         )
-        if broker.config.metrics_per_queue:
+        if self._server.broker.config.metrics_per_queue:
             await page.add(families.QUEUE_LAG, _queue_rows(groups))
 
     async def _add_creations(self, page: Page) -> None:
@@ -178,8 +175,9 @@ async def _add_delivery(page: Page, broker: Broker) -> None:
 
 def _queue_rows(groups: list[GroupLag]) -> Iterator[Row]:
     for each in groups:
+        group, _, _, topic = each.labels
         for queue in each.queues:
-            yield (each.group, str(queue.queue_id), each.topic), queue.lag
+            yield (group, str(queue.queue_id), topic), queue.lag
 
 
 def _group_labels(key: str) -> tuple[str, str, str]:
@@ -188,29 +186,27 @@ def _group_labels(key: str) -> tuple[str, str, str]:
     return group, _word(is_system_topic(topic) or is_system_group(group)), topic
 
 
-def _producers(broker: Broker) -> list[Row]:
-    found = Counter(
-        (member.language.lower(), "remoting", version_text(member.version).lower())
-        for _, members in broker.producers.groups()
-        for member in members
-    )
+async def _producers(broker: Broker, pace: Pace) -> list[Row]:
+    found: Counter[tuple[str, ...]] = Counter()
+    for _, members in broker.producers.groups():
+        found.update(map(_client, members))
+        await pace.rest()
     return list(found.items())
 
 
-def _consumers(broker: Broker) -> list[Row]:
-    found = Counter(
-        (
-            "pull" if group.consume_type is ConsumeType.ACTIVELY else "push",
-            group.name,
-            _word(is_system_group(group.name)),
-            member.language.lower(),
-            "remoting",
-            version_text(member.version).lower(),
-        )
-        for group in broker.consumers
-        for member in group.members.values()
-    )
+async def _consumers(broker: Broker, pace: Pace) -> list[Row]:
+    found: Counter[tuple[str, ...]] = Counter()
+    for group in broker.consumers:
+        mode = "pull" if group.consume_type is ConsumeType.ACTIVELY else "push"
+        own = (mode, group.name, _word(is_system_group(group.name)))
+        found.update((*own, *_client(member)) for member in group.members.values())
+        await pace.rest()
     return list(found.items())
+
+
+def _client(member: GroupMember) -> tuple[str, str, str]:
+    """language, protocol_type and version."""
+    return member.language.lower(), "remoting", version_text(member.version).lower()
 
 
 def _status(is_success: bool) -> str:

@@ -11,15 +11,13 @@ import numpy as np
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.monitoring.units import UNIT_BYTES, sizes
-from sparrowmq.broker.statistics import GROUP_GET, refresh
+from sparrowmq.broker.statistics import GROUP_GET
 from sparrowmq.metrics.families import MESSAGE_SIZE
 from sparrowmq.metrics.text import Histogram, Pace
 
 _UNITS_AT_ONCE = 4096
 _NEWEST = 32
 """Units of a queue that say how large messages are where none came since the start."""
-_FEW = 2_000
-"""Queues and offsets that one sample of the statistics goes through without holding the loop."""
 _TYPES = {"FIFO": "fifo", "DELAY": "delay", "TRANSACTION": "transaction", "LITE": "lite"}
 
 
@@ -64,23 +62,27 @@ class Traffic:
         """By `topic@group`."""
 
     async def look(self, pace: Pace) -> None:
-        """Add what came since the last look. Several may be under way at once: each queue is
-        brought up to date in one go."""
+        """Add what came since the last look. Several may be under way at once: each step is made
+        in one go, from what is true at that moment."""
         store = self._broker.store
         queues = list(store.queues())
         for topic, queue_id in queues:
-            end = store.max_offset(topic, queue_id)
-            while self._ends.get((topic, queue_id), 0) != end:
+            place = (topic, queue_id)
+            while (end := store.max_offset(topic, queue_id)) != self._ends.get(place, 0):
                 self._take(topic, queue_id, end)
                 await pace.rest()
             await pace.rest()
+        if len(self._ends) > len(queues):
+            self._forget_others(queues)
+        await self._broker.sampling.refresh(self._broker)
+        await self._follow_groups(pace)
+
+    def _forget_others(self, queues: list[tuple[str, int]]) -> None:
+        """After a topic was deleted, which happens rarely enough to do it in one go."""
         for gone in self._ends.keys() - set(queues):
             del self._ends[gone]
         for topic in self.topics.keys() - {topic for topic, _ in queues}:
             del self.topics[topic]
-        if len(queues) <= _FEW:
-            refresh(self._broker)
-        self._follow_groups()
 
     def _take(self, topic: str, queue_id: int, end: int) -> None:
         """Some units of a queue, up to `end`."""
@@ -105,16 +107,20 @@ class Traffic:
             traffic.sizes.counts[place] += int(many)
         self._ends[topic, queue_id] = first + count
 
-    def _follow_groups(self) -> None:
-        counted = self._broker.statistics.counted(GROUP_GET)
-        for key, messages in counted.items():
+    async def _follow_groups(self, pace: Pace) -> None:
+        statistics = self._broker.statistics
+        keys = statistics.keys(GROUP_GET)
+        for key in keys:
             traffic = self.groups.setdefault(key, GroupTraffic())
+            messages = statistics.total(GROUP_GET, key)
             more = messages - traffic.messages
             if more > 0:
                 traffic.bytes += more * self._mean_bytes(key.partition("@")[0])
             traffic.messages = messages
-        for gone in self.groups.keys() - counted.keys():
-            del self.groups[gone]
+            await pace.rest()
+        if len(self.groups) > len(keys):
+            for gone in self.groups.keys() - set(keys):
+                del self.groups[gone]
 
     def _mean_bytes(self, topic: str) -> float:
         """The mean size of the topic's messages: of those that came, else of the newest ones."""

@@ -53,7 +53,8 @@ async def _give(
     try:
         answer = await peers.call(address, header, body, timeout_s=longest_s)
     except NetError as error:
-        broker.log.warning("slave %s may lack the last changes of tables: %s", address, error)
+        # It may be stopping as well.
+        broker.log.info("slave %s may lack the last changes of tables: %s", address, error)
         return
     if answer.code != ResponseCode.SUCCESS:
         broker.log.warning("slave %s does not take the last tables: %s", address, answer.remark)

@@ -26,6 +26,7 @@ _COLUMNS = (
 )
 _WIDEST = 100
 _LEAST = 40
+_INDENT = " " * 12
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
 
@@ -123,9 +124,9 @@ def _catalogue() -> Report:
 def _show(shell: Shell, examined: Examination, shown: Sequence[Finding]) -> None:
     if sys.stdout.isatty() and not shell.as_json:
         width = max(_LEAST, min(_WIDEST, shutil.get_terminal_size().columns))
-        for each in shown:
-            for line in _paragraph(each, width):
-                click.echo(line)
+        has_colours = not os.environ.get("NO_COLOR")
+        for line in paragraphs(shown, width, has_colours=has_colours):
+            click.echo(line)
         _tell(shell, examined, shown)
         return
     report = _report(examined, shown, with_not_made=shell.as_json)
@@ -173,28 +174,31 @@ def _counts(shown: Sequence[Finding]) -> str:
     return ", ".join(texts) or "nothing is wrong"
 
 
-def _paragraph(each: Finding, width: int) -> Iterator[str]:
-    title = each.severity.value
-    if not os.environ.get("NO_COLOR"):
-        title = click.style(title, fg=_COLOURS[each.severity], bold=True)
-    yield f"{title} {each.id}: {harmless(each.subject)}"
-    parts = (
-        ("", f"{each.what[0].upper()}{each.what[1:]}."),
-        ("evidence", each.evidence),
-        ("cause", each.cause),
-        ("do", each.remedy),
+def paragraphs(shown: Sequence[Finding], width: int, *, has_colours: bool) -> Iterator[str]:
+    """The findings for people: a few lines each, since a table of them would be too wide. Names are
+    never cut."""
+    for each in shown:
+        title = each.severity.value
+        if has_colours:
+            title = click.style(title, fg=_COLOURS[each.severity], bold=True)
+        yield f"{title} {each.id}: {harmless(each.subject)}"
+        yield from _wrapped("", f"{each.what[0].upper()}{each.what[1:]}.", width)
+        yield from _wrapped("evidence", each.evidence, width)
+        yield from _wrapped("cause", each.cause, width)
+        yield from _wrapped("do", each.remedy, width)
+        yield f"{_INDENT}$ {harmless(each.command)}"
+        yield ""
+
+
+def _wrapped(label: str, text: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        harmless(text),
+        width,
+        initial_indent=f"  {label:<9} " if label else "  ",
+        subsequent_indent=_INDENT if label else "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
-    for label, text in parts:
-        yield from textwrap.wrap(
-            harmless(text),
-            width,
-            initial_indent=f"  {label:<9} " if label else "  ",
-            subsequent_indent=" " * 12 if label else "  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    yield f"            $ {harmless(each.command)}"
-    yield ""
 
 
 def commands() -> list[click.Command]:

@@ -6,12 +6,14 @@ The verbs of `nameserver` and `broker` are in modules of their own.
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sparrowmq.broker.config import MASTER_ID
+from sparrowmq.cli.console_child import DEFAULT_PORT, open_child
 from sparrowmq.cli.logs import (
     LogLevel,
     Warn,
@@ -103,6 +105,8 @@ def _up(
     log_level: LogLevel,
     as_json: bool,
     insecure: bool,
+    no_console: bool,
+    console_port: int,
     **values: Any,
 ) -> None:
     from sparrowmq.cli.local_cluster import serve_several
@@ -116,11 +120,12 @@ def _up(
     first = replace(first, broker_id=MASTER_ID)
     if names.kv_config_path is None:
         names = replace(names, kv_config_path=first.data_dir / "namesrv" / "kvConfig.json")
+    wish = None if no_console else partial(open_child, console_port, as_json=as_json)
     if brokers > 1 or slaves:
         flags = ["--insecure"] * insecure + ["--json"] * as_json + ["--log-level", log_level.level]
-        several = serve_several(names, first, brokers, slaves, flags)
+        several = serve_several(names, first, brokers, slaves, flags, console=wish)
         sys.exit(run(several, as_json=as_json, ports=_PORTS_OF_UP))
-    sys.exit(run(serve_up(names, first), as_json=as_json, ports=_PORTS_OF_UP))
+    sys.exit(run(serve_up(names, first, console=wish), as_json=as_json, ports=_PORTS_OF_UP))
 
 
 def _overruled(values: Mapping[str, Any], file: Mapping[str, Given], brokers: int) -> Iterator[str]:
@@ -155,7 +160,10 @@ def _nameserver_command() -> SettingsCommand:
         params=[*common_options(), *options(nameserver_settings(), with_short=True)],
         help=_NAMESERVER,
         groups={
-            "Addresses": ("nameserver-port", "nameserver-listen", "insecure"),
+            "Addresses": (
+                *("nameserver-port", "nameserver-listen"),
+                *("nameserver-metrics-port", "nameserver-metrics-listen", "insecure"),
+            ),
             "Settings and logs": _SETTINGS_AND_LOGS,
         },
     )
@@ -174,7 +182,10 @@ def _broker_command() -> SettingsCommand:
         help=_BROKER,
         groups={
             "Cluster": ("name-servers", "broker-name", "broker-id"),
-            "Addresses": ("port", "listen", "advertise", "insecure"),
+            "Addresses": (
+                *("port", "listen", "advertise"),
+                *("metrics-port", "metrics-listen", "insecure"),
+            ),
             "Messages": _MESSAGES,
             "Settings and logs": _SETTINGS_AND_LOGS,
         },
@@ -202,12 +213,28 @@ def _up_command() -> SettingsCommand:
                 show_default=True,
                 help="Slaves of each broker.",
             ),
+            click.Option(
+                ["--no-console"],
+                is_flag=True,
+                help="Do not run the web console, which is on loopback.",
+            ),
+            click.Option(
+                ["--console-port"],
+                type=click.IntRange(0, 65535),
+                metavar="NUMBER",
+                default=DEFAULT_PORT,
+                show_default=True,
+                help="The console's port; the next free one if it is taken.",
+            ),
             *common_options(),
             *options(all_settings(), hidden=("name-servers", "broker-id")),
         ],
         help=_UP,
         groups={
-            "Addresses": ("port", "nameserver-port", "listen", "advertise", "insecure"),
+            "Addresses": (
+                *("port", "nameserver-port", "listen", "advertise"),
+                *("metrics-port", "metrics-listen", "no-console", "insecure"),
+            ),
             "Messages": ("brokers", "slaves", *_MESSAGES),
             "Settings and logs": _SETTINGS_AND_LOGS,
         },

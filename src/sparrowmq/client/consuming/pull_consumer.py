@@ -8,6 +8,7 @@ With `topics` it takes part in the group's rebalance: `assignment()` is its shar
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Unpack
@@ -22,14 +23,16 @@ from sparrowmq.client.argument_checks import (
 from sparrowmq.client.broker_calls import Position, committed_offset, find_broker
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.consuming.handler_calls import DEAD_LETTER
-from sparrowmq.client.errors import BrokerRefused
+from sparrowmq.client.errors import BrokerRefused, NoRoute
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.member_settings import GroupSettings
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_handover import QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
+from sparrowmq.client.route_table import FoundBroker
 from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Sql, Subscriptions, check_tags, wanted
+from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import MAX_DELAY_LEVEL
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage
@@ -99,6 +102,8 @@ class PullConsumer(GroupConsumer):
             starts_at_0=True,
         )
         self._suggested: dict[MessageQueue, int] = {}
+        self._lost: dict[MessageQueue, int] = {}
+        """Queues whose next pull should go to another broker than the one with this id."""
         """The broker of the name that the last answer suggested, where that is not the master."""
 
     async def _open(self) -> None:
@@ -144,12 +149,14 @@ class PullConsumer(GroupConsumer):
         A rate limit makes a pull wait, and may make it bring fewer.
 
         Raises ValueError for a negative offset or count and for a malformed choice, NoRoute,
-        BrokerRefused, NetError.
+        BrokerRefused, and NetError for a broker that is lost: the next pull of the queue goes to
+        another one of its name, such as a slave.
         """
         check_kind("queue", queue, MessageQueue)
         check_whole("offset", offset, 0, MAX_LONG)
         check_whole("count", count, 1)
         subscription = _subscription(queue.topic, choice)
+        await self._look_again(queue)
         await self.queues(queue.topic)
         count = await self._rate_limit.some(count)
         used = 0
@@ -187,12 +194,15 @@ class PullConsumer(GroupConsumer):
         timeout_s = _WAITING_PULL_S if waits else _PULL_S
         started_s = self._rates.now_s()
         self._suggested.pop(queue, None)  # unless this pull is answered
-        response = await self._client.peers.call(broker.address, header, timeout_s=timeout_s)
+        try:
+            response = await self._client.peers.call(broker.address, header, timeout_s=timeout_s)
+        except NetError:
+            self._lost[queue] = broker.broker_id
+            raise
         if response.code not in _STATUS:
             raise BrokerRefused(broker.address, response.code, response.remark)
         pulled = response.header(Pulled)
-        if pulled.suggest_which_broker_id != MASTER_ID:
-            self._suggested[queue] = pulled.suggest_which_broker_id
+        self._follow(queue, pulled.suggest_which_broker_id, broker)
         messages: list[MessageExt] = []
         if response.code == ResponseCode.SUCCESS:
             messages = wanted(decode_messages(response.body, queue.broker_name), subscription)
@@ -204,6 +214,22 @@ class PullConsumer(GroupConsumer):
             pulled.max_offset,
             messages,
         )
+
+    async def _look_again(self, queue: MessageQueue) -> None:
+        """After a pull that failed, or named a broker that is not in the route: ask where they are,
+        and choose another one. Routes are polled for the topics of the group only."""
+        lost = self._lost.pop(queue, None)
+        if lost is not None:
+            with suppress(NoRoute):
+                await self._client.route_table.refresh(queue.topic)
+            self._suggested[queue] = self._client.route_table.another(queue.broker_name, lost)
+
+    def _follow(self, queue: MessageQueue, suggested_id: int, asked: FoundBroker) -> None:
+        """Where the next pull goes, as the answer says."""
+        if suggested_id != MASTER_ID:
+            self._suggested[queue] = suggested_id
+        elif self._client.route_table.master(queue.broker_name) is None:  # it is back
+            self._lost[queue] = asked.broker_id
 
     # ---- progress
 

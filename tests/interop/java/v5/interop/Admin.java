@@ -41,6 +41,7 @@ public final class Admin {
     public void register(Map<String, Driver.Op> ops) {
         ops.put("admin", this::call);
         ops.put("mqadmin", this::commandLine);
+        new CommandLines().register(ops);
         new Delivery().register(ops);
     }
 

@@ -1,0 +1,1 @@
+"""The web console: pages over `Admin`, in a process of its own."""

@@ -1,0 +1,266 @@
+"""The application: addresses, rendering, errors as pages, and the guard around all of it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import jinja2
+from starlette.applications import Starlette
+from starlette.datastructures import State
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Match, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from sparrowmq import __version__
+from sparrowmq.admin.errors import NotFound
+from sparrowmq.console import charts, text
+from sparrowmq.console.console import Console
+from sparrowmq.console.live import fragments, parse_seen, seen_text
+from sparrowmq.console.pages import (
+    audit,
+    brokers,
+    clients,
+    dead_letters,
+    group,
+    group_changes,
+    groups,
+    login,
+    message,
+    messages,
+    overview,
+    topic,
+    topic_messages,
+    topics,
+    waiting,
+)
+from sparrowmq.console.security import Guard
+from sparrowmq.console.view import EXPECTED, Answer, Done, Handler, Page, PageRoute, View
+
+ROUTES: tuple[PageRoute, ...] = (
+    *overview.ROUTES,
+    *topics.ROUTES,
+    *topic_messages.ROUTES,
+    *topic.ROUTES,
+    *groups.ROUTES,
+    *group_changes.ROUTES,
+    *group.ROUTES,
+    *message.ROUTES,
+    *messages.ROUTES,
+    *dead_letters.ROUTES,
+    *waiting.ROUTES,
+    *clients.ROUTES,
+    *brokers.ROUTES,
+    *audit.ROUTES,
+    *login.ROUTES,
+)
+"""In the order in which addresses are compared."""
+
+NAVIGATION = (
+    ("overview", "/", "Overview"),
+    ("topics", "/topics", "Topics"),
+    ("groups", "/groups", "Groups"),
+    ("messages", "/messages", "Messages"),
+    ("dead-letters", "/dead-letters", "Dead letters"),
+    ("waiting", "/waiting", "Waiting"),
+    ("clients", "/clients", "Clients"),
+    ("brokers", "/brokers", "Brokers"),
+    ("audit", "/audit", "Audit"),
+)
+_THEMES = ("light", "dark")
+
+
+def templates() -> jinja2.Environment:
+    """Everything is escaped, whatever a template is called; unknown values are errors."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("sparrowmq.console"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for each in (
+        *(text.number, text.rate, text.percent, text.size, text.instant, text.iso, text.age),
+        *(text.duration, text.plural, text.segment, text.preview),
+    ):
+        environment.filters[each.__name__] = each
+    environment.globals.update(
+        navigation=NAVIGATION, version=__version__, width=charts.WIDTH, height=charts.HEIGHT
+    )
+    return environment
+
+
+class Application:
+    """Turns requests into views, and answers into responses."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._templates = templates()
+        self._routes = [route for each in ROUTES for route in self._starlette_routes(each)]
+        self._pages = [(Route(each.path, _healthy), each.show) for each in ROUTES if each.show]
+        """For live updates: which page an address is."""
+
+    def asgi(self, *, port: int) -> ASGIApp:
+        """The application for a server that listens on `port`."""
+        static = StaticFiles(packages=[("sparrowmq.console", "static")])
+        inner = Starlette(
+            routes=[
+                *self._routes,
+                Route("/live", self._live, methods=["GET"]),
+                Route("/healthz", _healthy, methods=["GET"]),
+                Mount("/static", static),
+            ],
+            exception_handlers={HTTPException: self._http_error},
+        )
+        console = self._console
+        return Guard(inner, console.config, console.sessions, console.tokens, port=port)
+
+    def _starlette_routes(self, each: PageRoute) -> list[Route]:
+        routes = []
+        if each.show is not None:
+            routes.append(Route(each.path, self._endpoint(each.show), methods=["GET"]))
+        if each.act is not None:
+            routes.append(Route(each.path, self._endpoint(each.act), methods=["POST"]))
+        return routes
+
+    def _endpoint(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            view = self._view(request)
+            return self._response(view, await _answered(handler, view), request)
+
+        return answer
+
+    def _view(self, request: Request) -> View:
+        given: State = request.state
+        return View(
+            console=self._console,
+            path=request.url.path,
+            query=dict(request.query_params),
+            names=dict(request.path_params),
+            user=given.user,
+            may_change=given.may_change,
+            address=request.client.host if request.client else "",
+            visitor=given.visitor,
+            cookie=given.cookie,
+            token=given.token,
+            form=given.form,
+        )
+
+    # ---- answers
+
+    def _response(self, view: View, answer: Answer, request: Request) -> Response:
+        if isinstance(answer, Response):
+            return answer
+        if isinstance(answer, Done):
+            to = answer.to
+            if answer.notice:
+                sign = "&" if "?" in to else "?"
+                to = f"{to}{sign}done={self._console.keep_notice(answer.notice)}"
+            return RedirectResponse(to, HTTPStatus.SEE_OTHER)
+        theme = request.cookies.get("sparrowmq_theme", "")
+        return HTMLResponse(self.render(view, answer, theme), answer.status)
+
+    def render(self, view: View, page: Page, theme: str = "") -> str:
+        """A whole page."""
+        values: Mapping[str, Any] = {
+            **page.values,
+            "page": page,
+            "view": view,
+            "theme": theme if theme in _THEMES else "",
+            "now_ms": view.now_ms,
+            "notice": self._console.notice(view.asked("done")),
+            "cluster": self._console.cluster,
+            "read_only": self._console.config.read_only,
+            "has_users": self._console.users is not None,
+            "seen": "",
+        }
+        html = self._templates.get_template(page.template).render(values)
+        return html.replace('data-seen=""', f'data-seen="{seen_text(fragments(html))}"', 1)
+
+    def _http_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        words = {
+            404: "There is no page at this address.",
+            405: "This address takes no such request.",
+        }
+        page = error_page(error.status_code, words.get(error.status_code, error.detail))
+        return self._response(self._view(request), page, request)
+
+    # ---- live
+
+    async def _live(self, request: Request) -> Response:
+        """The stream of a page's changes."""
+        live = self._console.live
+        if live.is_full:
+            return PlainTextResponse("too many live pages\n", 503, headers={"retry-after": "10"})
+        wanted = urlsplit(request.query_params.get("page", ""))
+        found = self._page_at(wanted.path)
+        if found is None:
+            return PlainTextResponse("no such page\n", 404)
+        handler, names = found
+        query = {name: value for name, value in parse_qsl(wanted.query) if name != "done"}
+        like = self._view(request)
+        view = View(
+            console=self._console,
+            path=wanted.path,
+            query=query,
+            names=names,
+            user=like.user,
+            may_change=like.may_change,
+            address=like.address,
+        )
+
+        async def render() -> str:
+            answer = await _answered(handler, view)
+            return self.render(view, answer) if isinstance(answer, Page) else ""
+
+        key = f"{view.may_change} {wanted.path} {sorted(query.items())}"
+        seen = parse_seen(request.query_params.get("seen", ""))
+        return StreamingResponse(
+            live.stream(key, render, seen),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+        )
+
+    def _page_at(self, path: str) -> tuple[Handler, dict[str, str]] | None:
+        scope = {"type": "http", "method": "GET", "path": path, "root_path": ""}
+        for route, show in self._pages:
+            match, found = route.matches(scope)
+            if match == Match.FULL:
+                return show, found["path_params"]
+        return None
+
+
+async def _answered(handler: Handler, view: View) -> Answer:
+    """What a page or an action answers; an ordinary failure is a page as well."""
+    try:
+        return await handler(view)
+    except NotFound as error:
+        return error_page(404, str(error))
+    except ValueError as error:
+        return error_page(400, str(error))
+    except EXPECTED as error:
+        return error_page(502, str(error))
+    except TimeoutError:
+        return error_page(504, "the cluster did not answer in time")
+
+
+def error_page(status: int, words: str) -> Page:
+    """Says what went wrong."""
+    title = HTTPStatus(status).phrase
+    return Page(
+        template="error.html", title=title, values={"words": words}, status=status, is_live=False
+    )
+
+
+async def _healthy(_: Request) -> Response:
+    return PlainTextResponse("ok\n")

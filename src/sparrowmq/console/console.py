@@ -1,0 +1,126 @@
+"""`Console`: everything that pages share, and its tasks."""
+
+import asyncio
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.reset_journal import RESET, ResetJournal, ResetRecord
+from sparrowmq.client.client import Client
+from sparrowmq.clock import Clock, system_clock
+from sparrowmq.console.audit import Audit
+from sparrowmq.console.config import ConsoleConfig
+from sparrowmq.console.history import History, write_file
+from sparrowmq.console.live import Live
+from sparrowmq.console.names import ClusterNames
+from sparrowmq.console.sampler import Sampler
+from sparrowmq.console.sessions import FormTokens, LoginLimit, Sessions
+from sparrowmq.console.users import Users
+from sparrowmq.console.view import PANEL_S
+
+_CHANGE_S = 10.0
+"""A change is given more time than a question: half a change is worse than a slow one."""
+_SILENCE_S = 5.0
+"""A broker that did not answer is not waited for by every panel in turn."""
+_SAVE_S = 300.0
+_MOST_NOTICES = 200
+
+log = logging.getLogger("sparrowmq.console")
+
+
+class Console:
+    """The state of a console process. `client` is started by its owner."""
+
+    def __init__(
+        self,
+        config: ConsoleConfig,
+        client: Client,
+        *,
+        clock: Clock = system_clock,
+        admin: Admin | None = None,
+    ) -> None:
+        """`admin` answers questions, instead of one of its own. Raises ConsoleError for a users
+        file that cannot be used."""
+        self.config = config
+        self.clock = clock
+        self.client = client
+        self.admin = admin or Admin(client=client, timeout_s=PANEL_S, silence_s=_SILENCE_S)
+        """For questions."""
+        self.changer = Admin(client=client, timeout_s=_CHANGE_S)
+        """For changes."""
+        self.names = ClusterNames(self.admin, clock)
+        self.history = History(clock)
+        self.sampler = Sampler(self.admin, self.names, self.history, clock)
+        self.users = None if config.users is None else Users.read(config.users)
+        self.sessions = Sessions(clock)
+        self.tokens = FormTokens()
+        self.logins = LoginLimit(clock)
+        self.audit = Audit(clock, self._file("audit.jsonl"))
+        self.live = Live()
+        self._notices: OrderedDict[str, str] = OrderedDict()
+        self.journal = None if config.resets_dir is None else ResetJournal(config.resets_dir)
+
+    def _file(self, name: str) -> Path | None:
+        return None if self.config.state_dir is None else self.config.state_dir / name
+
+    @property
+    def cluster(self) -> str:
+        """What the console is connected to, in words."""
+        return ", ".join(self.config.name_servers)
+
+    def last_reset(self, group: str) -> ResetRecord | None:
+        """What an undo would take back; None if there is nothing."""
+        if self.journal is None:
+            return None
+        found = (each for each in self.journal.records(group) if each.kind == RESET)
+        return next((each for each in found if not each.undone_by), None)
+
+    # ---- notices
+
+    def keep_notice(self, text: str) -> str:
+        """The id under which the next page finds it."""
+        while len(self._notices) >= _MOST_NOTICES:
+            self._notices.popitem(last=False)
+        found = secrets.token_urlsafe(8)
+        self._notices[found] = text
+        return found
+
+    def notice(self, found: str) -> str:
+        """The text of an id; empty if there is none."""
+        return self._notices.get(found, "")
+
+    # ---- tasks
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Sample and save while the block runs."""
+        path = self._file("history.bin")
+        if path is not None and (text := self.history.load(path, self.cluster)):
+            log.warning("%s", text)
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(self.sampler.run())]
+            if path is not None:
+                running.append(tasks.create_task(self._save(path)))
+            try:
+                yield
+            finally:
+                self.live.close()
+                for task in running:
+                    task.cancel()
+        if path is not None:
+            self._write(path, self.history.encoded(self.cluster))
+
+    async def _save(self, path: Path) -> None:
+        while True:
+            await asyncio.sleep(_SAVE_S)
+            await asyncio.to_thread(self._write, path, self.history.encoded(self.cluster))
+
+    def _write(self, path: Path, content: bytes) -> None:
+        try:
+            write_file(path, content)
+        except OSError as error:
+            log.warning("the history was not saved: %s", error)

@@ -1,0 +1,95 @@
+"""Long lists: matched by a pattern, sorted and cut into pages; the address says all of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlencode
+
+T = TypeVar("T")
+
+ROWS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """What a list is sorted by."""
+
+    column: str
+    is_down: bool
+
+    @classmethod
+    def of(cls, text: str, columns: Sequence[str]) -> "Sort":
+        """`-lag` is by lag, the largest first. An unknown column is the first one."""
+        column = text.removeprefix("-")
+        return cls(column, text.startswith("-")) if column in columns else cls(columns[0], False)
+
+    def __str__(self) -> str:
+        return f"-{self.column}" if self.is_down else self.column
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """One page of a list."""
+
+    rows: tuple[T, ...]
+    number: int
+    """Of the page, from 1."""
+    pages: int
+    found: int
+    """Rows that match, on all pages."""
+    total: int
+    """Rows without the pattern."""
+    sort: Sort
+    query: Mapping[str, str]
+
+    def link(self, **changes: str) -> str:
+        """The query string of the same list, changed."""
+        query = {name: text for name, text in {**self.query, **changes}.items() if text}
+        return f"?{urlencode(query)}"
+
+    def sorted_by(self, column: str) -> str:
+        """The query string of the list sorted by a column, or the other way round."""
+        is_same = self.sort.column == column
+        turned = column if is_same and self.sort.is_down else f"-{column}"
+        if not is_same and column == "name":
+            turned = column
+        return self.link(sort=turned, page="")
+
+    def aria_sort(self, column: str) -> str:
+        """What screen readers say."""
+        if self.sort.column != column:
+            return "none"
+        return "descending" if self.sort.is_down else "ascending"
+
+
+def matches(pattern: str, name: str) -> bool:
+    """A pattern with * or ? has to match all of a name, other text a part of it; case is
+    ignored."""
+    pattern, name = pattern.lower(), name.lower()
+    if "*" in pattern or "?" in pattern:
+        return fnmatchcase(name, pattern)
+    return pattern in name
+
+
+def part_of(
+    names: Sequence[T],
+    query: Mapping[str, str],
+    *,
+    key: Callable[[T], str] = str,
+    orders: Mapping[str, Callable[[T], Any]] | None = None,
+) -> Part[T]:
+    """The page that the query asks for. `orders` sort by other things than the name; None sorts
+    last."""
+    pattern = query.get("match", "").strip()
+    found = [each for each in names if not pattern or matches(pattern, key(each))]
+    sort = Sort.of(query.get("sort", ""), ("name", *(orders or {})))
+    by = (orders or {}).get(sort.column, key)
+    known = [each for each in found if by(each) is not None]
+    known.sort(key=by, reverse=sort.is_down)
+    ordered = [*known, *(each for each in found if by(each) is None)]
+    pages = max(1, -(-len(ordered) // ROWS))
+    wanted = query.get("page", "1")
+    number = min(max(1, int(wanted) if wanted.isdecimal() and len(wanted) < 7 else 1), pages)
+    rows = tuple(ordered[(number - 1) * ROWS : number * ROWS])
+    return Part(rows, number, pages, len(ordered), len(names), sort, query)

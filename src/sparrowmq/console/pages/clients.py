@@ -1,0 +1,35 @@
+"""Clients that are connected: producers, and members of groups."""
+
+from collections.abc import Iterable
+
+from sparrowmq.admin.clients import LiveClient
+from sparrowmq.console.listing import part_of
+from sparrowmq.console.view import Answer, Page, PageRoute, View, panel
+
+
+async def show(view: View) -> Answer:
+    """All of them, as brokers know them."""
+    clients = await panel(view.console.admin.clients())
+    part = part_of(
+        list(clients.value or ()),
+        view.query,
+        key=lambda each: f"{each.client_id} {' '.join(each.groups)} {each.role}",
+    )
+    return Page(
+        template="clients.html",
+        title="Clients",
+        area="clients",
+        command="sparrowmq client list",
+        values={"clients": clients, "part": part, "doubled": doubled(clients.value or ())},
+    )
+
+
+def doubled(clients: Iterable[LiveClient]) -> set[tuple[str, str]]:
+    """Role and id of clients that have several addresses: processes that share an id."""
+    seen: dict[tuple[str, str], set[str]] = {}
+    for each in clients:
+        seen.setdefault((each.role, each.client_id), set()).add(each.address.rsplit(":", 1)[0])
+    return {key for key, addresses in seen.items() if len(addresses) > 1}
+
+
+ROUTES = (PageRoute("/clients", show),)

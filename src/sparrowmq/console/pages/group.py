@@ -1,0 +1,151 @@
+"""One consumer group: its lag in every queue, its members, what they subscribe to."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sparrowmq.admin.groups import GroupInfo
+from sparrowmq.admin.lag import QueueLag
+from sparrowmq.admin.members import GroupMember, Subscription
+from sparrowmq.console.charts import chart
+from sparrowmq.console.pages.groups import state_of
+from sparrowmq.console.view import Answer, Page, PageRoute, View, panel
+from sparrowmq.protocol.names import is_retry_topic
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLag:
+    """A topic of the group with its queues."""
+
+    topic: str
+    queues: tuple[QueueLag, ...]
+    is_retry: bool
+
+    @property
+    def lag(self) -> int:
+        """Unread messages."""
+        return sum(each.lag for each in self.queues)
+
+    @property
+    def largest(self) -> int:
+        """The lag that fills a bar."""
+        return max((each.lag for each in self.queues), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A subscription, and the members that have another one."""
+
+    subscription: Subscription
+    members: int
+    without: tuple[str, ...]
+
+
+async def show(view: View) -> Answer:
+    """Everything about the group on one page."""
+    console, name = view.console, view.names["group"]
+    console.sampler.seen_groups.mark(name)
+    info, lag = await asyncio.gather(
+        panel(console.admin.group(name)), panel(console.admin.lag(name))
+    )
+    if info.value is None and lag.value is None:
+        await console.admin.group(name)  # raises NotFound, which is another page
+    if lag.value is not None and not lag.notes:
+        console.sampler.remember_lag(lag.value)
+    topics = by_topic(lag.value.queues if lag.value else ())
+    return Page(
+        template="group.html",
+        title=f"Group {name}",
+        area="groups",
+        command=f"sparrowmq group show {name}",
+        values={
+            "name": name,
+            "info": info,
+            "lag": lag,
+            "topics": topics,
+            "plain_topics": plain_topics(topics, info.value),
+            "state": state_of(info.value, lag.value),
+            "wanted": wanted_by(info.value.members) if info.value else [],
+            "last_reset": console.last_reset(name),
+            "span": view.span,
+            "charts": [
+                chart(
+                    *(console.history, "lag", "Unread messages", "messages"),
+                    *([("unread", f"lag/{name}")], view.span, view.now_ms),
+                ),
+                chart(
+                    *(console.history, "consumed", "Messages consumed", "per second"),
+                    *([("consumed", f"consumed/{name}")], view.span, view.now_ms),
+                ),
+            ],
+        },
+    )
+
+
+def by_topic(queues: Iterable[QueueLag]) -> list[TopicLag]:
+    """The group's own retry topic last."""
+    found: dict[str, list[QueueLag]] = {}
+    for each in queues:
+        found.setdefault(each.queue.topic, []).append(each)
+    topics = [TopicLag(name, tuple(each), is_retry_topic(name)) for name, each in found.items()]
+    return sorted(topics, key=lambda each: (each.is_retry, each.topic))
+
+
+def plain_topics(topics: Iterable[TopicLag], info: GroupInfo | None) -> list[str]:
+    """Topics that a reset can be about."""
+    names = {each.topic for each in topics} | set(info.topics if info else ())
+    names |= {each.topic for each in (info.subscriptions if info else ())}
+    return sorted(name for name in names if not is_retry_topic(name))
+
+
+def wanted_by(members: Iterable[GroupMember]) -> list[Wanted]:
+    """Every subscription with the members that do not have it."""
+    known = [each for each in members if each.subscriptions is not None]
+    every = sorted({one for each in known for one in each.subscriptions or ()})
+    return [
+        Wanted(
+            one,
+            sum(one in (each.subscriptions or ()) for each in known),
+            tuple(each.client_id for each in known if one not in (each.subscriptions or ())),
+        )
+        for one in every
+    ]
+
+
+async def show_member(view: View) -> Answer:
+    """One member, with the stacks of its threads and tasks if asked."""
+    name, client = view.names["group"], view.names["client"]
+    stacks = view.asked("stacks") == "1"
+    member = await panel(view.console.admin.member(name, client, stacks=stacks))
+    return Page(
+        template="member.html",
+        title=f"Member {client}",
+        area="groups",
+        command=f"sparrowmq group members {name}" + (f" --stacks {client}" if stacks else ""),
+        is_live=not stacks,
+        values={"name": name, "client": client, "member": member, "stacks": stacks},
+    )
+
+
+async def show_rebalance(view: View) -> Answer:
+    """Who owns which queue and why, as a matrix and in words."""
+    name = view.names["group"]
+    found = await panel(view.console.admin.rebalance(name))
+    held: dict[str, dict[str, list[int]]] = {}
+    for each in found.value.queues if found.value else ():
+        label = f"{each.queue.topic} {each.queue.broker_name}"
+        held.setdefault(label, {}).setdefault(each.owner or "", []).append(each.queue.queue_id)
+    return Page(
+        template="rebalance.html",
+        title=f"Rebalance of {name}",
+        area="groups",
+        command=f"sparrowmq rebalance explain {name}",
+        values={"name": name, "found": found, "held": held},
+    )
+
+
+ROUTES = (
+    PageRoute("/groups/{group}/rebalance", show_rebalance),
+    PageRoute("/groups/{group}/members/{client:path}", show_member),
+    PageRoute("/groups/{group}", show),
+)

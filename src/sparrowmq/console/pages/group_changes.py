@@ -1,0 +1,184 @@
+"""Changes of a group: moving it to another place, pausing, settings, deletion.
+
+A move is shown queue by queue before it is made. The confirming form carries the state that the
+preview was made from; if members went on meanwhile in a way that changes the result, the preview is
+shown again instead.
+"""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
+from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.console.scan import parse_cursor
+from sparrowmq.console.text import instant, parse_time, segment
+from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel
+from sparrowmq.protocol.message import MessageQueue
+
+_FIELDS = ("topic", "to", "time", "place")
+
+
+def goal_of(view: View) -> tuple[ResetTo, str]:
+    """Where the form wants the group to go on, and the same in words. Raises ValueError."""
+    topic, to = view.entered("topic"), view.entered("to")
+    if not topic:
+        raise ValueError("choose the topic in which the group shall go on elsewhere")
+    if to in ("earliest", "latest"):
+        words = "the oldest message" if to == "earliest" else "the end, past everything stored"
+        return ("earliest" if to == "earliest" else "latest"), words
+    if to == "time":
+        time_ms = parse_time(view.entered("time"), view.now_ms)
+        return time_ms, f"the first message stored at {instant(time_ms)} or later"
+    if to == "place":
+        places = parse_cursor(topic, view.entered("place"))
+        if not places:
+            raise ValueError("enter the queue and the offset, such as broker-a/3/1841")
+        return places, view.entered("place")
+    raise ValueError(f"to is {to!r}, must be earliest, latest, time or place")
+
+
+async def reset(view: View) -> Answer:
+    """Preview a move; make it when the form confirms exactly that."""
+    name, topic = view.names["group"], view.entered("topic")
+    goal, words = goal_of(view)
+    moves = await view.console.changer.reset_offsets(name, topic, goal, dry_run=True)
+    state = state_of(moves)
+    if view.entered("state") != state:
+        return preview(view, moves, state, f"Reset {name}", f"to {words}")
+    before, after = (offsets_text(moves, is_after) for is_after in (False, True))
+    work = _move(view, name, topic, {each.queue: each.after for each in moves})
+    await changing(view, "reset group", f"{name} in {topic}", before, after, work)
+    queues = sum(each.before != each.after for each in moves)
+    return Done(f"/groups/{segment(name)}", f"{name} goes on elsewhere in {queues} queues.")
+
+
+async def _move(view: View, name: str, topic: str, to: Mapping[MessageQueue, int]) -> None:
+    """Exactly what was previewed, written down first where there is a journal."""
+    admin, journal = view.console.changer, view.console.journal
+    if journal is None:
+        await admin.reset_offsets(name, topic, to)
+    else:
+        await admin.reset_with_journal(name, topic, to, journal=journal, who=_who(view))
+
+
+def _who(view: View) -> str:
+    return f"{view.user.name if view.user else ''} (console)"
+
+
+async def undo(view: View) -> Answer:
+    """Preview the way back from the last reset; go it when the form confirms exactly that."""
+    name, journal = view.names["group"], view.console.journal
+    last = view.console.last_reset(name)
+    if last is None or journal is None:
+        raise ValueError(f"the journal has no reset of {name} that could be undone")
+    admin = view.console.changer
+    planned = await admin.undo_reset(
+        name, last.id, journal=journal, who=_who(view), force=True, dry_run=True
+    )
+    state = state_of(planned.moves)
+    if view.entered("state") != state:
+        words = f"back to where it was before {instant(last.when)}"
+        title = f"Undo the reset of {name}"
+        return preview(view, planned.moves, state, title, words, topic=last.topic)
+    work = admin.undo_reset(name, last.id, journal=journal, who=_who(view), force=True)
+    before, after = (offsets_text(planned.moves, is_after) for is_after in (False, True))
+    await changing(view, "undo reset", f"{name} in {last.topic}", before, after, work)
+    return Done(f"/groups/{segment(name)}", f"The reset of {name} was undone.")
+
+
+def preview(
+    view: View,
+    moves: Sequence[OffsetMove],
+    state: str,
+    title: str,
+    words: str,
+    topic: str = "",
+) -> Page:
+    """Every queue with its offset before and after."""
+    name = view.names["group"]
+    topic = topic or view.entered("topic")
+    return Page(
+        template="reset.html",
+        title=title,
+        area="groups",
+        command=f"sparrowmq group reset {name} --topic {topic} --dry-run",
+        is_live=False,
+        values={
+            "name": name,
+            "topic": topic,
+            "words": words,
+            "moves": moves,
+            "skipped": sum(each.skipped for each in moves),
+            "repeated": sum(each.repeated for each in moves),
+            "state": state,
+            "was_changed": bool(view.entered("state")),
+            "fields": {field: view.entered(field) for field in _FIELDS},
+        },
+    )
+
+
+def state_of(moves: Sequence[OffsetMove]) -> str:
+    """What a preview was made from. Progress within what is skipped or repeated anyway changes it:
+    the numbers that were agreed to would not hold."""
+    text = ";".join(f"{each.queue} {each.before} {each.after}" for each in moves)
+    return sha256(text.encode()).hexdigest()[:24]
+
+
+def offsets_text(moves: Sequence[OffsetMove], is_after: bool) -> str:
+    """For the audit log."""
+    return ", ".join(
+        f"{each.queue.broker_name}/{each.queue.queue_id} {each.after if is_after else each.before}"
+        for each in moves
+    )
+
+
+async def pause(view: View) -> Answer:
+    """Stop or resume deliveries to the group."""
+    name = view.names["group"]
+    may_consume = view.entered("consume") == "on"
+    word = "resume" if may_consume else "pause"
+    work = view.console.changer.update_group(name, may_consume=may_consume)
+    changes = await changing(
+        view, f"{word} group", name, str(not may_consume), str(may_consume), work
+    )
+    said = "goes on" if may_consume else "gets no more messages; those it has are still handled"
+    notice = f"{name} {said}." if changes else f"Nothing to change: {name} is like that."
+    return Done(f"/groups/{segment(name)}", notice)
+
+
+async def update(view: View) -> Answer:
+    """Change how often a message is tried again."""
+    name, retries = view.names["group"], view.entered("retries")
+    if not retries.isdecimal() or len(retries) > 4:
+        raise ValueError(f"retries is {retries!r}, must be a number from 0 to 9999")
+    admin = view.console.changer
+    planned = await admin.update_group(name, retries=int(retries), dry_run=True)
+    before, after = ("; ".join(str(getattr(each, side)) for each in planned) for side in _SIDES)
+    work = admin.update_group(name, retries=int(retries))
+    changes = await changing(view, "update group", name, before, after, work)
+    notice = f"{name} was changed." if changes else f"Nothing to change: {name} is like that."
+    return Done(f"/groups/{segment(name)}", notice)
+
+
+_SIDES = ("before", "after")
+
+
+async def delete(view: View) -> Answer:
+    """Delete an offline group, if its name was typed."""
+    name = view.names["group"]
+    if view.entered("typed") != name:
+        raise ValueError(f"nothing was deleted: type the name of the group, {name}, to delete it")
+    found = await panel(view.console.admin.lag(name, owners=False))
+    before = "?" if found.value is None else f"{found.value.lag:,} unread messages"
+    work = view.console.changer.delete_group(name)
+    done = await changing(view, "delete group", name, before, "deleted", work)
+    view.console.names.forget()
+    return Done("/groups", f"Group {name} was deleted on {', '.join(done)}.")
+
+
+ROUTES = (
+    PageRoute("/groups/{group}/reset", None, reset),
+    PageRoute("/groups/{group}/undo", None, undo),
+    PageRoute("/groups/{group}/pause", None, pause),
+    PageRoute("/groups/{group}/update", None, update),
+    PageRoute("/groups/{group}/delete", None, delete),
+)

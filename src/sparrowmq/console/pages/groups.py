@@ -1,0 +1,112 @@
+"""The list of consumer groups, and making one."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sparrowmq.admin.groups import GroupInfo
+from sparrowmq.admin.lag import GroupLag
+from sparrowmq.console.listing import part_of
+from sparrowmq.console.sampler import oldest_waiting
+from sparrowmq.console.text import segment
+from sparrowmq.console.view import (
+    Answer,
+    Done,
+    Page,
+    PageRoute,
+    Panel,
+    View,
+    changing,
+    missing_parts,
+    panels,
+)
+from sparrowmq.protocol.names import is_retry_topic
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a group is doing, in words and as a colour that repeats them."""
+
+    word: str
+    tone: str
+    """`good`, `warn`, `bad` or `quiet`."""
+
+
+def state_of(info: GroupInfo | None, lag: GroupLag | None) -> State:
+    """As well as it can be told from one look."""
+    if info is None:
+        return State("?", "quiet")
+    if info.settings and not any(each.may_consume for each in info.settings):
+        return State("paused", "warn")
+    if not info.is_online:
+        waiting = lag is not None and lag.lag > 0
+        return State("offline", "bad" if waiting else "quiet")
+    if lag is not None and lag.lag and not lag.consumed_per_s:
+        return State("not advancing", "warn")
+    return State("consuming", "good") if lag is not None and lag.queues else State("online", "good")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One group of the list."""
+
+    info: Panel[GroupInfo]
+    lag: Panel[GroupLag]
+    state: State
+    oldest: datetime | None
+    topics: tuple[str, ...]
+    """Without its own retry topic."""
+
+
+async def show(view: View) -> Answer:
+    """Fifty groups; members and lag are asked for these only."""
+    console = view.console
+    figures = console.sampler.figures.groups
+    names = await console.names.groups()
+    shows_all = view.asked("all") == "1"
+    shown = [name for name in names if shows_all or not console.names.is_own_group(name)]
+    part = part_of(
+        shown,
+        view.query,
+        orders={
+            "lag": lambda name: figures[name].lag if name in figures else None,
+            "rate": lambda name: figures[name].consumed_per_s if name in figures else None,
+        },
+    )
+    infos = await panels(part.rows, console.admin.group)
+    lags = await panels(part.rows, lambda name: console.admin.lag(name, owners=False))
+    for name, answer in lags.items():
+        if answer.value is not None and not answer.notes and not console.names.is_own_group(name):
+            console.sampler.remember_lag(answer.value)
+    return Page(
+        template="groups.html",
+        title="Groups",
+        area="groups",
+        command="sparrowmq group list --long",
+        values={
+            "part": part,
+            "rows": {name: _row(infos[name], lags[name]) for name in part.rows},
+            "missing": missing_parts(lags.values()),
+            "shows_all": shows_all,
+            "hidden": len(names) - len(shown),
+        },
+    )
+
+
+def _row(info: Panel[GroupInfo], lag: Panel[GroupLag]) -> Row:
+    oldest = None if lag.value is None else oldest_waiting(lag.value)
+    topics = tuple(
+        each for each in (info.value.topics if info.value else ()) if not is_retry_topic(each)
+    )
+    return Row(info, lag, state_of(info.value, lag.value), oldest, topics)
+
+
+async def create(view: View) -> Answer:
+    """Make a group on all brokers."""
+    name = view.entered("name")
+    work = view.console.changer.create_group(name, replace=False)
+    done = await changing(view, "create group", name, "", "with default settings", work)
+    view.console.names.forget()
+    return Done(f"/groups/{segment(name)}", f"Group {name} was created on {', '.join(done)}.")
+
+
+ROUTES = (PageRoute("/groups", show, create),)

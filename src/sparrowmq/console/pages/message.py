@@ -1,0 +1,156 @@
+"""One message: its properties, its body, and what became of it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from starlette.responses import Response
+
+from sparrowmq.console.text import best_form, moment, segment, shown_body, shown_body_noted
+from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel
+from sparrowmq.protocol import properties as names
+from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic
+from sparrowmq.protocol.trace import TraceStep
+
+FORMS = ("text", "json", "hex")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that happened to the message."""
+
+    time: datetime | None
+    word: str
+    words: str
+    source: str
+    """How it is known."""
+
+
+async def show(view: View) -> Answer:
+    """Everything about it."""
+    message = await _message(view)
+    topic = message.topic
+    traced = await panel(view.console.admin.trace(message.msg_id, topic))
+    body, problem = _body(message)
+    wanted = view.asked("body")
+    form = wanted if wanted in FORMS else best_form(body)
+    shown = shown_body(body, form) if not problem else shown_body_noted(b"", "text", problem)
+    return Page(
+        template="message.html",
+        title=f"Message {message.msg_id}",
+        area="messages",
+        command=f"sparrowmq message get {topic} --id {message.msg_id}",
+        values={
+            "message": message,
+            "id": view.names["id"],
+            "body": shown,
+            "forms": FORMS,
+            "steps": steps(message, traced.value.steps if traced.value else ()),
+            "traced": traced,
+            "properties": sorted(message.user_properties.items()),
+            "own": sorted(
+                (name, value)
+                for name, value in message.properties.items()
+                if name in names.SYSTEM_PROPERTIES
+            ),
+        },
+    )
+
+
+async def _message(view: View) -> MessageExt:
+    return await view.console.admin.message(view.names["id"], view.asked("topic") or None)
+
+
+def _body(message: MessageExt) -> tuple[bytes, str]:
+    try:
+        return message.body, ""
+    except ProtocolError as error:
+        return b"", f"This body cannot be read: {error}"
+
+
+def steps(message: MessageExt, traced: Iterable[TraceStep]) -> list[Step]:
+    """What the message itself and traces of clients tell, in the order of time."""
+    properties = message.properties
+    record = "the record"
+    found = [
+        Step(moment(message.record.born_timestamp), "sent", f"by {_host(message)}", record),
+        Step(
+            moment(message.record.store_timestamp),
+            "stored",
+            f"in {message.topic}, {message.broker_name}/{message.queue_id}/{message.queue_offset}",
+            record,
+        ),
+    ]
+    due = properties.get(names.TIMER_OUT_MS) or properties.get(names.TIMER_DELIVER_MS, "")
+    if due.isdecimal():
+        found.append(Step(moment(int(due)), "visible", "after its delay", "its properties"))
+    attempts = message.record.reconsume_times
+    if attempts and is_retry_topic(message.topic):
+        words = f"attempt {attempts}, first sent to {message.original_topic}"
+        found.append(Step(None, "retried", words, "the retry topic"))
+    if is_dlq_topic(message.topic):
+        words = f"after {attempts} attempts, first sent to {message.original_topic}"
+        found.append(
+            Step(moment(message.record.store_timestamp), "dead", words, "the dead-letter topic")
+        )
+    found += [_traced(each) for each in traced]
+    return sorted(found, key=lambda each: each.time.timestamp() if each.time else float("inf"))
+
+
+def _host(message: MessageExt) -> str:
+    host, port = message.born_host
+    return f"{host}:{port}"
+
+
+_TRACED = {
+    "Pub": "sent",
+    "SubBefore": "delivered",
+    "SubAfter": "handled",
+    "EndTransaction": "transaction ended",
+    "Recall": "recalled",
+}
+
+
+def _traced(step: TraceStep) -> Step:
+    word = _TRACED.get(step.kind, step.kind)
+    if step.is_ok is False:
+        word = f"{word}, failed"
+    parts = [
+        f"group {step.group}" if step.group else "",
+        step.client,
+        f"took {step.took_ms} ms" if step.took_ms is not None else "",
+        f"retry {step.retries}" if step.retries else "",
+        step.state,
+    ]
+    words = ", ".join(filter(None, parts))
+    return Step(moment(step.time_ms) if step.time_ms else None, word, words, "a trace")
+
+
+async def deliver(view: View) -> Answer:
+    """Let a live member of a group handle the message now."""
+    message = await _message(view)
+    group = view.entered("group")
+    work = view.console.changer.deliver(message.offset_msg_id, group, topic=message.topic)
+    target = f"{message.msg_id} to {group}"
+    done = await changing(view, "deliver message", target, "", message.topic, work)
+    to = f"/messages/{segment(view.names['id'])}?topic={segment(message.topic)}"
+    return Done(to, f"{done.client_id}: {done.result}. {done.remark}".strip())
+
+
+async def download(view: View) -> Answer:
+    """The whole body, as bytes that no browser interprets."""
+    message = await _message(view)
+    return Response(
+        message.body,
+        media_type="application/octet-stream",
+        headers={"content-disposition": 'attachment; filename="message-body.bin"'},
+    )
+
+
+ROUTES = (
+    PageRoute("/messages/{id}/deliver", None, deliver),
+    PageRoute("/messages/{id}/body", download),
+    PageRoute("/messages/{id}", show),
+)

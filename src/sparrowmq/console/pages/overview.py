@@ -1,0 +1,110 @@
+"""The first page: brokers, totals, what lags, what is busy; and the search box."""
+
+from collections.abc import Iterable
+
+from sparrowmq.admin.brokers import BrokerInfo
+from sparrowmq.console.charts import chart
+from sparrowmq.console.listing import matches
+from sparrowmq.console.sampler import total
+from sparrowmq.console.text import segment
+from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, panel
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.ids import OffsetId
+
+_MOST = 10
+_SUGGESTED = 20
+
+
+async def show(view: View) -> Answer:
+    """The cluster at a glance."""
+    console = view.console
+    figures = console.sampler.figures
+    brokers = await panel(console.admin.brokers())
+    masters = [each for each in brokers.value or () if each.is_master]
+    groups = sorted(figures.groups.items(), key=lambda item: -item[1].lag)
+    topics = sorted(figures.topics.items(), key=lambda item: -item[1].stored_per_s)
+    history, span, now = console.history, view.span, view.now_ms
+    return Page(
+        template="overview.html",
+        title="Overview",
+        area="overview",
+        command="sparrowmq cluster show",
+        values={
+            "brokers": brokers,
+            "problems": problems(brokers.value or ()),
+            "examination": figures.examination,
+            "stored_per_s": total([_figure(each, "stored_per_s") for each in masters]),
+            "delivered_per_s": total([_figure(each, "delivered_per_s") for each in masters]),
+            "stored_today": total([_figure(each, "stored_today") for each in masters]),
+            "lagging": [(name, each) for name, each in groups[:_MOST] if each.lag],
+            "group_count": len(groups),
+            "lag": sum(each.lag for _, each in groups) if groups else None,
+            "busiest": topics[:_MOST],
+            "span": span,
+            "charts": [
+                chart(
+                    *(history, "rates", "Messages", "per second"),
+                    *([("stored", "in"), ("delivered", "out")], span, now),
+                ),
+                chart(
+                    *(history, "lag", "Unread messages of all groups", "messages"),
+                    *([("unread", "lag")], span, now),
+                ),
+            ],
+        },
+    )
+
+
+def _figure(broker: BrokerInfo, name: str) -> float | None:
+    return None if broker.runtime is None else getattr(broker.runtime, name)
+
+
+def problems(brokers: Iterable[BrokerInfo]) -> list[str]:
+    """What brokers themselves report that an operator should look at."""
+    found = []
+    for broker in brokers:
+        if broker.runtime is None:
+            continue
+        if broker.runtime.busy_reason:
+            found.append(f"{broker.name} refuses messages: {broker.runtime.busy_reason}")
+        if (broker.runtime.disk_used or 0) > 0.85:
+            used = f"{(broker.runtime.disk_used or 0) * 100:.0f} %"
+            found.append(f"{broker.name}: its disk is {used} full")
+    return found
+
+
+async def search(view: View) -> Answer:
+    """Where a name, an id or a key leads."""
+    wanted = view.asked("q")
+    if not wanted:
+        return Done("/messages")
+    topics, groups = await view.console.names.topics(), await view.console.names.groups()
+    if wanted in topics:
+        return Done(f"/topics/{segment(wanted)}")
+    if wanted in groups:
+        return Done(f"/groups/{segment(wanted)}")
+    if _is_id(wanted):
+        return Done(f"/messages?id={segment(wanted)}")
+    return Page(
+        template="search.html",
+        title=f"Search for {wanted}",
+        area="messages",
+        is_live=False,
+        values={
+            "wanted": wanted,
+            "topics": [name for name in topics if matches(wanted, name)][:_SUGGESTED],
+            "groups": [name for name in groups if matches(wanted, name)][:_SUGGESTED],
+            "plain": [name for name in topics if view.console.names.is_plain_topic(name)][:500],
+        },
+    )
+
+
+def _is_id(text: str) -> bool:
+    try:
+        OffsetId.parse(text)
+    except BodyError:
+        return False
+    return True
+
+
+ROUTES = (PageRoute("/", show), PageRoute("/search", search))

@@ -1,0 +1,154 @@
+"""One topic: where it is, what its queues hold, who reads it; changing and deleting it."""
+
+import asyncio
+
+from sparrowmq.admin.values import SettingChange
+from sparrowmq.client.sending.producer import Producer
+from sparrowmq.console.charts import chart
+from sparrowmq.console.text import segment
+from sparrowmq.console.view import (
+    Answer,
+    Done,
+    Page,
+    PageRoute,
+    View,
+    changing,
+    panel,
+)
+from sparrowmq.protocol.message import Message
+from sparrowmq.protocol.perm import perm_text
+
+_PERMS = {6: "read and write", 4: "read only", 2: "write only"}
+_PRODUCER = "sparrowmq-console"
+
+
+async def show(view: View) -> Answer:
+    """Settings, queues, groups and the rate."""
+    console, name = view.console, view.names["topic"]
+    console.sampler.seen_topics.mark(name)
+    topic, readers = await asyncio.gather(
+        panel(console.admin.topic(name)), panel(console.admin.topic_readers(name))
+    )
+    if topic.value is None:
+        await console.admin.route(name)  # raises NotFound, which is another page
+    elif console.names.is_plain_topic(name) and not topic.notes:
+        console.sampler.remember_topic(topic.value)
+    key = f"stored/{name}"
+    return Page(
+        template="topic.html",
+        title=f"Topic {name}",
+        area="topics",
+        command=f"sparrowmq topic show {name}",
+        values={
+            "name": name,
+            "kind": console.names.kind_of(name),
+            "topic": topic,
+            "readers": readers,
+            "perms": _PERMS,
+            "span": view.span,
+            "chart": chart(
+                *(console.history, "stored", "Messages stored", "per second"),
+                *([("stored", key)], view.span, view.now_ms),
+            ),
+        },
+    )
+
+
+# ---- changes
+
+
+async def preview_update(view: View) -> Answer:
+    """What an update would change; done when the form says that this was seen."""
+    name = view.names["topic"]
+    queues, perm = _number(view, "queues"), _number(view, "perm")
+    if queues is None and perm is None:
+        raise ValueError("nothing to change: enter queues, or choose what is allowed")
+    admin = view.console.changer
+    changes = await admin.update_topic(name, queues=queues, perm=perm, dry_run=True)
+    if not changes:
+        return Done(f"/topics/{segment(name)}", "Nothing to change: the topic is like that.")
+    state = state_of(changes)
+    if view.entered("state") != state:
+        return Page(
+            template="topic_update.html",
+            title=f"Change topic {name}",
+            area="topics",
+            is_live=False,
+            values={
+                "name": name,
+                "changes": changes,
+                "state": state,
+                "fields": {key: view.entered(key) for key in ("queues", "perm")},
+                "was_changed": bool(view.entered("state")),
+                "fewer": any(
+                    "queues" in each.setting and int(each.after or 0) < int(each.before or 0)
+                    for each in changes
+                ),
+                "perm_text": perm_text,
+            },
+        )
+    work = admin.update_topic(name, queues=queues, perm=perm)
+    before, after = _both(changes)
+    await changing(view, "update topic", name, before, after, work)
+    return Done(f"/topics/{segment(name)}", f"Topic {name} was changed.")
+
+
+def _number(view: View, field: str) -> int | None:
+    """A number of the form; None if it was left empty."""
+    text = view.entered(field)
+    if not text:
+        return None
+    if not text.isdecimal() or len(text) > 5:
+        raise ValueError(f"{field} is {text!r}, must be a number")
+    return int(text)
+
+
+def state_of(changes: list[SettingChange]) -> str:
+    """What a preview was made from; it differs when the cluster does."""
+    return "; ".join(map(str, changes))
+
+
+def _both(changes: list[SettingChange]) -> tuple[str, str]:
+    before = "; ".join(f"{each.broker}: {each.setting} {each.before}" for each in changes)
+    after = "; ".join(f"{each.broker}: {each.setting} {each.after}" for each in changes)
+    return before, after
+
+
+async def delete(view: View) -> Answer:
+    """Delete it, if its name was typed."""
+    name = view.names["topic"]
+    if view.entered("typed") != name:
+        raise ValueError(f"nothing was deleted: type the name of the topic, {name}, to delete it")
+    found = await panel(view.console.admin.topic(name))
+    before = "?" if found.value is None else f"{found.value.messages:,} messages"
+    work = view.console.changer.delete_topic(name)
+    done = await changing(view, "delete topic", name, before, "deleted", work)
+    view.console.names.forget()
+    return Done("/topics", f"Topic {name} was deleted on {', '.join(done)}.")
+
+
+async def send(view: View) -> Answer:
+    """Send a test message."""
+    name = view.names["topic"]
+    message = Message(
+        name,
+        (view.form.get("body") or ("",))[0].encode(),
+        tags=view.entered("tag") or None,
+        keys=view.entered("key"),
+    )
+
+    async def sent() -> str:
+        async with Producer(_PRODUCER, client=view.console.client) as producer:
+            return (await producer.send(message)).msg_id
+
+    found = await changing(view, "send message", name, "", f"{len(message.body)} bytes", sent())
+    to = f"/messages/{segment(found)}?topic={segment(name)}"
+    return Done(to, f"The message was stored in {name}.")
+
+
+ROUTES = (
+    PageRoute("/topics/{topic}/update", None, preview_update),
+    PageRoute("/topics/{topic}/delete", None, delete),
+    PageRoute("/topics/{topic}/send", None, send),
+    PageRoute("/topics/{topic}", show),
+)

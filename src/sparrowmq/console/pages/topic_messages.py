@@ -1,0 +1,106 @@
+"""The messages of a topic: newest first, from a time on, or from a place on."""
+
+import asyncio
+from collections.abc import Callable
+
+from sparrowmq.admin.topics import TopicInfo
+from sparrowmq.console.listing import matches
+from sparrowmq.console.scan import (
+    MOST_QUEUES,
+    Positions,
+    cursor_text,
+    parse_cursor,
+    scan,
+)
+from sparrowmq.console.text import parse_time
+from sparrowmq.console.view import Answer, Page, PageRoute, View
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt
+
+_ROWS = 50
+_LEAST_QUEUES_TEXT = f"choose a queue: a topic with more than {MOST_QUEUES} is read one by one"
+
+
+async def show(view: View) -> Answer:
+    """A page of them, and where the next one begins."""
+    name = view.names["topic"]
+    view.console.sampler.seen_topics.mark(name)
+    topic = await view.console.admin.topic(name)
+    order = view.asked("order")
+    newest_first = order != "oldest" and not view.asked("since")
+    positions: Positions = {}
+    problem = ""
+    try:
+        positions = await start(view, topic)
+    except ValueError as error:
+        problem = str(error)
+    found = None
+    if not problem:
+        found = await scan(
+            view.console.admin,
+            topic,
+            positions,
+            newest_first=newest_first,
+            wants=wanted_by(view),
+            limit=_ROWS,
+        )
+    return Page(
+        template="topic_messages.html",
+        title=f"Messages of {name}",
+        area="topics",
+        command=f"sparrowmq message get {name} --limit {_ROWS}",
+        is_live=not view.asked("at"),
+        values={
+            "name": name,
+            "topic": topic,
+            "found": found,
+            "problem": problem,
+            "newest_first": newest_first,
+            "cursor": cursor_text(found.positions) if found else "",
+        },
+    )
+
+
+async def start(view: View, topic: TopicInfo) -> Positions:
+    """Where the scan begins in every queue; nothing for the ends. Raises ValueError."""
+    if view.asked("at"):
+        return parse_cursor(topic.name, view.asked("at"))
+    queues = [each.queue for each in topic.queues]
+    if view.asked("queue"):
+        queues = [chosen(queues, view.asked("queue"))]
+    if len(queues) > MOST_QUEUES:
+        raise ValueError(_LEAST_QUEUES_TEXT)
+    since = view.asked("since") or view.asked("until")
+    if since:
+        time_ms = parse_time(since, view.now_ms)
+        admin = view.console.admin
+        offsets = await asyncio.gather(*(admin.offset_at(queue, time_ms) for queue in queues))
+        return dict(zip(queues, offsets, strict=True))
+    if view.asked("queue"):
+        held = next(each for each in topic.queues if each.queue == queues[0])
+        is_oldest = view.asked("order") == "oldest"
+        return {queues[0]: held.min_offset if is_oldest else held.max_offset}
+    return {}
+
+
+def chosen(queues: list[MessageQueue], text: str) -> MessageQueue:
+    """The queue called `broker-a/3`. Raises ValueError."""
+    for queue in queues:
+        if f"{queue.broker_name}/{queue.queue_id}" == text:
+            return queue
+    raise ValueError(f"{text!r} is no queue of this topic; write broker-a/3")
+
+
+def wanted_by(view: View) -> Callable[[MessageExt], bool]:
+    """The filter of the form."""
+    tag, key = view.asked("tag"), view.asked("key")
+
+    def wants(message: MessageExt) -> bool:
+        if tag and (message.tags or "") != tag:
+            return False
+        return not key or any(matches(key, each) for each in message.keys)
+
+    return wants
+
+
+ROUTES = (PageRoute("/topics/{topic}/messages", show),)

@@ -1,0 +1,73 @@
+"""Messages that wait: for their delay level, for their time, for the end of a transaction."""
+
+import re
+from dataclasses import dataclass
+
+from sparrowmq.admin.brokers import BrokerInfo
+from sparrowmq.console.view import Answer, Page, PageRoute, View, panel, panels
+from sparrowmq.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+
+_LEVEL = re.compile(r"scheduleMessageOffset_(\d+)")
+_TRANSACTION_TOPICS = {
+    TRANS_HALF_TOPIC: "half messages stored, finished ones among them",
+    TRANS_CHECK_MAX_TIME_TOPIC: "transactions set aside after too many checks",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A delay level on one broker."""
+
+    broker: str
+    level: int
+    delay: str
+    delivered: int
+    stored: int
+
+    @property
+    def waiting(self) -> int:
+        """Messages that are not delivered yet."""
+        return max(0, self.stored - self.delivered)
+
+
+async def show(view: View) -> Answer:
+    """What waits on every broker."""
+    admin = view.console.admin
+    brokers = await panel(admin.brokers())
+    topics = await view.console.names.topics()
+    known = [name for name in _TRANSACTION_TOPICS if name in topics]
+    halves = await panels(known, admin.topic)
+    levels = [level for each in brokers.value or () if each.is_master for level in levels_of(each)]
+    return Page(
+        template="waiting.html",
+        title="Waiting",
+        area="waiting",
+        command="sparrowmq broker show --long",
+        values={
+            "brokers": brokers,
+            "levels": [level for level in levels if level.waiting],
+            "level_count": len(levels),
+            "masters": [each for each in brokers.value or () if each.is_master],
+            "halves": halves,
+            "words": _TRANSACTION_TOPICS,
+        },
+    )
+
+
+def levels_of(broker: BrokerInfo) -> list[Level]:
+    """The levels that a broker reports."""
+    table = broker.runtime.table if broker.runtime else {}
+    delays = table.get("messageDelayLevel", "").split()
+    found = []
+    for key, value in table.items():
+        match = _LEVEL.fullmatch(key)
+        numbers = value.split(",")
+        if match is None or len(numbers) != 2 or not all(n.isdecimal() for n in numbers):
+            continue
+        level = int(match[1])
+        delay = delays[level - 1] if 0 < level <= len(delays) else "?"
+        found.append(Level(broker.name, level, delay, int(numbers[0]), int(numbers[1])))
+    return sorted(found, key=lambda each: each.level)
+
+
+ROUTES = (PageRoute("/waiting", show),)

@@ -1,0 +1,230 @@
+"""One guard before every page, action, stream and file of the console.
+
+```
+host      is the name in the address one of ours?                   no ▶ 421  (DNS rebinding)
+user      whose cookie is it? without users: the local operator     none ▶ the login page
+change    a POST: same origin? token of this visitor? may it?       no ▶ 403
+headers   content security policy and relatives, on every answer
+```
+
+Browsers send a page's origin with every POST. A Referrer-Policy of no-referrer would make that
+`null`, therefore ours is same-origin: other sites learn as little.
+"""
+
+import re
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
+from urllib.parse import parse_qsl, quote
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sparrowmq.console.config import ConsoleConfig
+from sparrowmq.console.sessions import FormTokens, Sessions, new_id
+from sparrowmq.console.users import Role, User
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-frame-options": "DENY",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+LOCAL = User("local", Role.OPERATOR)
+"""Without a users file: whoever sits at this machine."""
+OPEN = ("/login", "/static/", "/healthz")
+"""What is answered without a login."""
+HARMLESS = ("/login", "/logout", "/theme")
+"""POSTs that change nothing in the cluster: readers may make them."""
+_MOST_FORM_BYTES = 1024 * 1024
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
+
+Form = Mapping[str, tuple[str, ...]]
+
+
+class Guard:
+    """Wraps the whole application: nothing is reached around it."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        config: ConsoleConfig,
+        sessions: Sessions,
+        tokens: FormTokens,
+        *,
+        port: int,
+    ) -> None:
+        self._app = app
+        self._config = config
+        self._sessions = sessions
+        self._tokens = tokens
+        self._port = port
+        self.cookie = f"sparrowmq_{port}"
+        """Browsers do not tell ports apart for cookies; two consoles on a machine have to."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+        visitor = self._visitor(headers)
+        is_new = not visitor
+        visitor = visitor or new_id()
+        answer = _with_headers(send, self.set_cookie(visitor) if is_new else None)
+        refusal: Response | None = None
+        form: Form | None = None
+        user = self._user(visitor)
+        if not self._is_our_host(headers.get("host", "")):
+            refusal = _refused(421, _WRONG_HOST)
+        elif user is None and not scope["path"].startswith(OPEN):
+            refusal = _to_login(scope)
+        elif scope["method"] == "POST":
+            form = await _read_form(receive, headers)
+            refusal = self._refused_post(scope["path"], headers, visitor, form, user)
+        elif scope["method"] not in ("GET", "HEAD"):
+            refusal = _refused(405, "the console answers GET, HEAD and POST")
+        if refusal is not None:
+            await refusal(scope, receive, answer)
+            return
+        scope.setdefault("state", {}).update(
+            user=user,
+            visitor=visitor,
+            cookie=self.cookie,
+            form=form or {},
+            token=self._tokens.of(visitor),
+            may_change=self._may_change(user),
+        )
+        await self._app(scope, receive, answer)
+
+    # ---- who
+
+    def _visitor(self, headers: Headers) -> str:
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            return ""
+        return cookies[self.cookie].value if self.cookie in cookies else ""
+
+    def _user(self, visitor: str) -> User | None:
+        return LOCAL if self._config.users is None else self._sessions.user_of(visitor)
+
+    def _may_change(self, user: User | None) -> bool:
+        return user is not None and user.role == Role.OPERATOR and not self._config.read_only
+
+    def set_cookie(self, visitor: str) -> str:
+        """The value of a Set-Cookie header."""
+        secure = "; Secure" if self._config.scheme == "https" else ""
+        return f"{self.cookie}={visitor}; Path=/; HttpOnly; SameSite=Strict{secure}"
+
+    # ---- what
+
+    def _is_our_host(self, host: str) -> bool:
+        """A name that some other site made point here is none of ours. An address is: it cannot
+        be made to point elsewhere."""
+        found = _HOST.fullmatch(host)
+        if found is None:
+            return False
+        name = found[1].lower()
+        if name in self._config.hosts:
+            return True
+        default = "443" if self._config.scheme == "https" else "80"
+        if (found[2] or default) != str(self._port):
+            return False
+        if self._config.is_loopback:
+            return name in _LOOPBACK_NAMES or name == self._config.listen
+        return name in _LOOPBACK_NAMES or name == self._config.listen or _is_address(name)
+
+    def _refused_post(
+        self, path: str, headers: Headers, visitor: str, form: Form | None, user: User | None
+    ) -> Response | None:
+        if form is None:
+            return _refused(413, "the form is too large, or is none; at most 1 MiB is accepted")
+        host = headers.get("host", "")
+        if headers.get("origin") not in (f"http://{host}", f"https://{host}"):
+            return _refused(403, "refused: the form was sent by another site (Origin)")
+        if not self._tokens.matches(visitor, (form.get("token") or ("",))[0]):
+            return _refused(
+                403, "refused: the form is not of this session (token); reload the page and repeat"
+            )
+        if path in HARMLESS or self._may_change(user):
+            return None
+        if self._config.read_only:
+            return _refused(403, "refused: this console was started with --read-only")
+        return _refused(403, "refused: changes need the role operator, yours is reader")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+async def _read_form(receive: Receive, headers: Headers) -> Form | None:
+    """The fields of a form; None for one that is too large, or something else."""
+    if not headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        return None
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if len(body) > _MOST_FORM_BYTES:
+            return None
+        if not message.get("more_body"):
+            break
+    found: dict[str, tuple[str, ...]] = {}
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=5_000)
+    except ValueError:
+        return None
+    for name, value in pairs:
+        found[name] = (*found.get(name, ()), value)
+    return found
+
+
+def _refused(status: int, text: str) -> Response:
+    return PlainTextResponse(f"{text}\n", status, headers={"cache-control": "no-store"})
+
+
+def _to_login(scope: Scope) -> Response:
+    """Pages lead to the login and back; everything else is refused."""
+    if scope["method"] != "GET" or scope["path"].startswith("/live"):
+        return _refused(401, "log in first, at /login")
+    query = scope["query_string"].decode("ascii", "replace")
+    wanted = scope["path"] + (f"?{query}" if query else "")
+    return RedirectResponse(f"/login?back={quote(wanted, safe='')}", 303)
+
+
+def _with_headers(send: Send, cookie: str | None) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+            if "cache-control" not in headers:
+                headers["cache-control"] = "no-store"
+            if cookie is not None and "set-cookie" not in headers:
+                headers["set-cookie"] = cookie
+        await send(message)
+
+    return sending
+
+
+_WRONG_HOST = (
+    "refused: the address in your browser is not one of this console; use the one that it printed"
+    " when it started, or name this one with --host"
+)

@@ -1,0 +1,77 @@
+"""Serving a console: its socket, uvicorn, and an end in order."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import uvicorn
+
+from sparrowmq.client.client import Client
+from sparrowmq.client.config import ClientConfig
+from sparrowmq.console.app import Application
+from sparrowmq.console.config import ConsoleConfig
+from sparrowmq.console.console import Console
+from sparrowmq.console.sockets import url_of
+
+_GRACE_S = 2
+_CONNECTIONS = 512
+
+log = logging.getLogger("sparrowmq.console")
+
+
+class _Server(uvicorn.Server):
+    """Signals are the command's, and live streams end when the server does."""
+
+    def __init__(self, config: uvicorn.Config, console: Console) -> None:
+        super().__init__(config)
+        self._console = console
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave them alone."""
+        yield
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Never called."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close in order."""
+        self._console.live.close()
+        await super().shutdown(sockets)
+
+
+async def serve(
+    config: ConsoleConfig,
+    listener: socket.socket,
+    stopping: asyncio.Event,
+    ready: Callable[[str], None],
+) -> None:
+    """Serve on a listening socket until `stopping` is set; `ready` gets the address. Raises
+    ConsoleError."""
+    async with Client(ClientConfig(name_servers=config.name_servers)) as client:
+        console = Console(config, client)
+        port = listener.getsockname()[1]
+        settings = uvicorn.Config(
+            Application(console).asgi(port=port),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            lifespan="off",
+            limit_concurrency=_CONNECTIONS,
+            timeout_graceful_shutdown=_GRACE_S,
+            ssl_certfile=config.tls_cert,
+            ssl_keyfile=config.tls_key,
+        )
+        server = _Server(settings, console)
+        async with console.running(), asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(server.serve(sockets=[listener]))
+            ready(url_of(config.listen, port, scheme=config.scheme))
+            ended = tasks.create_task(stopping.wait())
+            await asyncio.wait({serving, ended}, return_when=asyncio.FIRST_COMPLETED)
+            server.should_exit = True
+            ended.cancel()

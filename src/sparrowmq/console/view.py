@@ -1,0 +1,181 @@
+"""What a page is made from: the visitor's question, panels of answers, and the page itself."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from starlette.responses import Response
+
+from sparrowmq.admin.errors import AdminError
+from sparrowmq.client.errors import ClientError
+from sparrowmq.console.history import HOUR, SPANS, Span
+from sparrowmq.console.security import Form
+from sparrowmq.console.users import User
+from sparrowmq.errors import SparrowMQError
+from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from sparrowmq.console.console import Console
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+PANEL_S = 2.0
+"""How long a panel waits for its brokers."""
+_SPARE_S = 0.5
+"""A broker that is silent is found out after PANEL_S; the others' answers are put together then."""
+AT_ONCE = 8
+_MOST_NOTES = 5
+
+EXPECTED = (AdminError, ClientError, NetError, ProtocolError, SparrowMQError)
+"""What a panel or an action reports in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel(Generic[T]):
+    """The answer to one question, or why there is none."""
+
+    value: T | None
+    problem: str = ""
+    """Why there is no answer at all."""
+    notes: tuple[str, ...] = ()
+    """Brokers whose part is missing, and why."""
+
+
+async def panel(ask: Awaitable[T]) -> Panel[T]:
+    """Ask; a failure is a part of the page and never the end of it."""
+    try:
+        async with asyncio.timeout(PANEL_S + _SPARE_S):
+            value = await ask
+    except TimeoutError:
+        return Panel(None, f"no answer within {PANEL_S:g} s")
+    except EXPECTED as error:
+        return Panel(None, str(error))
+    errors: Iterable[Any] = getattr(value, "errors", ())
+    return Panel(value, notes=tuple(str(each) for each in errors))
+
+
+async def panels(
+    names: Iterable[K], ask: Callable[[K], Awaitable[T]], *, at_once: int = AT_ONCE
+) -> dict[K, Panel[T]]:
+    """Ask the same about several things. Those that take too long together are without an
+    answer."""
+    limit = asyncio.Semaphore(at_once)
+    end = asyncio.get_running_loop().time() + PANEL_S + _SPARE_S
+
+    async def one(name: K) -> Panel[T]:
+        try:
+            async with asyncio.timeout_at(end), limit:
+                return await panel(ask(name))
+        except TimeoutError:
+            return Panel(None, f"no answer within {PANEL_S:g} s")
+
+    async with asyncio.TaskGroup() as tasks:
+        running = {name: tasks.create_task(one(name)) for name in names}
+    return {name: task.result() for name, task in running.items()}
+
+
+def missing_parts(answers: Iterable[Panel[T]]) -> list[str]:
+    """What brokers did not answer, each said once."""
+    found = {note for answer in answers for note in answer.notes}
+    return sorted(found)[:_MOST_NOTES]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One look at the console."""
+
+    console: "Console"
+    path: str
+    query: Mapping[str, str]
+    names: Mapping[str, str]
+    """The parts of the path that name a topic, a group, …"""
+    user: User | None
+    may_change: bool
+    address: str
+    visitor: str = ""
+    cookie: str = ""
+    """What the visitor's cookie is called."""
+    token: str = ""
+    form: Form = field(default_factory=dict)
+
+    @property
+    def span(self) -> Span:
+        """How much time charts show."""
+        return SPANS.get(self.query.get("span", ""), HOUR)
+
+    @property
+    def now_ms(self) -> int:
+        """The time."""
+        return self.console.clock()
+
+    def entered(self, name: str) -> str:
+        """A field of the form, without spaces around it; empty if it is missing."""
+        return (self.form.get(name) or ("",))[0].strip()
+
+    def asked(self, name: str) -> str:
+        """The same of the query."""
+        return self.query.get(name, "").strip()
+
+    def record(self, action: str, target: str, before: str, after: str, result: str) -> None:
+        """A line of the audit log."""
+        self.console.audit.record(
+            user=self.user.name if self.user else "",
+            address=self.address,
+            action=action,
+            target=target,
+            before=before,
+            after=after,
+            result=result,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What is shown."""
+
+    template: str
+    title: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    area: str = ""
+    """The entry of the navigation that it belongs to."""
+    command: str = ""
+    """The same at a terminal."""
+    status: int = 200
+    is_live: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An action is over: where the visitor goes, and what is said there."""
+
+    to: str
+    notice: str = ""
+
+
+Answer = Page | Done | Response
+Handler = Callable[[View], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRoute:
+    """An address, the page there, and what its forms do."""
+
+    path: str
+    show: Handler | None = None
+    act: Handler | None = None
+
+
+async def changing(
+    view: View, action: str, target: str, before: str, after: str, work: Awaitable[T]
+) -> T:
+    """Make a change and write its audit line, also if it fails. Raises what the change raises."""
+    try:
+        result = await work
+    except (*EXPECTED, ValueError) as error:
+        view.record(action, target, before, after, f"failed: {error}")
+        raise
+    view.record(action, target, before, after, "done")
+    return result

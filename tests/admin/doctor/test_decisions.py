@@ -1,0 +1,87 @@
+"""Facts in, findings out: every id of the catalogue, and what looks alike and is none."""
+
+from collections.abc import Callable
+
+import pytest
+
+from sparrowmq.admin.doctor.catalogue import CATALOGUE
+from sparrowmq.admin.doctor.cluster import decide_cluster
+from sparrowmq.admin.doctor.facts import ClusterFacts, GroupFacts, MessageFacts, TopicFacts
+from sparrowmq.admin.doctor.findings import Decided
+from sparrowmq.admin.doctor.group import decide_group
+from sparrowmq.admin.doctor.member_states import handler_line
+from sparrowmq.admin.doctor.message import decide_message
+from sparrowmq.admin.doctor.topic import decide_topic
+from tests.admin.doctor.facts_tables import HEALTHY, NOT_MADE, WRONG, Facts
+
+
+def decide(facts: Facts) -> Decided:
+    match facts:
+        case ClusterFacts():
+            return decide_cluster(facts)
+        case TopicFacts():
+            return decide_topic(facts)
+        case GroupFacts():
+            return decide_group(facts)
+        case MessageFacts():
+            return decide_message(facts)
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"), WRONG, ids=[f"{name}-{n}" for n, (name, _) in enumerate(WRONG)]
+)
+def test_facts_make_a_finding_and_nothing_beside_it(name: str, facts: Facts) -> None:
+    assert [each.id for each in decide(facts).findings] == [name]
+
+
+def test_every_id_of_the_catalogue_is_found_by_some_facts() -> None:
+    assert {name for name, _ in WRONG} == set(CATALOGUE)
+
+
+@pytest.mark.parametrize(("why", "facts"), HEALTHY, ids=[why for why, _ in HEALTHY])
+def test_what_looks_alike_is_no_finding(why: str, facts: Facts) -> None:
+    assert [str(each) for each in decide(facts).findings] == []
+
+
+@pytest.mark.parametrize(("why", "facts", "ids"), NOT_MADE, ids=[each[0] for each in NOT_MADE])
+def test_a_check_that_cannot_be_made_is_listed_with_its_reason(
+    why: str, facts: Facts, ids: Callable[[], set[str]]
+) -> None:
+    decided = decide(facts)
+    assert {name for each in decided.not_made for name in each.ids} == ids()
+    assert all(each.reason for each in decided.not_made)
+    assert not decided.findings
+
+
+STACKS = [
+    ("", ""),
+    (
+        "ConsumeMessageThread_billing_1           TID: 33 STATE: TIMED_WAITING\n"
+        "ConsumeMessageThread_billing_1           java.lang.Thread.sleep(Native Method)\n"
+        "ConsumeMessageThread_billing_1           shop.Ledger.book(Ledger.java:12)\n"
+        "ConsumeMessageThread_billing_1           shop.Handler.consume(Handler.java:7)\n",
+        "shop.Ledger.book(Ledger.java:12)",
+    ),
+    (
+        "ConsumeMessageThread_2           TID: 34 STATE: WAITING\n"
+        "ConsumeMessageThread_2           java.util.concurrent.ThreadPoolExecutor.getTask\n",
+        "",
+    ),
+    (
+        "task pull\n  PullLoop.run (/x/pull_loop.py:1)\ntask work\n  call (/x/handler_calls.py:2)\n"
+        "  handle (/shop/bill.py:3)\n  book (/shop/ledger.py:4)\ntask other\n  other (/x/o.py:5)\n",
+        "book (/shop/ledger.py:4)",
+    ),
+    (
+        'thread 7\n  File "/x/handler_threads.py", line 1, in run\n    call()\n'
+        '  File "/shop/bill.py", line 3, in handle\n    time.sleep(99)\n',
+        'File "/shop/bill.py", line 3, in handle',
+    ),
+]
+
+
+@pytest.mark.parametrize(("stacks", "line"), STACKS)
+def test_the_line_of_a_handler_is_found_in_the_stacks_of_each_language(
+    stacks: str, line: str
+) -> None:
+    assert handler_line(stacks) == line

@@ -1,0 +1,78 @@
+"""Servers that do not answer: one that is not there, and a broker that hangs."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sparrowmq.client.client import Client, core_of
+from sparrowmq.client.config import ClientConfig
+from sparrowmq.protocol.headers.nameserver import RegisterBroker
+from sparrowmq.protocol.registration import RegisterBrokerBody
+from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig
+from tests.patience import PATIENCE_S
+
+
+@contextmanager
+def closed_port() -> Iterator[str]:
+    """An address without a server; no other process can take it meanwhile."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{closed.getsockname()[1]}"
+
+
+@contextmanager
+def silent_broker(name_server: str, name: str, *topics: str) -> Iterator[str]:
+    """The address of a broker that takes connections and never answers. The registration lives as
+    long as the connection that it came over."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        held = _Held(name_server, name, address, topics)
+        thread = threading.Thread(target=held.run)
+        thread.start()
+        try:
+            assert held.is_registered.wait(PATIENCE_S)
+            yield address
+        finally:
+            held.end()
+            thread.join(PATIENCE_S)
+
+
+class _Held:
+    """A registration, in a loop of its own."""
+
+    def __init__(self, name_server: str, name: str, address: str, topics: tuple[str, ...]) -> None:
+        self.is_registered = threading.Event()
+        self._name_server = name_server
+        self._header = RegisterBroker(
+            cluster_name="DefaultCluster",
+            broker_name=name,
+            broker_id=0,
+            broker_addr=address,
+            ha_server_addr="",
+        )
+        # A single topic would count as news of a broker that is known already
+        table = {topic: TopicConfig(topic_name=topic) for topic in (name, "TBW102", *topics)}
+        body = RegisterBrokerBody(topics=RegisteredTopics(topic_config_table=table))
+        self._body = body.encode(compressed=False)
+        self._loop = asyncio.new_event_loop()
+        self._ended = asyncio.Event()
+
+    def run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._hold())
+
+    async def _hold(self) -> None:
+        config = ClientConfig(name_servers=(self._name_server,))
+        async with Client(config) as client:
+            peers = core_of(client).peers
+            answer = await peers.call(
+                self._name_server, self._header, self._body, timeout_s=PATIENCE_S
+            )
+            assert answer.code == 0, answer.remark
+            self.is_registered.set()
+            await self._ended.wait()
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._ended.set)

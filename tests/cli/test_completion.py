@@ -1,0 +1,84 @@
+"""Shells complete commands, options and the names of topics and groups, without ever printing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.shell_completion import BashComplete
+
+from sparrowmq.cli.completion import FRESH_MS, CachedNames
+from sparrowmq.cli.main import app
+from sparrowmq.testing import Cluster
+from tests.cli.in_process import run
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "sparrowmq"
+
+
+def completed(*words: str) -> list[str]:
+    """What a shell offers for the last word."""
+    shell = BashComplete(app, {}, "sparrowmq", "_SPARROWMQ_COMPLETE")
+    return [each.value for each in shell.get_completions(list(words[:-1]), words[-1])]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_there_is_a_script_for_each_shell(shell: str) -> None:
+    script = run("completion", shell)
+    assert script.returncode == 0
+    assert f"_SPARROWMQ_COMPLETE={shell}_complete" in script.stdout
+
+
+def test_another_shell_is_refused_with_those_there_are() -> None:
+    refused = run("completion", "tcsh")
+    assert refused.returncode == 2
+    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in refused.stderr
+
+
+def test_commands_and_options_are_completed() -> None:
+    assert completed("top") == ["topic"]
+    assert "update" in completed("topic", "")
+    assert "--dry-run" in completed("topic", "update", "--d")
+    assert completed("broker", "cl") == ["clean"]
+    assert completed("broker", "--por") == ["--port"]
+    assert "--dry-run" in completed("broker", "config", "set", "--")
+
+
+def test_names_of_topics_and_groups_come_from_the_cluster_that_is_named(
+    sparrowmq_session_cluster: Cluster,
+) -> None:
+    at = ("--name-servers", sparrowmq_session_cluster.name_server)
+    for name in ("complete-a", "complete-b"):
+        assert run("topic", "create", name, *at).returncode == 0
+    assert completed("topic", "show", *at, "complete-") == ["complete-a", "complete-b"]
+    assert completed("send", *at, "complete-b") == ["complete-b"]
+    one = ("consume", "complete-a", "--group", "complete-g", "--timeout", "10ms")
+    assert run(*one, *at).returncode == 0
+    assert completed("client", "list", *at, "--group", "complete-") == ["complete-g"]
+
+
+def test_a_silent_cluster_has_no_names_and_nothing_is_printed(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert completed("topic", "show", "-n", "127.0.0.1:1", "") == []
+    assert completed("topic", "show", "-n", "nonsense", "") == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_names_are_kept_for_a_while_and_a_broken_file_is_ignored(cache: Path) -> None:
+    now_ms = 1_000_000
+    names = CachedNames(cache, lambda: now_ms)
+
+    def found() -> list[str]:
+        return names.get("127.0.0.1:1", "topics", lambda admin: admin.topics())
+
+    assert found() == []
+    (path,) = cache.iterdir()
+    path.write_text(json.dumps({"at": now_ms, "names": ["orders"]}))
+    assert found() == ["orders"]
+    now_ms += FRESH_MS
+    assert found() == []
+    path.write_text("{")
+    assert found() == []

@@ -1,0 +1,67 @@
+"""`sparrowmq console`, and the console beside `sparrowmq up`."""
+
+import re
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from sparrowmq.console.sockets import open_listener
+from tests.cli.in_process import run
+from tests.cli.servers import clean_environment
+from tests.patience import PATIENCE_S
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--listen", "0.0.0.0"], "give a users file with --users"),
+        (["--add-user", "ada"], "--add-user needs the file"),
+        (["--users", "missing.txt"], "missing.txt cannot be read"),
+    ],
+)
+def test_what_is_unsafe_or_incomplete_is_refused(
+    flags: list[str], says: str, tmp_path: Path
+) -> None:
+    refused = run("console", "--port", "0", *flags, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert says in " ".join(refused.stderr.split())
+
+
+def test_a_taken_port_means_the_next_free_one() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with open_listener("127.0.0.1", port, or_next=True) as found:
+            assert port < found.getsockname()[1] <= port + 20
+        with pytest.raises(OSError, match="in use"):
+            open_listener("127.0.0.1", port)
+
+
+def test_up_starts_a_console_names_it_and_takes_it_along(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sparrowmq", "up", "--data", str(tmp_path / "data")]
+    ports = ["--port", "0", "--nameserver-port", "0", "--console-port", "0"]
+    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    with subprocess.Popen(
+        [*command, *ports],
+        env=clean_environment() | state,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"console (http://127\.0\.0\.1:\d+)/", line)
+        assert found is not None, line
+        with urllib.request.urlopen(f"{found[1]}/brokers", timeout=PATIENCE_S) as page:
+            assert "broker-a" in page.read().decode()
+        process.terminate()
+        _, logged = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, logged
+    with pytest.raises(OSError):
+        urllib.request.urlopen(found[1], timeout=PATIENCE_S)
+    assert (tmp_path / "data" / "console" / "history.bin").exists(), "it ended in order"

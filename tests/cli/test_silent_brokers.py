@@ -1,0 +1,92 @@
+"""One broker hangs: its row has `?`, an error names it, the others are there; exit code 3."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from sparrowmq.testing import cluster
+from tests.cli.in_process import run
+from tests.cli.silent_broker import closed_port, silent_broker
+
+SILENT = "broker-z"
+READ = [
+    ("topic", "list", "--long"),
+    ("topic", "show", "orders", "--queues"),
+    ("topic", "stats", "orders"),
+    ("cluster", "show"),
+    ("broker", "list"),
+    ("broker", "show", SILENT),
+    ("client", "list"),
+    ("slave", "list"),
+    ("topic", "delete", "orders", "--dry-run"),
+]
+CHANGES = [
+    ("topic", "update", "orders", "--queues", "32"),
+    ("topic", "update", "orders", "--read-queues", "1"),
+    ("topic", "create", "orders", "--queues", "3"),
+    ("broker", "config", "set", SILENT, "deleteWhen=5"),
+    ("broker", "config", "get", SILENT),
+    ("broker", "clean", SILENT, "--log", "--yes"),
+]
+
+
+@pytest.fixture(scope="module")
+def at() -> Iterator[tuple[str, ...]]:
+    """A cluster in which one of two brokers hangs."""
+    with cluster() as running:
+        running.create_topic("orders", queues=1)
+        with silent_broker(running.name_server, SILENT, "orders"):
+            yield "--name-servers", running.name_server, "--timeout", "300ms"
+
+
+@pytest.mark.parametrize("command", READ, ids=" ".join)
+def test_a_question_is_answered_by_the_others(
+    command: tuple[str, ...], at: tuple[str, ...]
+) -> None:
+    ended = run(*command, *at)
+    assert ended.returncode == 3, ended.stderr
+    assert f"sparrowmq: {SILENT}: " in ended.stderr
+    assert "Traceback" not in ended.stderr
+    document = json.loads(run(*command, "--json", *at).stdout)
+    assert [each["broker"] for each in document["errors"]] == [SILENT]
+
+
+def test_figures_of_a_broker_that_hangs_are_unknown_and_not_zero(at: tuple[str, ...]) -> None:
+    row = run("cluster", "show", *at).stdout.splitlines()[-1]
+    assert row.split("\t")[1] == SILENT
+    assert row.split("\t")[5:] == ["?"] * 6
+
+
+@pytest.mark.parametrize("command", CHANGES, ids=" ".join)
+def test_a_change_is_refused_before_anything_is_changed(
+    command: tuple[str, ...], at: tuple[str, ...]
+) -> None:
+    ended = run(*command, *at)
+    assert (ended.returncode, ended.stdout) == (1, ""), ended.stderr
+    assert "did not answer" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_health_is_bad_while_a_broker_hangs(at: tuple[str, ...]) -> None:
+    ended = run("cluster", "health", "--max-disk", "100%", "--max-lag", "5", *at)
+    assert ended.returncode == 1
+    rows = dict(line.split("\t")[:2] for line in ended.stdout.splitlines()[1:])
+    assert (rows["brokers"], rows["lag"], rows["name-servers"]) == ("bad", "unknown", "good")
+
+
+def test_the_trace_of_an_error_is_shown_on_request_only(at: tuple[str, ...]) -> None:
+    for flags, is_shown in (((), False), (("-v",), True)):
+        ended = run("broker", "config", "get", SILENT, *flags, *at)
+        assert ended.returncode == 1
+        assert ("Traceback" in ended.stderr) == is_shown
+
+
+def test_a_name_server_that_is_away_is_a_row_beside_the_one_that_answers(
+    at: tuple[str, ...],
+) -> None:
+    with closed_port() as away:
+        ended = run("nameserver", "list", "--name-servers", f"{at[1]},{away}")
+    assert ended.returncode == 3
+    assert ended.stdout.splitlines()[-1] == f"{away}\tno\t?\t?"
+    assert f"sparrowmq: name server {away}: " in ended.stderr

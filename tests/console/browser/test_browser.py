@@ -1,0 +1,185 @@
+"""The console in a real browser: every page, forms, keyboard, phone, dark, hostile content."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparrowmq.console.users import Role, write_user
+from sparrowmq.testing import Cluster
+from tests.console.browser.conftest import SHOTS
+from tests.console.serving import serving
+
+PAGES = {
+    "overview": "/",
+    "topics": "/topics",
+    "topic": "/topics/orders",
+    "topic-messages": "/topics/orders/messages",
+    "groups": "/groups",
+    "group": "/groups/billing",
+    "messages": "/messages?topic=orders&key=o-3",
+    "dead-letters": "/dead-letters",
+    "waiting": "/waiting",
+    "clients": "/clients",
+    "brokers": "/brokers",
+    "broker": "/brokers/broker-a",
+    "audit": "/audit",
+    "search": "/search?q=ord",
+    "not-found": "/topics/none",
+}
+
+
+def no_sideways_scrolling(page: Any) -> bool:
+    return bool(
+        page.evaluate(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )
+    )
+
+
+def test_the_overview_shows_the_broker(page: Any, address: str) -> None:
+    page.goto(address)
+    assert page.get_by_role("heading", level=1).inner_text() == "Overview"
+    assert page.get_by_role("link", name="broker-a").is_visible()
+    page.get_by_role("link", name="Topics").click()
+    page.get_by_role("link", name="orders").click()
+    assert page.get_by_role("heading", level=1).inner_text() == "Topic orders"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"),
+    [("light", 1280, "light"), ("dark", 1280, "dark"), ("narrow", 320, "light")],
+)
+def test_every_page_fits_in_light_dark_and_on_a_phone(
+    name: str, width: int, scheme: str, browser: Any, address: str
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    tab = context.new_page()
+    too_wide = []
+    for title, path in PAGES.items():
+        tab.goto(address + path)
+        tab.screenshot(path=SHOTS / f"{title}-{name}.png", full_page=True)
+        if not no_sideways_scrolling(tab):
+            too_wide.append(title)
+        assert tab.get_by_role("heading", level=1).count() == 1
+    background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    context.close()
+    assert too_wide == []
+    assert background == ("rgb(20, 24, 27)" if scheme == "dark" else "rgb(246, 247, 248)")
+
+
+@pytest.mark.slow
+def test_a_message_is_found_and_hostile_content_stays_text(page: Any, address: str) -> None:
+    page.goto(f"{address}/messages")
+    page.get_by_label("Topic").last.fill("orders")
+    page.get_by_label("Key", exact=True).fill("o-3")
+    page.get_by_role("button", name="Search").last.click()
+    page.locator("td.when a").first.click()
+    assert '"order": "o-3"' in page.locator("pre.body").inner_text()
+    page.get_by_role("link", name="hex").click()
+    assert "6f 2d 33" in page.locator("pre.body").inner_text()
+    page.goto(f"{address}/topics/orders/messages?tag=%3Cimg/src=x/onerror=alert(1)%3E")
+    page.locator("td.when a").first.click()
+    assert page.locator("pre.body").inner_text() == "<img/src=x/onerror=alert(1)>"
+    assert page.locator("main img").count() == 0
+
+
+@pytest.mark.slow
+def test_a_group_is_reset_and_the_reset_is_undone(page: Any, address: str) -> None:
+    page.goto(f"{address}/groups/billing")
+    page.get_by_text("Go on elsewhere (reset)").click()
+    page.get_by_label("Topic").last.select_option("orders")
+    page.get_by_role("button", name="Preview").click()
+    assert "Repeated" in page.locator("dl.figures").inner_text()
+    page.get_by_role("button", name="Move the group").click()
+    assert "goes on elsewhere" in page.get_by_role("status").first.inner_text()
+    page.get_by_role("button", name="Undo the reset").click()
+    page.get_by_role("button", name="Move the group").click()
+    assert "was undone" in page.get_by_role("status").first.inner_text()
+    page.goto(f"{address}/audit")
+    assert page.get_by_role("rowheader", name="undo reset").is_visible()
+
+
+@pytest.mark.slow
+def test_pages_change_by_themselves_and_can_be_paused(page: Any, address: str) -> None:
+    page.goto(f"{address}/topics")
+    shown = page.locator("#live-asof time").inner_text()
+    page.locator(f"#live-asof time:not(:text-is('{shown}'))").wait_for()
+    page.get_by_role("button", name="Pause live updates").click()
+    assert page.get_by_role("button", name="Resume live updates").is_visible()
+
+
+@pytest.mark.slow
+def test_the_keyboard_reaches_everything(page: Any, address: str) -> None:
+    page.goto(address)
+    page.keyboard.press("Tab")
+    assert page.locator(":focus").inner_text() == "Skip to the content"
+    page.keyboard.press("Enter")
+    page.keyboard.press("/")
+    assert page.locator(":focus").get_attribute("id") == "q"
+    page.keyboard.type("orders")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Topic orders").wait_for()
+    page.locator("summary", has_text="Change settings").focus()
+    page.keyboard.press("Enter")
+    assert page.get_by_label("Queues on each broker").is_visible()
+
+
+@pytest.mark.slow
+def test_without_a_script_pages_and_forms_work(browser: Any, address: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto(f"{address}/groups?match=bill*")
+    tab.get_by_role("link", name="billing").click()
+    tab.get_by_label("Colours").select_option("dark")
+    tab.get_by_role("button", name="Apply").click()
+    assert tab.locator("html").get_attribute("data-theme") == "dark"
+    context.close()
+
+
+@pytest.mark.slow
+def test_a_login_is_needed_where_there_are_users(
+    browser: Any, running: Cluster, tmp_path: Path
+) -> None:
+    users = tmp_path / "users.txt"
+    write_user(users, "ada", Role.READER, "correct horse")
+    with serving(running.name_server, users=users) as address:
+        context = browser.new_context()
+        tab = context.new_page()
+        tab.goto(f"{address}/groups/billing")
+        tab.get_by_label("Name").fill("ada")
+        tab.get_by_label("Password").fill("wrong horse")
+        tab.get_by_role("button", name="Log in").click()
+        assert "wrong" in tab.get_by_role("alert").inner_text()
+        tab.get_by_label("Name").fill("ada")
+        tab.get_by_label("Password").fill("correct horse")
+        tab.get_by_role("button", name="Log in").click()
+        assert tab.get_by_role("heading", level=1).inner_text() == "Group billing"
+        assert tab.get_by_text("Go on elsewhere (reset)").count() == 0, "a reader"
+        tab.get_by_role("button", name="Log out").click()
+        tab.goto(f"{address}/groups/billing")
+        assert "/login" in tab.url
+        context.close()
+
+
+@pytest.mark.slow
+def test_a_form_of_another_site_changes_nothing(browser: Any, address: str) -> None:
+    context = browser.new_context()
+    tab = context.new_page()
+    tab.goto(f"{address}/topics")
+    port = address.rsplit(":", 1)[1]
+    tab.route(
+        "http://evil.example/",
+        lambda route: route.fulfill(
+            content_type="text/html",
+            body=f'<form method="post" action="http://127.0.0.1:{port}/topics">'
+            '<input name="name" value="forged"><input name="queues" value="1">'
+            '<input name="token" value="x"><button>Win</button></form>',
+        ),
+    )
+    tab.goto("http://evil.example/")
+    tab.get_by_role("button", name="Win").click()
+    tab.get_by_text("refused").wait_for()
+    assert "another site (Origin)" in tab.content()
+    context.close()

@@ -1,0 +1,367 @@
+"""Pages over a simulated cluster: what they show, what their forms do, what a silent broker is."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparrowmq import Admin, Client, Message
+from sparrowmq.console.console import Console
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.admin.operator import consuming, numbered, send
+from tests.admin.test_dead_letters import died, order
+from tests.console.visitor import Got, Visitor, as_visitor
+
+EVIL = "<img/src=x/onerror=alert(1)>"
+"""Without spaces, which separate keys."""
+
+
+@pytest.fixture(scope="module")
+def sim() -> Iterator[RunningCluster]:
+    """Two brokers; orders that billing has read and shipping has not."""
+    with SimCluster(seed=3, brokers=2).run() as running:
+
+        async def prepare(client: Client, console: Console, visitor: Visitor) -> None:
+            admin = Admin(client=client)
+            await admin.create_topic("orders", queues=2)
+            await admin.create_group("shipping")
+            await send(client, *numbered("orders", 40))
+            async with consuming(client, "billing", "orders", 40):
+                pass
+            await send(client, *numbered("orders", 8))
+
+        as_visitor(running, prepare)
+        yield running
+
+
+PAGES = {
+    "/": "broker-a",
+    "/topics": "orders",
+    "/topics?all=1&sort=-messages": "orders",
+    "/topics/orders": "broker-a/0",
+    "/topics/orders/messages": "Scanned 48 of about 48",
+    "/topics/orders/messages?key=key-7&queue=": "key-7",
+    "/topics/orders/messages?queue=broker-a/1": "broker-a/1/",
+    "/topics/orders/messages?since=-1h": "Oldest first",
+    "/groups": "billing",
+    "/groups?match=bill*": "1 of",
+    "/groups/billing": "8 unread",
+    "/groups/billing/rebalance": "No member is online",
+    "/messages": "Search by key or id",
+    "/messages?topic=orders&key=key-3": "2 messages with this key",
+    "/messages?topic=orders&key=nothing": "No message in orders has the key",
+    "/messages?key=key-3": "choose one",
+    "/messages?id=00": "No message with id 00 was found",
+    "/dead-letters": "There are no dead letters",
+    "/waiting": "Nothing waits",
+    "/clients": "Clients",
+    "/brokers": "master",
+    "/brokers/broker-b": "autoCreateTopicEnable",
+    "/audit": "Nothing was changed",
+    "/search?q=order": "orders",
+    "/search?q=orders": "Topic orders",
+    "/search?q=billing": "Group billing",
+}
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_shows_the_cluster(path: str, sim: RunningCluster) -> None:
+    async def work(_: Client, console: Console, visitor: Visitor) -> Got:
+        await console.sampler.sample_brokers()
+        await console.sampler.sample_names()
+        return await visitor.get(path)
+
+    got = as_visitor(sim, work)
+    assert got.status == 200, got.text
+    assert PAGES[path] in got.text
+    assert got.html.count("<h1") == 1
+
+
+@pytest.mark.parametrize(
+    "path", ["/topics/none", "/groups/none", "/brokers/none", "/nowhere", "/dead-letters/billing"]
+)
+def test_what_does_not_exist_is_said(path: str, sim: RunningCluster) -> None:
+    async def work(_: Client, console: Console, visitor: Visitor) -> Got:
+        return await visitor.get(path)
+
+    got = as_visitor(sim, work)
+    assert got.status == 404
+    assert "Not Found" in got.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/topics/{EVIL.replace('/', '%2F')}",
+        f"/topics?match={EVIL}",
+        f"/groups/{EVIL.replace('/', '%2F')}",
+        f"/groups?match={EVIL}",
+        f"/groups/billing/members/{EVIL}",
+        f"/search?q={EVIL}",
+        f"/messages?topic=orders&key={EVIL}",
+        f"/messages?id={EVIL}",
+        f"/messages?topic={EVIL}&since={EVIL}&until={EVIL}&place=",
+        f"/topics/orders/messages?since={EVIL}",
+        f"/topics/orders/messages?at={EVIL}&tag={EVIL}&key={EVIL}",
+        f"/brokers/broker-a?match={EVIL}",
+        f"/dead-letters?match={EVIL}",
+        f"/audit?match={EVIL}&done={EVIL}",
+        f"/?span={EVIL}",
+    ],
+)
+def test_nothing_that_an_address_says_becomes_markup(path: str, sim: RunningCluster) -> None:
+    async def work(_: Client, console: Console, visitor: Visitor) -> Got:
+        return await visitor.get(path)
+
+    assert "<img/src=x" not in as_visitor(sim, work).html
+
+
+def test_nothing_that_a_message_or_client_says_becomes_markup() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
+        await Admin(client=client).create_topic("xss", queues=1)
+        message = Message(
+            "xss", EVIL.encode(), tags=EVIL, keys=EVIL, properties={"note": EVIL, EVIL: "x"}
+        )
+        (sent,) = await send(client, message)
+        async with consuming(client, "victims", "xss", 1):
+            await console.sampler.sample_names()
+            return [
+                await visitor.get(path)
+                for path in (
+                    "/",
+                    "/topics/xss/messages",
+                    f"/messages/{sent.msg_id}?topic=xss",
+                    f"/messages/{sent.msg_id}?topic=xss&body=json",
+                    "/groups/victims",
+                    "/clients",
+                    f"/groups/victims/members/{client.client_id.replace('/', '%2F')}",
+                )
+            ]
+
+    with SimCluster(seed=5).run() as sim:
+        pages = as_visitor(sim, work)
+    assert all(page.status == 200 for page in pages), [page.text for page in pages]
+    assert all("<img/src=x" not in page.html for page in pages)
+    shown = [page for page in pages if "&lt;img/src=x/onerror=alert(1)&gt;" in page.html]
+    assert len(shown) >= 3, "body, key, tag and properties are shown as text"
+
+
+# ---- changes
+
+
+def test_a_reset_is_previewed_made_undone_and_recorded(tmp_path: Path) -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=1)
+        await send(client, *numbered("orders", 10))
+        async with consuming(client, "billing", "orders", 10):
+            pass
+        await visitor.get("/groups/billing")
+        fields = {"topic": "orders", "to": "earliest"}
+        preview = await visitor.post("/groups/billing/reset", fields)
+        assert (await admin.lag("billing")).lag == 0, "a preview changes nothing"
+        done = await visitor.post("/groups/billing/reset", {**fields, "state": state_in(preview)})
+        assert (await admin.lag("billing")).lag == 10
+        back = await visitor.post("/groups/billing/undo")
+        assert (await admin.lag("billing")).lag == 10
+        undone = await visitor.post("/groups/billing/undo", {"state": state_in(back)})
+        assert (await admin.lag("billing")).lag == 0
+        return [preview, done, back, undone, await visitor.get("/audit")]
+
+    with SimCluster(seed=7).run() as sim:
+        preview, done, back, undone, audit = as_visitor(sim, work, resets_dir=tmp_path)
+    assert "Repeated 10 messages read again" in preview.text
+    assert "billing goes on elsewhere in 1 queues" in done.text
+    assert "Undo the reset" in done.text
+    assert "Skipped 10 messages never read" in back.text
+    assert "was undone" in undone.text
+    assert "Undo the reset" not in undone.text
+    assert "reset group" in audit.text and "undo reset" in audit.text
+    assert "broker-a/0 10" in audit.text and "broker-a/0 0" in audit.text
+
+
+def test_a_confirmation_of_what_is_no_longer_true_is_previewed_again() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, int]:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=1)
+        await send(client, *numbered("orders", 10))
+        async with consuming(client, "billing", "orders", 10):
+            pass
+        await visitor.get("/groups/billing")
+        fields = {"topic": "orders", "to": "latest"}
+        preview = await visitor.post("/groups/billing/reset", fields)
+        await send(client, *numbered("orders", 5))
+        fields["state"] = state_in(preview)
+        return await visitor.post("/groups/billing/reset", fields), (await admin.lag("billing")).lag
+
+    with SimCluster(seed=7).run() as sim:
+        again, lag = as_visitor(sim, work)
+    assert "The group has moved since the preview" in again.text
+    assert lag == 5, "nothing was moved"
+
+
+def state_in(page: Got) -> str:
+    """The state that a preview's form carries."""
+    return page.html.split('name="state" value="', 1)[1].split('"', 1)[0]
+
+
+def test_topics_and_groups_are_made_changed_paused_and_deleted() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> list[str]:
+        said = []
+        await visitor.get("/topics")
+        got = await visitor.post("/topics", {"name": "letters", "queues": "2"})
+        said.append(got.text)
+        got = await visitor.post("/topics", {"name": "letters", "queues": "3"})
+        said.append(got.text)
+        got = await visitor.post("/topics/letters/update", {"queues": "4"})
+        assert "read_queues 2 4" in got.text
+        fields = {"queues": "4", "perm": "", "state": state_in(got)}
+        said.append((await visitor.post("/topics/letters/update", fields)).text)
+        got = await visitor.post("/topics/letters/send", {"body": '{"a": 1}', "key": "k-1"})
+        said.append(got.text)
+        said.append((await visitor.post("/groups", {"name": "readers"})).text)
+        said.append((await visitor.post("/groups/readers/pause", {"consume": "off"})).text)
+        said.append((await visitor.post("/groups/readers/pause", {"consume": "on"})).text)
+        said.append((await visitor.post("/groups/readers/update", {"retries": "3"})).text)
+        said.append((await visitor.post("/groups/readers/delete", {"typed": "reader"})).text)
+        said.append((await visitor.post("/groups/readers/delete", {"typed": "readers"})).text)
+        said.append((await visitor.post("/topics/letters/delete", {"typed": "letters"})).text)
+        actions = [line.action for line in reversed(console.audit.newest_first)]
+        assert actions == [
+            *("create topic", "create topic", "update topic", "send message", "create group"),
+            *("pause group", "resume group", "update group", "delete group", "delete topic"),
+        ]
+        return said
+
+    expected = [
+        "Topic letters was created on broker-a",
+        "exists with other settings",
+        "Topic letters was changed",
+        "The message was stored in letters",
+        "Group readers was created",
+        "gets no more messages",
+        "readers goes on",
+        "readers was changed",
+        "type the name of the group",
+        "Group readers was deleted",
+        "Topic letters was deleted",
+    ]
+    with SimCluster(seed=9).run() as sim:
+        said = as_visitor(sim, work)
+    for text, words in zip(said, expected, strict=True):
+        assert words in text
+
+
+# ---- a broker that hangs
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/topics", "/topics/orders", "/groups", "/groups/billing", "/brokers"]
+)
+def test_a_broker_that_hangs_is_named_within_two_seconds_and_the_others_are_shown(
+    path: str,
+) -> None:
+    async def prepare(client: Client, console: Console, visitor: Visitor) -> None:
+        await Admin(client=client).create_topic("orders", queues=2)
+        await send(client, *numbered("orders", 12))
+        async with consuming(client, "billing", "orders", 12):
+            pass
+
+    async def look(client: Client, console: Console, visitor: Visitor) -> tuple[Got, float]:
+        began_ms = console.clock()
+        return await visitor.get(path), (console.clock() - began_ms) / 1000
+
+    with SimCluster(seed=11, brokers=2).run() as sim:
+        as_visitor(sim, prepare)
+        sim.host("broker-b").pause()
+        got, took_s = as_visitor(sim, look)
+    assert got.status == 200
+    assert took_s <= 2.6, "2 s for the broker, the rest to put the answers together"
+    assert "broker-a" in got.text or "billing" in got.text
+    assert "broker-b: " in got.text and "within 2 s" in got.text
+
+
+def test_a_cluster_without_name_servers_is_a_page_that_says_so() -> None:
+    async def look(client: Client, console: Console, visitor: Visitor) -> list[Got]:
+        return [await visitor.get(path) for path in ("/", "/topics", "/groups/x")]
+
+    with SimCluster(seed=13).run() as sim:
+        for node in sim.name_servers.values():
+            node.kill()
+        pages = as_visitor(sim, look)
+    assert all("no name server answers" in page.text for page in pages)
+
+
+def test_messages_are_paged_backwards_without_missing_or_repeating_one() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> list[str]:
+        await Admin(client=client).create_topic("many", queues=3)
+        await send(client, *numbered("many", 130))
+        keys, path = [], "/topics/many/messages"
+        for _ in range(5):
+            got = await visitor.get(path)
+            keys += [word for word in got.text.split() if word.startswith("key-")]
+            if "Older messages" not in got.text:
+                break
+            cursor = got.html.split('name="at" value="', 1)[1].split('"', 1)[0]
+            path = f"/topics/many/messages?at={cursor}"
+        return keys
+
+    with SimCluster(seed=15).run() as sim:
+        keys = as_visitor(sim, work)
+    assert sorted(keys) == sorted(f"key-{number}" for number in range(130))
+
+
+# ---- dead letters
+
+
+def test_dead_letters_are_selected_previewed_resent_once_and_exported() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
+        await died(client, order(1), order(2), group="invoicing")
+        overview = await visitor.get("/dead-letters")
+        page = await visitor.get("/dead-letters/invoicing")
+        ids = re.findall(r'name="id" value="([0-9A-F]+)"', page.html)
+        fields = {"id": ids[0], "to": "group"}
+        preview = await visitor.post("/dead-letters/invoicing/resend", fields)
+        fields["state"] = state_in(preview)
+        done = await visitor.post("/dead-letters/invoicing/resend", fields)
+        again = await visitor.post("/dead-letters/invoicing/resend", fields)
+        exported = await visitor.get("/dead-letters/invoicing/export")
+        return [overview, page, preview, done, again, exported]
+
+    with SimCluster(seed=17).run() as sim:
+        overview, page, preview, done, again, exported = as_visitor(sim, work)
+    assert "invoicing 2 2" in overview.text
+    assert "o-1" in page.text and "2 dead letters" in page.text
+    assert "Would be sent 1" in preview.text
+    assert "1 sent." in done.text
+    assert "Sent before 1" in again.text, "the state has changed: previewed again"
+    assert exported.headers["content-type"] == "application/octet-stream"
+    assert exported.html.count("\n") == 2
+
+
+def test_a_resend_of_nothing_is_refused(sim: RunningCluster) -> None:
+    async def work(_: Client, console: Console, visitor: Visitor) -> Got:
+        await visitor.get("/audit")
+        return await visitor.post("/dead-letters/billing/resend", {"to": "group"})
+
+    got = as_visitor(sim, work)
+    assert (got.status, "select the dead letters" in got.text) == (400, True)
+
+
+def test_a_message_shows_its_life_and_its_bytes(sim: RunningCluster) -> None:
+    async def work(_: Client, console: Console, visitor: Visitor) -> tuple[Got, Got, Got]:
+        found = await console.admin.find_messages("orders", "key-1")
+        path = f"/messages/{found[-1].offset_msg_id}"
+        return (
+            await visitor.get(f"{path}?topic=orders"),
+            await visitor.get(f"{path}?topic=orders&body=hex"),
+            await visitor.get(f"{path}/body?topic=orders"),
+        )
+
+    page, as_hex, body = as_visitor(sim, work)
+    assert "sent" in page.text and "stored" in page.text
+    assert "billing consumed" in page.text
+    assert "00000000 31" in as_hex.text
+    assert body.html == "1"
+    assert body.headers["content-disposition"] == 'attachment; filename="message-body.bin"'

@@ -1,0 +1,55 @@
+"""Commands against a cluster, and what they print, without what differs from run to run.
+
+> topic list            as a pipe gets it: tab-separated (shown as `│`)
+$ topic list            as people see it at a terminal
+! …                     standard error
+(exit 1)                how it ended, unless with 0
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from sparrowmq.cli.shell import Shell
+from tests.cli.in_process import Ran, run
+
+_MASKS = (
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
+    (r"127\.0\.0\.1:\d+", "ADDRESS"),
+    (r"\b[0-9A-F]{32}\b", "ID"),
+    (r"\b\d+@[\w.-]+", "CLIENT"),
+    (r"(?<=Ms\": )\d{13}", "MS"),
+    (r"(?<=\"disk\": )0\.\d+", "DISK"),
+    (r"(?<=│)0\.\d+(?=│)", "DISK"),
+    (r"(?<=  )\d+%(?=  )", "DISK"),
+    (r"\(\d+%\)|\b\d+% used", "DISK"),
+    (r"(?<=disk used│)0\.\d+", "DISK"),
+)
+
+
+def ran(line: str, monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """How a command of a transcript ends; one that begins with `$` believes in a terminal."""
+    with monkeypatch.context() as patch:
+        if line.startswith("$"):
+            patch.setattr(Shell, "_is_terminal", True)
+        return run(*shlex.split(line[1:]))
+
+
+def printed(line: str, ended: Ran) -> Iterator[str]:
+    """What it printed, as the transcript has it."""
+    text = ended.stdout.replace("\t", "│")
+    if line.startswith("$"):
+        text = re.sub(r" {2,}", "  ", text)  # widths follow from ports and times
+    yield from (f"    {masked(each).rstrip() or '~'}" for each in text.splitlines())
+    yield from (f"    ! {masked(each)}".rstrip() for each in ended.stderr.splitlines())
+    if ended.returncode:
+        yield f"    (exit {ended.returncode})"
+
+
+def masked(text: str) -> str:
+    """A line without ports, times and ids."""
+    for pattern, word in _MASKS:
+        text = re.sub(pattern, word, text)
+    return text

@@ -1,0 +1,14 @@
+"""Finds the browser that tests of the console drive: Debian's chromium, or one like it.
+
+A small file of its own: `./dev` asks before anything is installed, the tests afterwards.
+"""
+
+import shutil
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+INSTALL = "apt-get install --no-install-recommends chromium"
+
+
+def find_browser() -> str | None:
+    """Its path; None where there is none."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
