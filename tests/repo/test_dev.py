@@ -61,7 +61,7 @@ def make_project(folder: Path) -> Path:
     shutil.copytree(ROOT / "tools", folder / "tools", ignore=leave_out)
     shutil.copy(ROOT / "dev", folder)
     (folder / "locks").mkdir()
-    for lock in ("dev.txt", "spark.txt"):
+    for lock in ("dev.txt", "spark.txt", "browser.txt"):
         (folder / "locks" / lock).write_text("# nothing\n")
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "backend.py").write_text(BACKEND)

@@ -233,7 +233,7 @@ def _up_command() -> SettingsCommand:
         groups={
             "Addresses": (
                 *("port", "nameserver-port", "listen", "advertise"),
-                *("metrics-port", "metrics-listen", "insecure", "no-console"),
+                *("metrics-port", "metrics-listen", "insecure"),
             ),
             "Messages": ("brokers", "slaves", *_MESSAGES),
             "Settings and logs": _SETTINGS_AND_LOGS,
@@ -275,7 +275,7 @@ Examples:
   sparrowmq broker --data /var/lib/sparrowmq --name-servers 127.0.0.1:9876
   sparrowmq broker --broker-id 1 --data /var/lib/slave --port 10921
 """
-_UP = """Run a name server and a broker, or several with slaves, on loopback.
+_UP = """Run a name server, brokers and a web console (--no-console: none).
 
 \b
 Examples:
