@@ -3,7 +3,7 @@
 from tests.interop.scenarios import (
     administration,
     apache_copies,
-    command_line,
+    command_line_topics,
     consuming,
     cross,
     delivery,
@@ -11,6 +11,7 @@ from tests.interop.scenarios import (
     delivery_features,
     doctor,
     exchange,
+    group_commands,
     groups,
     latency,
     lookups,
@@ -34,7 +35,7 @@ from tests.interop.scenarios import (
 __all__ = [
     "administration",
     "apache_copies",
-    "command_line",
+    "command_line_topics",
     "consuming",
     "cross",
     "delivery",
@@ -42,6 +43,7 @@ __all__ = [
     "delivery_features",
     "doctor",
     "exchange",
+    "group_commands",
     "groups",
     "latency",
     "lookups",
