@@ -17,6 +17,8 @@ from sparrowmq import (
     PushConsumer,
     Resend,
 )
+from sparrowmq.admin import resends
+from sparrowmq.client.client import core_of
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import Read, as_client, consuming, send
 
@@ -183,6 +185,31 @@ def test_what_cannot_be_selected_or_read_is_refused_before_anything_is_sent() ->
             await admin.resend_dead_letters("billing")
         counted = await admin.count_dead_letters("billing", 0)
         assert (counted.messages, counted.unreadable) == (1, ("broker-a",))
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_apaches_brokers_store_a_dead_letter_for_live_members_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def no(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(resends, "is_sparrow", no)
+
+    async def work(client: Client) -> None:
+        admin = await died(client, order(1))
+        read = Read()
+        async with PushConsumer("billing", {"orders": "*"}, client=client) as consumer:
+            await consumer.start(read.handle)
+            await core_of(client).heartbeats.send_everywhere()
+            (sent,) = await admin.resend_dead_letters("billing")
+            await read.until(1)
+        assert (sent.result, read.messages[0].body) == (Resend.SENT, b"order 1")
+        (again,) = await admin.resend_dead_letters("billing")
+        assert again.result is Resend.SENT_BEFORE
+        assert (await admin.count_dead_letters("billing", 0)).messages == 1
 
     with SimCluster(seed=1).run() as sim:
         as_client(sim, work)

@@ -28,6 +28,7 @@ TYPES = {
     "shardingKey": pa.string(),
     "delayLevel": pa.int32(),
     "deliverTime": pa.timestamp("us", tz="UTC"),
+    "uniqueId": pa.string(),
 }
 Row = dict[str, Any]
 
@@ -201,3 +202,13 @@ def test_a_row_that_is_no_message_is_refused_by_the_name_of_its_column(row: Row,
     good = {"body": b"a", "topic": "x"}
     with pytest.raises(ColumnError, match=text):
         encoded(batch_of([good, good | row]), topic=None)
+
+
+def test_a_row_keeps_the_id_that_it_has() -> None:
+    rows: list[Row] = [{"body": b"a", "uniqueId": "7F01"}, {"body": b"b"}]
+    first, second = unique_ids(encoded(batch_of(rows, "body", "uniqueId")))
+    assert first == "7F01"
+    assert second == unique_ids(encoded(batch_of(rows, "body")))[1]
+    for wrong in ("", "a b", "x" * 256):
+        with pytest.raises(ColumnError, match="uniqueId"):
+            encoded(batch_of([{"body": b"a", "uniqueId": wrong}], "body", "uniqueId"))

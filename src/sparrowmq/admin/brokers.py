@@ -108,6 +108,11 @@ async def runtime_table(cluster: ClusterCalls, address: str) -> dict[str, str]:
     return KVTable.from_json((await cluster.call(address, GetRuntimeInfo())).body).table
 
 
+async def is_sparrow(cluster: ClusterCalls, address: str) -> bool:
+    """Whether a broker is SparrowMQ's: only these report how many pulls wait."""
+    return "waitingPulls" in await runtime_table(cluster, address)
+
+
 async def broker_config(cluster: ClusterCalls, address: str) -> dict[str, str]:
     """The settings in force on a broker, by Apache's names."""
     return read_settings((await cluster.call(address, GetBrokerConfig())).body)

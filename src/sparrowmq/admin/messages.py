@@ -58,14 +58,15 @@ async def message_at(cluster: ClusterCalls, place: OffsetId) -> MessageExt | Non
     for data in info.broker_addr_table.values():
         for address in data.broker_addrs.values():
             if split_address(address) == place.store_host:
-                ask = partial(_viewed, cluster, data.broker_name, address, place.log_offset)
+                ask = partial(viewed, cluster, data.broker_name, address, place.log_offset)
                 return await answered(ask)
     return None
 
 
-async def _viewed(
+async def viewed(
     cluster: ClusterCalls, broker: str, address: str, log_offset: int
 ) -> MessageExt | None:
+    """The message at a place of a broker's log; None if there is none."""
     try:
         response = await cluster.call(address, ViewMessage(offset=log_offset))
     except BrokerRefusal:

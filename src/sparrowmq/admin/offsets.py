@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
-from sparrowmq.admin.brokers import broker_config, runtime_table
+from sparrowmq.admin.brokers import broker_config, is_sparrow
 from sparrowmq.admin.cluster_calls import ClusterCalls, all_at_once, answered
 from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, PartlyReset
 from sparrowmq.admin.groups import check_offline, find_group, topics_of_group
@@ -324,7 +324,7 @@ async def _move_each(
 async def _moves_single_queues(cluster: ClusterCalls, address: str) -> bool:
     """Whether a broker heeds the queue of a reset: SparrowMQ's do, Apache's from 5.2 on unless it
     is switched off."""
-    if "waitingPulls" in await runtime_table(cluster, address):  # only SparrowMQ's have it
+    if await is_sparrow(cluster, address):
         return True
     config = await broker_config(cluster, address)
     return config.get("useServerSideResetOffset") == "true"

@@ -7,6 +7,12 @@
 Body, tag, keys, properties and unique id stay; the property RESENT counts how often it was sent
 again. Whether a dead letter was sent before is asked of the cluster, so that two operators, and the
 pipeline, see what the other did: its unique id lies in a target, stored later than the dead letter.
+
+Brokers take a message that a client sends to a retry topic for one that ordered members gave up,
+and make it a dead letter at once, where members hold locks: Java's ordered ones, and on Apache's
+brokers all of Python's. There the broker is asked to store the dead letter again itself, as it does
+for members that send a message back (36). It is delivered a second later, its failures still count,
+and no property is added.
 """
 
 import asyncio
@@ -15,14 +21,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from sparrowmq.admin.brokers import is_sparrow
 from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.admin.dead_letters import origin_of
 from sparrowmq.admin.errors import AdminError, NotFound
-from sparrowmq.admin.messages import find_unique
-from sparrowmq.client.argument_checks import check_time
+from sparrowmq.admin.members import connected
+from sparrowmq.admin.messages import find_unique, viewed
+from sparrowmq.client.argument_checks import MAX_INT, check_time
 from sparrowmq.client.route_table import publish_queues
 from sparrowmq.protocol import properties as names
-from sparrowmq.protocol.headers.send import SendMessageV2
+from sparrowmq.protocol.headers.send import MessageSent, SendBack, SendMessageV2
+from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.java import java_hash
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
@@ -69,6 +78,8 @@ class Resent:
     """One dead letter that was to be sent again."""
 
     message_id: str
+    place: str
+    """`broker/queue/offset` of the dead letter."""
     died: datetime
     target: str | None
     """The topic; None where it is not known."""
@@ -136,6 +147,7 @@ async def _resend_one(
     def result(kind: Resend, reason: str = "") -> Resent:
         return Resent(
             message_id=letter.msg_id,
+            place=f"{letter.broker_name}/{letter.queue_id}/{letter.queue_offset}",
             died=letter.stored_at,
             target=target,
             result=kind,
@@ -150,7 +162,7 @@ async def _resend_one(
         if earlier is not None:
             return result(Resend.SENT_BEFORE, _where(earlier))
         if not dry_run:
-            await _send(cluster, letter, await _place(cluster, target, letter), _kept(letter, to))
+            await _send_to(cluster, group, letter, target, to)
     except AdminError as error:
         return result(Resend.REFUSED, str(error))
     return result(Resend.SENT)
@@ -202,11 +214,46 @@ def _kept(letter: MessageExt, to: str) -> dict[str, str]:
         for name, value in letter.properties.items()
         if name not in _DROPPED and not name.startswith(_TIMER_PREFIX)
     }
+    kept.setdefault(names.UNIQUE_KEY, letter.msg_id)  # of very old clients' messages
     kept[RESENT] = str(resends_of(letter) + 1)
     origin = origin_of(letter)
     if to == TO_GROUP and origin is not None:
         kept[names.RETRY_TOPIC] = origin
     return kept
+
+
+async def _send_to(
+    cluster: ClusterCalls, group: str, letter: MessageExt, target: str, to: str
+) -> None:
+    place = await _place(cluster, target, letter)
+    address = place[1]
+    if to == TO_GROUP and await _may_be_locked(cluster, group, address):
+        await _send_back(cluster, group, letter, address)
+        return
+    sent = await _send(cluster, letter, place, _kept(letter, to))
+    if to == TO_GROUP:
+        stored = await viewed(cluster, letter.broker_name, address, sent.log_offset)
+        if stored is not None and stored.topic == letter.topic:
+            await _send_back(cluster, group, letter, address)
+
+
+async def _may_be_locked(cluster: ClusterCalls, group: str, address: str) -> bool:
+    """Whether a broker of Apache's has live members of the group."""
+    if await is_sparrow(cluster, address):
+        return False
+    return bool((await connected(cluster, group)).members)
+
+
+async def _send_back(cluster: ClusterCalls, group: str, letter: MessageExt, address: str) -> None:
+    header = SendBack(
+        offset=letter.log_offset,
+        group=group,
+        delay_level=1,
+        origin_msg_id=letter.msg_id,
+        origin_topic=letter.topic,
+        max_reconsume_times=MAX_INT,
+    )
+    await cluster.call(address, header)
 
 
 async def _place(cluster: ClusterCalls, target: str, letter: MessageExt) -> tuple[str, str, int]:
@@ -238,7 +285,7 @@ async def _send(
     letter: MessageExt,
     place: tuple[str, str, int],
     kept: dict[str, str],
-) -> None:
+) -> OffsetId:
     topic, address, queue_id = place
     header = SendMessageV2(
         producer_group="CLIENT_INNER_PRODUCER",  # of RocketMQ's own tools
@@ -251,4 +298,5 @@ async def _send(
         flag=letter.flag,
         properties=names.format_properties(kept),
     )
-    await cluster.call(address, header, letter.record.body)
+    response = await cluster.call(address, header, letter.record.body)
+    return OffsetId.parse(response.header(MessageSent).msg_id)

@@ -29,6 +29,11 @@ def resent(frame: "DataFrame") -> "DataFrame":
     return frame.select("body", "tags", "keys", "properties")
 
 
+def resent_as_it_was(frame: "DataFrame") -> "DataFrame":
+    """The same under the ids that the messages have."""
+    return frame.selectExpr("body", "tags", "keys", "properties", "msgId AS uniqueId")
+
+
 def resent_by_key(frame: "DataFrame") -> "DataFrame":
     """The same with a sharding key: the message's own, else its first key."""
     from pyspark.sql import functions as F
@@ -50,10 +55,15 @@ def origin_of(properties: Mapping[str, str]) -> str | None:
 
 
 def resent_to_origin(frame: "DataFrame") -> "DataFrame":
-    """Dead letters, each to the topic it came from; those that do not name one are left out."""
+    """Dead letters under their ids, each to the topic it came from; those that do not name one are
+    left out."""
     from pyspark.sql import functions as F
 
     properties = F.col("properties")
     topic = F.coalesce(*(properties[name] for name in _ORIGINS))
-    sent = frame.select("body", "tags", "keys", "properties", topic.alias("topic"))
+    sent = frame.select(
+        *("body", "tags", "keys", "properties"),
+        F.col("msgId").alias("uniqueId"),
+        topic.alias("topic"),
+    )
     return sent.where(F.col("topic").isNotNull())

@@ -60,6 +60,7 @@ WRITE_COLUMNS = (
         "delayLevel", "int", "deliver after the delay of this level, 1 (1 s) to 18 (2 h); 0 is none"
     ),
     Column("deliverTime", "timestamp", "deliver at this time"),
+    Column("uniqueId", "string", "the message's msgId; null or missing: one is made for the row"),
 )
 """What the sink takes; all but `body` may be missing."""
 
@@ -194,6 +195,7 @@ ALLOWED_TYPES = {
     "shardingKey": ("string",),
     "delayLevel": ("int", "tinyint", "smallint", "bigint"),
     "deliverTime": ("timestamp", "timestamp_ntz"),
+    "uniqueId": ("string",),
 }
 # So that what a source has read can be written as it is.
 _LEFT_OUT = frozenset(name.lower() for name in (*READ_NAMES, "logOffset")) - {

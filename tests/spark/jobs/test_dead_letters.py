@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparrowmq import Resend
+from sparrowmq.blocking import Admin
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from sparrowmq.spark.wire.sender import RowSender, Send
+from tests.patience import PATIENCE_S
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import bodies, fill_topic, table
 
@@ -52,3 +55,20 @@ def test_dead_letters_are_selected_and_each_sent_back_once(
     assert sent_back() == 1
     found = table(spark, running, "came-from").where("body != X'303030303030'")
     assert bodies(found) == [b"000002", b"000005", b"000008"]
+
+
+def test_the_pipeline_and_dlq_resend_see_what_the_other_sent(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    create_topic(running, "%DLQ%shared", 1)
+    create_topic(running, "shared-from", 1)
+    bury(running, "shared", "shared-from", 1, 3)
+    letters = DeadLetters(name_server=running.name_server, group="shared")
+    with Admin(running.name_server, timeout_s=PATIENCE_S) as admin:
+        first = admin.dead_letters("shared", newest=False).messages[0]
+        admin.resend_dead_letters("shared", ids=[first.msg_id], to="topic")
+        with JobJournal(tmp_path) as journal:
+            assert send_back(spark, letters, journal)[0] == 2
+        results = admin.resend_dead_letters("shared")
+    assert {each.result for each in results} == {Resend.SENT_BEFORE}
+    assert bodies(table(spark, running, "shared-from")) == [b"000001", b"000002", b"000003"]

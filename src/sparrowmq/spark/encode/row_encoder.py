@@ -73,7 +73,9 @@ class RowEncoder:
         columns = {name: batch.column(at) for name, at in self._positions.items()}
         bodies = self._bodies(columns["body"])
         topics, topic_of = self._topics(columns, len(batch))
-        properties = self._with_keys(bodies, _properties(columns, len(batch)))
+        properties = self._with_keys(
+            bodies, _properties(columns, len(batch)), columns.get("uniqueId")
+        )
         _check_sizes(properties, bodies, self._max_message_bytes)
         is_retry = np.array([is_retry_topic(topic) for topic in topics], np.bool_)
         return EncodedRows(
@@ -110,11 +112,21 @@ class RowEncoder:
                 raise ColumnError("topic", fault)
         return topics, encoded.indices.to_numpy().astype(np.int64)
 
-    def _with_keys(self, bodies: pa.Array, properties: pa.Array) -> pa.Array:
+    def _with_keys(self, bodies: pa.Array, properties: pa.Array, own: pa.Array | None) -> pa.Array:
+        """Each row's properties after its unique id, which is its own or made from its content."""
         content = pc.binary_join_element_wise(bodies, properties, b"")
-        return pc.binary_join_element_wise(
-            self._keys.next(row_crcs(*values_of(content))), properties, b""
-        )
+        keys = self._keys.next(row_crcs(*values_of(content)))
+        if own is not None:
+            keys = pc.coalesce(_own_keys(own), keys)
+        return pc.binary_join_element_wise(keys, properties, b"")
+
+
+def _own_keys(column: pa.Array) -> pa.Array:
+    """The property with the id that a row has; null without one."""
+    legal = pc.match_substring_regex(column, "^[^\\s\\x01\\x02]{1,255}$")
+    if not pc.all(pc.fill_null(legal, True)).as_py():
+        raise ColumnError("uniqueId", "is blank, too long or has blanks in a row; use 32 digits")
+    return pc.binary_join_element_wise(_KEY_HEAD, binary(column), b"\x02", b"")
 
 
 def _properties(columns: dict[str, pa.Array], rows: int) -> pa.Array:

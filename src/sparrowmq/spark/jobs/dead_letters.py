@@ -1,12 +1,16 @@
 """The dead letters of a group: a table to look at, to select from, and to send back from."""
 
+import asyncio
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.resends import TO_TOPIC, Resend, Resent
 from sparrowmq.protocol.names import dlq_topic
-from sparrowmq.spark.frames import resent, resent_to_origin
+from sparrowmq.spark.frames import resent_as_it_was, resent_to_origin
 from sparrowmq.spark.jobs.copy import (
     Copied,
     Copier,
@@ -62,8 +66,10 @@ def send_back(
 ) -> tuple[int, Copied]:
     """Send dead letters to `to`, or each to the topic it came from.
 
-    Those that an earlier run has looked at under the same condition are left out. Returns how many
-    were sent now, and how far all runs are.
+    Those that an earlier run has looked at under the same condition are left out, and so are those
+    that the cluster has already got again, from `sparrowmq dlq resend` or another machine. They
+    keep their ids, so that the next one sees them. Returns how many were sent now, and how far all
+    runs are.
     """
     with RemoteCluster(letters.name_server, 10.0) as cluster:
         queues = cluster.queues(dlq_topic(letters.group))
@@ -85,8 +91,26 @@ def send_back(
         name_server=letters.name_server,
         topic=to,
         rows_per_second=rows_per_second,
-        where=letters.where,
+        where=_condition(letters.where, _sent_before(letters, to)),
     )
-    shape = resent if to is not None else resent_to_origin
+    shape = resent_as_it_was if to is not None else resent_to_origin
     copied = Copier(spark, journal, sending, shape, on_step).run(copied)
     return copied.sent - before, copied
+
+
+def _sent_before(letters: DeadLetters, to: str | None) -> list[str]:
+    """Places of dead letters that were sent again before, by whomever: `broker/queue/offset`."""
+
+    async def ask() -> list[Resent]:
+        async with Admin(letters.name_server, timeout_s=10.0) as admin:
+            return await admin.resend_dead_letters(letters.group, to=to or TO_TOPIC, dry_run=True)
+
+    return [each.place for each in asyncio.run(ask()) if each.result is Resend.SENT_BEFORE]
+
+
+def _condition(where: str | None, left_out: Sequence[str]) -> str | None:
+    if not left_out:
+        return where
+    places = ", ".join(f"'{each}'" for each in left_out)
+    rest = f"concat(brokerName, '/', queueId, '/', queueOffset) NOT IN ({places})"
+    return rest if where is None else f"({where}) AND {rest}"
