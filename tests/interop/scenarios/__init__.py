@@ -3,7 +3,6 @@
 from tests.interop.scenarios import (
     administration,
     apache_copies,
-    command_line,
     command_line_topics,
     consuming,
     cross,
@@ -36,7 +35,6 @@ from tests.interop.scenarios import (
 __all__ = [
     "administration",
     "apache_copies",
-    "command_line",
     "command_line_topics",
     "consuming",
     "cross",
