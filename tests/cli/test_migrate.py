@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sparrowmq.blocking import Admin, Producer
+from sparrowmq.blocking import Admin, Producer, PushConsumer
 from sparrowmq.protocol.message import Message, MessageQueue
 from sparrowmq.testing import Cluster, cluster
-from tests.cli.in_process import Ran, run
+from sparrowmq.testing.held_port import HeldPort
+from tests.cli.in_process import Ran, run, run_impatiently
 
 HEADER = "WHAT\tNAME\tSTATE\tWHY"
 
@@ -156,3 +157,27 @@ def test_wrong_places_are_refused(source: Cluster, tmp_path: Path) -> None:
     assert (directory.returncode, "only its broker changes it" in directory.stderr) == (2, True)
     empty = run("migrate", "plan", str(tmp_path), at)
     assert (empty.returncode, "holds no store" in empty.stderr) == (2, True)
+
+
+def test_a_group_with_live_members_in_the_target_keeps_its_progress(
+    source: Cluster, target: Cluster
+) -> None:
+    at = target.name_server
+    chosen = (source.name_server, at, "--topics", "orders", "--groups", "billing")
+    run("migrate", "run", *chosen, "--groups", "none*")
+    with PushConsumer("billing", {"orders": "*"}, name_servers=at) as member:
+        member.start(lambda messages: None)
+        state, why = rows(run("migrate", "run", *chosen))["progress", "billing@orders"]
+    assert state == "cannot move"
+    assert "stop them: they would store their own progress over it" in why
+
+
+def test_a_cluster_that_does_not_answer_changes_nothing(source: Cluster, target: Cluster) -> None:
+    with HeldPort() as port:
+        away = port.address
+        for places in ((away, target.name_server), (source.name_server, away)):
+            ran = run_impatiently("migrate", "run", *places)
+            assert (ran.returncode, ran.stdout) == (1, "")
+            assert "no name server answers" in ran.stderr
+    with Admin(target.name_server) as admin:
+        assert "orders" not in admin.topics()

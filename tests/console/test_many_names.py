@@ -104,7 +104,7 @@ def test_hostile_names_of_topics_groups_and_clients_stay_text(path: str) -> None
     assert "&lt;img/src=x/onerror=alert(1)&gt;" in got.html
 
 
-def visit(path: str) -> tuple[Got, list[str]]:
+def visit(path: str, kind: type[LargeCluster] = LargeCluster) -> tuple[Got, list[str]]:
     """The page, and the topics or groups that were asked about for it."""
 
     async def work() -> tuple[Got, list[str]]:

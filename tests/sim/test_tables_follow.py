@@ -301,9 +301,9 @@ def test_a_topic_is_deleted_and_made_again_around_a_loss_of_the_master(
         assert progress(sim, of=slave_of(sim)) == -1
 
 
-@pytest.mark.parametrize("seed", seeds(20, few=2))
-def test_progress_never_moves_back_over_50_losses_of_the_master(seed: int) -> None:
-    with SimCluster(seed, slaves=1, limit_s=7200.0).run() as sim:
+@pytest.mark.parametrize("history", seeds(20, few=2))
+def test_progress_never_moves_back_over_50_losses_of_the_master(history: int) -> None:
+    with SimCluster(history, slaves=1, limit_s=7200.0).run() as sim:
         sim.until(lambda: follows(sim))
         with_progress(sim, 1000)
         rng = sim.rng("losses")

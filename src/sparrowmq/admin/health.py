@@ -46,9 +46,7 @@ async def health(
         raise ValueError(f"max_disk is {max_disk}, must be more than 0 and at most 1")
     servers = await name_servers(cluster)
     silent = [each.address for each in servers if not each.answers]
-    checks = [
-        _check("name-servers", silent, "do not answer", f"{len(servers)} of {len(servers)} answer")
-    ]
+    checks = [_check("name-servers", silent, "do not answer", f"all {len(servers)} answer")]
     listed = await brokers(cluster)
     if not listed:
         return [*checks, HealthCheck("brokers", Health.BAD, "no broker is registered")]
@@ -63,9 +61,7 @@ def _of_brokers(listed: tuple[BrokerInfo, ...], max_disk: float) -> Iterator[Hea
     yield _check("brokers", silent, "do not answer", f"all {len(listed)} answer")
     masters = {each.name for each in listed if each.is_master}
     headless = sorted({each.name for each in listed} - masters)
-    yield _check(
-        "masters", headless, "have no master", f"{len(masters)} of {len(masters)} names have one"
-    )
+    yield _check("masters", headless, "have no master", f"all {len(masters)} names have one")
     running = [(each, each.runtime) for each in listed if each.runtime is not None]
     busy = [f"{_name(each)} ({now.busy_reason})" for each, now in running if now.busy_reason]
     yield _check("sends", busy, "refuse sends", "no broker refuses sends")

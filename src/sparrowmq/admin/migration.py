@@ -18,7 +18,7 @@ from functools import partial
 import msgspec
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
-from sparrowmq.admin.errors import AdminError
+from sparrowmq.admin.errors import AdminError, InUse
 from sparrowmq.admin.groups import all_configs, check_offline
 from sparrowmq.admin.lag import QueueLag, broker_lag, committed
 from sparrowmq.admin.offsets import commit_request, offset_at_time, queue_ends
@@ -374,7 +374,10 @@ async def _progress(
     route = await target.find_route(topic)
     if route is None:  # a dry run made no topic
         return item(State.TO_DO, how)
-    await check_offline(target, group, "stop them: they would store their own progress over it")
+    try:
+        await check_offline(target, group, "stop them: they would store their own progress over it")
+    except InUse as error:
+        return item(State.LEFT, str(error))
     queues = [each for each in subscribe_queues(topic, route) if each.broker_name in masters]
     moves = await _moves(target, masters, group, queues, until_ms)
     if not moves:

@@ -160,7 +160,7 @@ async def serve_several(
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(nameserver_running(nameserver))
         beside = console_beside(console, names.address, first.data_dir)
-        console_child = await stack.enter_async_context(beside)
+        web = await stack.enter_async_context(beside)
         started, pages = [], []
         for member in members(first, brokers, slaves):
             arguments = broker_arguments(first, member, names.address)
@@ -173,9 +173,9 @@ async def serve_several(
             await _until_registered(names, brokers * (slaves + 1), stopping)
             titles = [member.title for member, _ in started]
             line = _ready_line(names.address, brokers, titles, first.data_dir, pages)
-            say_ready(line + (console_child.text if console_child else ""))
-            if console_child:
-                console_child.start.set()
+            say_ready(line + (web.text if web else ""))
+            if web:
+                web.start.set()
             await stopping.wait()
             for watch in watches:
                 watch.cancel()

@@ -79,7 +79,9 @@ class Shell:
 
     async def _with_admin(self, work: Callable[[Admin], Awaitable[T]]) -> T:
         try:
-            limit = {} if self.timeout_s is None else {"timeout_s": self.timeout_s}
+            limit: dict[str, Any] = {}
+            if self.timeout_s is not None:
+                limit["timeout_s"] = self.timeout_s
             async with Admin(self.name_servers, **limit) as admin:
                 return await work(admin)
         except AdminError as error:

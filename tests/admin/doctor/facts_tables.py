@@ -433,6 +433,10 @@ HEALTHY_GROUPS: list[tuple[str, Facts]] = [
         moved((lag(Q0, 10, 20),), (lag(Q0, 10, 22),), says({Q0: pq(12)}), says({Q0: pq(16)})),
     ),
     (
+        "a message that came a moment ago is in work, after a pause",
+        still(HANGING, next_stored_ms={Q0: NOW - 3000}),
+    ),
+    (
         "one failure in a thousand",
         told(says({Q0: pq(10)}, status_table=status(consume_ok_tps=99.9, consume_failed_tps=0.1))),
     ),

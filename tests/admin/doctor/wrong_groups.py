@@ -76,7 +76,7 @@ async def one_message_is_never_finished(scene: Scene) -> Examination:
 
     await scene.topic(messages=5)
     async with scene.member(handle):
-        return await examine(scene)
+        return await examine(scene, after_s=15)
 
 
 async def slow(messages: Sequence[MessageExt]) -> None:

@@ -3,6 +3,7 @@
 from tests.interop.scenarios import (
     administration,
     apache_copies,
+    command_line_topics,
     consuming,
     cross,
     delivery,
@@ -34,6 +35,7 @@ from tests.interop.scenarios import (
 __all__ = [
     "administration",
     "apache_copies",
+    "command_line_topics",
     "consuming",
     "cross",
     "delivery",

@@ -29,7 +29,7 @@ def the_doctor_finds_an_ordered_group_that_is_stuck(scene: Scene) -> Outcome:
     producer.send(topic, ["good", "poison", "after"])
     consumer.received(2)
     scene.wait_until_committed(topic, 1)
-    examined = admin.doctor("group", group, for_s=6.0)
+    examined = admin.doctor("group", group, for_s=10.0)
     stuck = one(examined, "stuck-at-offset")
     check(f"{topic} broker-a/0 stays at offset 1 " in stuck.evidence, stuck.evidence)
     check("while 2 messages wait" in stuck.evidence, stuck.evidence)

@@ -18,6 +18,8 @@ LEAST_LAG = 100
 ONE_QUEUE_SHARE = 0.9
 LEAST_SAMPLES = 10
 DEAD_LATELY_MS = 600_000
+STUCK_MS = 10_000
+"""A message that came later may simply be in work."""
 SETTLED_MS = 10_000
 """How long a member has to be there before missing progress means something."""
 
@@ -111,17 +113,27 @@ def _never_committed(facts: GroupFacts) -> Iterator[Finding]:
     is_settled = not since or min(since).timestamp() * 1000 <= facts.second.at_ms - SETTLED_MS
     if not facts.members or not is_settled:
         return
-    for topic in sorted({each.topic for each in facts.subscriptions}):
+    for topic in _without_progress(facts):
         queues = [each for each in facts.second.queues if each.queue.topic == topic]
         waiting = sum(each.broker_offset - each.min_offset for each in queues)
-        if waiting and all(each.consumer_offset is None for each in queues):
-            yield found(
-                "never-committed",
-                _subject(facts),
-                f"topic {topic} has {waiting:,} messages, and the group no progress in any of"
-                f" {count_of(len(queues), 'queue')}",
-                f"sparrowmq group lag {facts.name} --topic {topic}",
-            )
+        yield found(
+            "never-committed",
+            _subject(facts),
+            f"topic {topic} has {count_of(waiting, 'message')}, and the group no progress in any of"
+            f" {count_of(len(queues), 'queue')}",
+            f"sparrowmq group lag {facts.name} --topic {topic}",
+        )
+
+
+def _without_progress(facts: GroupFacts) -> list[str]:
+    """Subscribed topics with messages in which the group has stored no offset at all."""
+    found_topics = []
+    for topic in sorted({each.topic for each in facts.subscriptions}):
+        queues = [each for each in facts.second.queues if each.queue.topic == topic]
+        has_messages = any(each.broker_offset > each.min_offset for each in queues)
+        if has_messages and all(each.consumer_offset is None for each in queues):
+            found_topics.append(topic)
+    return found_topics
 
 
 # ---- lag
@@ -158,9 +170,12 @@ def _stuck(facts: GroupFacts, moves: list[Progress]) -> Iterator[Finding]:
     """Queues that stand still, without those whose reason is known already."""
     if not facts.members or any(not each.may_consume for each in facts.settings):
         return
-    explained = idle_queues(facts)
+    explained, without_progress = idle_queues(facts), _without_progress(facts)
     for each in moves:
-        if not each.is_certain or not each.stands_still or each.queue in explained:
+        came_ms = facts.next_stored_ms.get(each.queue, 0)
+        is_known = each.queue in explained or each.queue.topic in without_progress
+        is_young = facts.second.at_ms - came_ms < STUCK_MS
+        if not each.is_certain or not each.stands_still or is_known or is_young:
             continue
         queue = each.queue
         spot = f"{queue.broker_name}/{queue.queue_id}"

@@ -19,6 +19,7 @@ from sparrowmq.admin.rebalance_simulation import (
 )
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.cli.command_group import Group as CommandGroup
+from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.option_types import Wait
 from sparrowmq.cli.output import Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, limit_option, shell_options
@@ -44,8 +45,12 @@ def commands() -> list[click.Command]:
 
 
 @app.command("explain")
-@click.argument("group")
-@click.option("--topic", help="Only this topic; else all that members subscribe to.")
+@click.argument("group", shell_complete=complete_groups)
+@click.option(
+    "--topic",
+    help="Only this topic; else all that members subscribe to.",
+    shell_complete=complete_topics,
+)
 @limit_option
 @shell_options(watch=True)
 def explain(group: str, topic: str | None, limit: int, shell: Shell) -> None:
@@ -157,8 +162,8 @@ def _warnings(info: RebalanceInfo) -> list[str]:
 
 
 @app.command("simulate")
-@click.argument("group", required=False)
-@click.option("--topic", help="Of a live group: only this topic.")
+@click.argument("group", required=False, shell_complete=complete_groups)
+@click.option("--topic", help="Of a live group: only this topic.", shell_complete=complete_topics)
 @click.option("--queues", type=click.IntRange(1, 4096), help="Described: queues of each broker.")
 @click.option("--members", type=click.IntRange(1, 1000), help="Described: how many.")
 @click.option(

@@ -233,7 +233,7 @@ def _up_command() -> SettingsCommand:
         groups={
             "Addresses": (
                 *("port", "nameserver-port", "listen", "advertise"),
-                *("metrics-port", "metrics-listen", "no-console", "insecure"),
+                *("metrics-port", "metrics-listen", "insecure", "no-console"),
             ),
             "Messages": ("brokers", "slaves", *_MESSAGES),
             "Settings and logs": _SETTINGS_AND_LOGS,

@@ -1,0 +1,102 @@
+"""10,000 topics and 1,000 groups: lists are cut, and ask only about what they print."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparrowmq.admin.cluster_calls import ClusterCalls
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
+from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
+from sparrowmq.testing import Cluster, cluster
+from tests.cli.in_process import run
+
+TOPICS, GROUPS = 10_000, 1_000
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Its tables are there when it starts."""
+    folder = tmp_path_factory.mktemp("large")
+    write_tables(folder / "broker-a" / "config")
+    with cluster(data_dir=folder, max_topics=2 * TOPICS) as running:
+        yield running
+
+
+def write_tables(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    topics = [f"topic-{number:05}" for number in range(TOPICS)]
+    groups = [f"group-{number:04}" for number in range(GROUPS)]
+    table = {
+        name: TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1) for name in topics
+    }
+    known = {name: SubscriptionGroupConfig(group_name=name) for name in groups}
+    (folder / "topics.json").write_bytes(TopicConfigTable(topic_config_table=table).to_json())
+    (folder / "subscriptionGroup.json").write_bytes(
+        SubscriptionGroupTable(subscription_group_table=known).to_json()
+    )
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often brokers were asked what."""
+    counts: Counter[str] = Counter()
+    ask = ClusterCalls.ask
+
+    async def counted(self: ClusterCalls, address: str, header: Any, *more: Any) -> Any:
+        counts[type(header).__name__] += 1
+        return await ask(self, address, header, *more)
+
+    monkeypatch.setattr(ClusterCalls, "ask", counted)
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("command", "rows", "said", "questions"),
+    [
+        (("topic", "list"), 100, "100 of 10,000; --limit 0 for all\n", {}),
+        (("topic", "list", "--limit", "0"), TOPICS, "", {}),
+        (
+            ("topic", "list", "--long"),
+            100,
+            "100 of 10,000; --limit 0 for all\n",
+            {"GetAllTopicConfig": 1, "GetTopicStats": 100},
+        ),
+        (
+            ("topic", "list", "--long", "--match", "topic-0123*"),
+            10,
+            "",
+            {"GetAllTopicConfig": 1, "GetTopicStats": 10},
+        ),
+        (
+            ("topic", "show", "topic-01234"),
+            3,
+            "",
+            {"GetTopicConfig": 1, "GetTopicStats": 2, "GetConsumersOfTopic": 1},
+        ),
+        (
+            ("client", "list"),
+            0,
+            "",
+            {"GetAllGroupConfig": 1, "GetConsumerConnections": None, "GetAllProducers": 1},
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_list_asks_only_about_what_it_prints(
+    command: tuple[str, ...],
+    rows: int,
+    said: str,
+    questions: dict[str, int | None],
+    large: Cluster,
+    asked: Counter[str],
+) -> None:
+    ended = run(*command, "--name-servers", large.name_server)
+    assert (ended.returncode, ended.stderr) == (0, said)
+    assert len(ended.stdout.splitlines()) == rows + 1
+    assert set(asked) == set(questions)
+    for question, number in questions.items():
+        assert number in (None, asked[question])
+    assert asked["GetConsumerConnections"] <= GROUPS + 50  # brokers have some groups of their own
