@@ -1,4 +1,4 @@
-"""docs/operate-groups.md: its commands run as pasted, and the shapes of JSON are as listed."""
+"""docs/operate.md on groups, messages and dead letters: commands and shapes are as written."""
 
 import json
 import re
@@ -15,10 +15,11 @@ from sparrowmq.testing import Cluster, cluster
 from tests.cli.in_process import Ran, run
 from tests.patience import PATIENCE_S
 
-TEXT = (Path(__file__).parents[2] / "docs" / "operate-groups.md").read_text("utf-8")
+_DOCUMENT = (Path(__file__).parents[2] / "docs" / "operate.md").read_text("utf-8")
+TEXT = _DOCUMENT[_DOCUMENT.index("\n## A group does not move") :]
 COMMANDS = [
-    line.removeprefix("$ ")
-    for block in re.findall(r"^```console\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    line
+    for block in re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
     for line in block.splitlines()
 ]
 _ROWS = re.findall(r"^\| `([a-z ]+)` \|(.*)\| `(\w+)` \|(.*)\|$", TEXT, re.MULTILINE)

@@ -5,6 +5,7 @@ import pytest
 from sparrowmq.broker import shutdown
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.name_servers import BrokerRegistration
+from sparrowmq.net.peers import Peers
 from sparrowmq.net.server import Server
 from tests.faults.io_errors import KINDS, RetryingRun, fail_disk
 from tests.faults.stop_time import stop_after_failed_sync
@@ -37,7 +38,7 @@ def test_a_broker_is_gone_within_a_second_after_a_failed_sync(sync_flush: bool) 
 def test_planted_saying_goodbye_to_everybody_first_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def drain(registration: BrokerRegistration, server: Server[Broker]) -> None:
+    async def drain(registration: BrokerRegistration, server: Server[Broker], peers: Peers) -> None:
         await registration.unregister()
         await shutdown.reject_pulls(server)
         await server.close()

@@ -30,7 +30,7 @@ async def tail(
 ) -> None:
     """Hand over what is stored from now on, or since a time, until `on_message` returns False."""
     check_time("interval_s", interval_s)
-    fault = tags_fault(expression, for_comma="nothing else") if expression != "*" else None
+    fault = tags_fault(expression, for_comma="`consume`") if expression != "*" else None
     if fault is not None:
         raise ValueError(f"the filter is {expression!r}, {fault}")
     wanted = frozenset(parse_tags(expression))

@@ -49,10 +49,11 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Handled
     try:
         if kind == TRANSACTION_COMMIT:
             transactions.commit(broker, half, record, fields, now_ms)
-            broker.delivery.committed[fields.get(REAL_TOPIC, "")] += 1
+            broker.delivery.committed[fields[REAL_TOPIC]] += 1  # it is there: it was delivered
         else:
             transactions.end(broker, half)
-            broker.delivery.rolled_back[fields.get(REAL_TOPIC, "")] += 1
+            if REAL_TOPIC in fields:
+                broker.delivery.rolled_back[fields[REAL_TOPIC]] += 1
     except (DiskFull, StoreStopped) as error:
         raise store_refusal(error) from error
     end = broker.store.max_log_offset

@@ -10,6 +10,7 @@ from functools import partial
 import click
 
 from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.cluster_calls import all_at_once
 from sparrowmq.admin.lag import GroupLag, QueueLag
 from sparrowmq.cli.commands.group import age
 from sparrowmq.cli.option_types import Wait
@@ -131,9 +132,8 @@ def over(lags: Sequence[GroupLag], most: int | None, older_s: float | None) -> l
 
 async def _lags(admin: Admin, names: Sequence[str], topic: str | None) -> list[GroupLag]:
     wanted = names or [each for each in await admin.groups() if not is_system_group(each)]
-    return [
-        await admin.lag(name, topic, waiting=True, matching=True) for name in dict.fromkeys(wanted)
-    ]
+    asks = {name: partial(admin.lag, name, topic, waiting=True, matching=True) for name in wanted}
+    return list((await all_at_once(asks)).values())
 
 
 # ---- tables

@@ -123,8 +123,8 @@ async def _owners(admin: Admin, name: str) -> dict[MessageQueue, str]:
 def _question(name: str, topic: str, moves: Sequence[OffsetMove]) -> str:
     skipped, repeated = (sum(each.skipped for each in moves), sum(each.repeated for each in moves))
     return (
-        f"Group {name} moves in {len(moves)} queues of topic {topic}: {skipped:,} messages are"
-        f" skipped, {repeated:,} delivered again"
+        f"Group {name} moves in {len(moves)} queue{'s' if len(moves) > 1 else ''} of topic {topic}:"
+        f" {skipped:,} messages are skipped, {repeated:,} delivered again"
     )
 
 
