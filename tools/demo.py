@@ -305,7 +305,8 @@ def console_beside(name_server: str) -> Iterator[str]:
             try:
                 yield url_of("127.0.0.1", listener.getsockname()[1])
             finally:
-                process.terminate()
+                assert process.stdin is not None
+                process.stdin.close()  # it ends then; a Ctrl-C has reached it as well
 
 
 def stay(page: str) -> None:

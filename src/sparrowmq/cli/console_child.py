@@ -73,7 +73,9 @@ class ConsoleChild:
 async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is not None:
         return
-    process.terminate()
+    # No signal: after a Ctrl-C, which the terminal sends to both, a second one would cut it short.
+    assert process.stdin is not None
+    process.stdin.close()
     try:
         async with asyncio.timeout(_STOP_S):
             await process.wait()
