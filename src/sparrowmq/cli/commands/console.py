@@ -131,7 +131,8 @@ def _serve(given: dict[str, Any]) -> int:
             listener = socket.socket(fileno=given["fd"])
         else:
             listener = open_listener(config.listen, config.port)
-        await serve(config, listener, stopping, lambda address: say_ready(f"console {address}"))
+        with listener:
+            await serve(config, listener, stopping, lambda url: say_ready(f"console {url}"))
 
     return run(work(), as_json=given["as_json"])
 
