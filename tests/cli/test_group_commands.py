@@ -88,6 +88,9 @@ def test_groups_are_listed_and_shown(desk: Desk) -> None:
         "CLIENT\tADDRESS\tLANGUAGE\tVERSION\tQUEUES\tOK/S\tFAILED/S\tWAITS-FOR",
         "",
         "TOPIC\tTYPE\tEXPRESSION\tMEMBERS\tDIFFERENCE",
+        "",
+        "SEVERITY\tFINDING\tEVIDENCE",
+        "error\tno-members\t4 messages in orders, 0 members online",
     ]
 
 

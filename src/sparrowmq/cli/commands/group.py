@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 import click
 
 from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.doctor.findings import Examination
 from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.lag import GroupLag
@@ -38,6 +39,8 @@ def age(when: datetime | None) -> timedelta | None:
     return None if when is None else max(timedelta(), now() - when)
 
 
+_LOOK_AGAIN_S = 0.5
+"""How far the two looks of the doctor are apart; `sparrowmq doctor` waits longer."""
 _MODELS = {MessageModel.CLUSTERING: "clustering", MessageModel.BROADCASTING: "broadcasting"}
 
 
@@ -129,7 +132,7 @@ def _group_table(rows: list[GroupRow], total: int, is_long: bool) -> Table:
 @click.argument("name")
 @shell_options(watch=True)
 def show_group(name: str, shell: Shell) -> None:
-    """Show a group's settings, progress, members and subscriptions.
+    """Show a group's settings, progress, members, subscriptions, and what is wrong with it.
 
     \b
     Example:
@@ -139,12 +142,14 @@ def show_group(name: str, shell: Shell) -> None:
     async def look(admin: Admin) -> Report:
         found = await admin.group(name)
         lag = await admin.lag(name, owners=False, waiting=True)
+        examined = await admin.doctor("group", name, for_s=_LOOK_AGAIN_S)
         return Report(
             [
                 _settings_table(found),
                 _topics_table(lag),
                 members_table(found.members),
                 subscriptions_table(subscriptions_of(found)),
+                _findings_table(examined),
             ],
             found.errors,
             facts={
@@ -153,7 +158,7 @@ def show_group(name: str, shell: Shell) -> None:
                 "model": "" if found.model is None else _MODELS[found.model],
                 "lag": lag.lag,
             },
-            notes=_warnings(found),
+            notes=_advice(name, examined),
         )
 
     shell.report(look)
@@ -165,17 +170,15 @@ def _state(found: GroupInfo) -> str:
     return "consuming" if found.is_online else "offline"
 
 
-def _warnings(found: GroupInfo) -> list[str]:
-    warnings = []
-    if found.subscriptions_differ:
-        warnings.append(
-            "members subscribe to different things, so that messages get lost among them: see"
-            f" sparrowmq group subscriptions {found.name}"
-        )
-    if found.doubled_client_ids:
-        names = ", ".join(sorted(found.doubled_client_ids))
-        warnings.append(f"several processes use one client id, and take the same queues: {names}")
-    return warnings
+def _advice(name: str, examined: Examination) -> list[str]:
+    remedies = f"causes and remedies: sparrowmq doctor group {name}"
+    return [] if examined.is_healthy else [remedies]
+
+
+def _findings_table(examined: Examination) -> Table:
+    columns = [("SEVERITY", "severity"), ("FINDING", "finding"), ("EVIDENCE", "evidence")]
+    rows = [[each.severity, each.id, each.evidence] for each in examined.findings]
+    return table(columns, rows, key="findings", title="what is wrong", empty="nothing was found")
 
 
 def _settings_table(found: GroupInfo) -> Table:
