@@ -59,7 +59,7 @@ def test_what_other_parts_of_the_project_read_is_known() -> None:
     ours = [path for path in files if ROOT / "tests" / "cli" not in path.parents]
     names: set[str] = set()
     for path in [ROOT / "dev", *ours]:
-        names.update(re.findall(r"SPARROWMQ_[A-Z_]*[A-Z]", path.read_text(encoding="utf-8")))
+        names.update(re.findall(r"\bSPARROWMQ_[A-Z_]*[A-Z]", path.read_text(encoding="utf-8")))
     assert {"SPARROWMQ_DEV_NEWER", "SPARROWMQ_CONFIG", "SPARROWMQ_NAME_SERVERS"} <= names
     assert warnings_about(*names) == []
 

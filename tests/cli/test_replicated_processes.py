@@ -12,6 +12,7 @@ import pytest
 
 from sparrowmq import FlowLimits, Message, MessageExt, SendFailed
 from sparrowmq.blocking import Producer, PushConsumer
+from sparrowmq.testing.held_port import HeldPort
 from tests.cli.in_process import run
 from tests.cli.servers import broker, logged_until, stop, up
 from tests.patience import PATIENCE_S
@@ -49,26 +50,27 @@ def test_a_slave_that_was_away_for_too_long_starts_again_in_its_process(tmp_path
 
 def test_a_master_that_waited_for_its_slave_serves_when_that_is_back(tmp_path: Path) -> None:
     master, slave = tmp_path / "master", tmp_path / "slave"
-    with up(master, *SYNC) as server:
-        at = ("--name-servers", server.name_server)
-        with broker(slave, "--broker-id", "1", *at) as follower:
-            logged_until(follower, "following")
-            assert send(server.name_server, "on both") == "SEND_OK"
-            address = known_slave(master)
-        server.process.kill()
-    port = address.rpartition(":")[2]
-    with up(master, *SYNC) as server:
-        at = ("--name-servers", server.name_server)
-        # It tries again as long as its time lasts: a broker may be read-only for a moment only.
-        with (
-            Producer("tests", name_servers=server.name_server, timeout_s=1.0) as producer,
-            pytest.raises(SendFailed, match="--accept-loss broker-a"),
-        ):
-            producer.send(Message("orders", b"too early"))
-        with broker(slave, "--broker-id", "1", "--port", port, *at):
-            logged_until(server.process, "enough slaves answer: starting again as a master")
-            logged_until(server.process, "follows from log offset")
-            assert send(server.name_server, "on both again") == "SEND_OK"
+    with HeldPort(beside=(-2, 1)) as held:  # the slave comes back where its master looks for it
+        as_slave = ("--broker-id", "1", "--port", str(held.port))
+        with up(master, *SYNC) as server:
+            at = ("--name-servers", server.name_server)
+            with broker(slave, *as_slave, *at) as follower:
+                logged_until(follower, "following")
+                assert send(server.name_server, "on both") == "SEND_OK"
+                assert known_slave(master) == held.address
+            server.process.kill()
+        with up(master, *SYNC) as server:
+            at = ("--name-servers", server.name_server)
+            # It tries again as long as its time lasts: a broker may be read-only for a moment only.
+            with (
+                Producer("tests", name_servers=server.name_server, timeout_s=1.0) as producer,
+                pytest.raises(SendFailed, match="--accept-loss broker-a"),
+            ):
+                producer.send(Message("orders", b"too early"))
+            with broker(slave, *as_slave, *at):
+                logged_until(server.process, "enough slaves answer: starting again as a master")
+                logged_until(server.process, "follows from log offset")
+                assert send(server.name_server, "on both again") == "SEND_OK"
 
 
 def test_up_starts_masters_and_slaves_that_follow_when_it_is_ready(tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ def test_dead_letters_that_begin_again_are_not_taken_for_old_ones(
     from tests.spark.admin import create_topic
 
     create_topic(world.running, "again", 1)
+    create_topic(world.running, "%DLQ%unused", 1)  # which is asked what was sent again
     assert sent_back() == len(BEFORE)
     world.recreate()
     world.send(20)

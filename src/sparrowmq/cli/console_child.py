@@ -41,12 +41,14 @@ class ConsoleChild:
     @asynccontextmanager
     async def beside(self, name_server: str, state: Path) -> AsyncIterator[None]:
         """Run it while the block runs, from `start` on."""
+        # Closed here too: a task that is cancelled before its first step closes nothing.
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self._run(name_server, state))
             try:
                 yield
             finally:
                 running.cancel()
+                self._listener.close()
 
     async def _run(self, name_server: str, state: Path) -> None:
         with self._listener:

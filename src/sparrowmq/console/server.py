@@ -49,8 +49,19 @@ async def serve(
     stopping: asyncio.Event,
     ready: Callable[[str], None],
 ) -> None:
-    """Serve on a listening socket until `stopping` is set; `ready` gets the address. Raises
-    ConsoleError."""
+    """Serve on a listening socket until `stopping` is set, and close it; `ready` gets the address.
+    Raises ConsoleError."""
+    # uvicorn closes the socket only if it was asked to stop after its start.
+    with listener:
+        await _serve(config, listener, stopping, ready)
+
+
+async def _serve(
+    config: ConsoleConfig,
+    listener: socket.socket,
+    stopping: asyncio.Event,
+    ready: Callable[[str], None],
+) -> None:
     async with Client(ClientConfig(name_servers=config.name_servers)) as client:
         console = Console(config, client)
         port = listener.getsockname()[1]

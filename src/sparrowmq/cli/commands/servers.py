@@ -182,11 +182,8 @@ def _broker_command() -> SettingsCommand:
         help=_BROKER,
         groups={
             "Cluster": ("name-servers", "broker-name", "broker-id"),
-            "Addresses": (
-                *("port", "listen", "advertise"),
-                *("metrics-port", "metrics-listen", "insecure"),
-            ),
-            "Messages": _MESSAGES,
+            "Addresses": ("port", "listen", "advertise", "metrics-port", "insecure"),
+            "Messages": ("data", "flush", "replication"),
             "Settings and logs": _SETTINGS_AND_LOGS,
         },
     )
@@ -273,7 +270,6 @@ _BROKER = """Run a broker.
 \b
 Examples:
   sparrowmq broker --data /var/lib/sparrowmq --name-servers 127.0.0.1:9876
-  sparrowmq broker --broker-id 1 --data /var/lib/slave --port 10921
 """
 _UP = """Run a name server, brokers and a web console (--no-console: none).
 

@@ -15,6 +15,7 @@ OTHERS = {
     "SPARROWMQ_CONTEXT": "the named cluster that commands, clients and Spark talk to",
     LOG_LEVEL_VARIABLE: "how much commands log, as --log-level",
     "SPARROWMQ_DEV_NEWER": "set by ./dev for itself",
+    "SPARROWMQ_REQUIRE_BROWSER": "whether tests of the console fail without a browser",
 }
 """Known without being a setting."""
 
