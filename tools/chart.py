@@ -28,8 +28,8 @@ def bar_chart(
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"'
             f' width="{WIDTH}" height="{height}" font-family="{FONTS}">',
             f'<rect width="{WIDTH}" height="{height}" rx="12" fill="{PAPER}"/>',
-            _text(28, 40, title, size=20, weight=600),
-            _text(28, 62, subtitle, size=13, colour=SOFT),
+            text(28, 40, title, size=20, weight=600),
+            text(28, 62, subtitle, size=13, colour=SOFT),
             *_legend(series),
             *_grid(most, scale, height),
             *rows,
@@ -39,7 +39,7 @@ def bar_chart(
 
 
 def _row(name: str, values: Sequence[float], top: int, scale: float) -> str:
-    drawn = [_text(LEFT - 12, top + len(values) * BAR / 2 + 5, name, anchor="end")]
+    drawn = [text(LEFT - 12, top + len(values) * BAR / 2 + 5, name, anchor="end")]
     for number, value in enumerate(values):
         colour, y = COLOURS[number % len(COLOURS)], top + number * BAR
         width = value * scale
@@ -47,7 +47,7 @@ def _row(name: str, values: Sequence[float], top: int, scale: float) -> str:
             f'<rect x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR - 2}"'
             f' rx="3" fill="{colour}"><title>{escape(name)}: {value:,.0f}</title></rect>'
         )
-        drawn.append(_text(LEFT + width + 8, y + BAR - 5, f"{value:,.0f}", 12, weight=600))
+        drawn.append(text(LEFT + width + 8, y + BAR - 5, f"{value:,.0f}", 12, weight=600))
     return "".join(drawn)
 
 
@@ -55,7 +55,7 @@ def _legend(series: Sequence[str]) -> list[str]:
     drawn, left = [], float(WIDTH - 28)
     for number, each in reversed(list(enumerate(series))):
         left -= 7.4 * len(each)
-        drawn.append(_text(left, 40, each, size=13, colour=SOFT))
+        drawn.append(text(left, 40, each, size=13, colour=SOFT))
         left -= 18
         colour = COLOURS[number % len(COLOURS)]
         drawn.append(f'<rect x="{left:.1f}" y="29" width="12" height="12" rx="3" fill="{colour}"/>')
@@ -74,22 +74,23 @@ def _grid(most: float, scale: float, height: int) -> list[str]:
             f'<line x1="{left:.1f}" y1="{TOP - 12}" x2="{left:.1f}" y2="{height - BOTTOM}"'
             f' stroke="{LINE}"/>'
         )
-        drawn.append(_text(left, height - 16, f"{value:,.0f}", 11, colour=SOFT, anchor="middle"))
+        drawn.append(text(left, height - 16, f"{value:,.0f}", 11, colour=SOFT, anchor="middle"))
         value += step
     return drawn
 
 
-def _text(
+def text(
     left: float,
     base: float,
-    text: str,
+    words: str,
     size: int = 14,
     *,
     weight: int = 400,
     colour: str = INK,
     anchor: str = "start",
 ) -> str:
+    """A line of text that begins, ends or has its middle at `left`."""
     return (
         f'<text x="{left:.1f}" y="{base:.1f}" font-size="{size}" font-weight="{weight}"'
-        f' fill="{colour}" text-anchor="{anchor}">{escape(text)}</text>'
+        f' fill="{colour}" text-anchor="{anchor}">{escape(words)}</text>'
     )
