@@ -3,6 +3,7 @@
 import os
 import sys
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,13 @@ from sparrowmq.protocol.message import Message
     help="Producer group.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=Wait(),
+    metavar="DURATION",
+    help="How long a message may take, all attempts together.  [default: 3s]",
+)
 @name_servers_option
 def send(
     topic: str,
@@ -81,6 +89,7 @@ def send(
     rate: float | None,
     group: str,
     as_json: bool,
+    timeout_s: float | None,
     name_servers: str,
     **delivery: Any,
 ) -> None:
@@ -112,7 +121,10 @@ def send(
     async def work() -> None:
         message = Message(topic, data, tags=tag, keys=keys, properties=pairs, **when)
         pace = Pace(rate)
-        async with Producer(group, name_servers=name_servers) as producer:
+        of_group = partial(Producer, group, name_servers=name_servers)
+        if timeout_s is not None:
+            of_group = partial(of_group, timeout_s=timeout_s)
+        async with of_group() as producer:
             for _ in range(count):
                 await pace.wait()
                 results.append(await producer.send(message))
