@@ -190,7 +190,7 @@ def test_an_update_changes_what_is_given_and_leaves_the_rest(
 
 
 WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
-    ("group", {"group": "nope"}, NotFound, "group nope does not exist; groups"),
+    ("group", {"group": "nope"}, NotFound, "group nope does not exist; those that do"),
     ("lag", {"group": "nope", "topic": "orders"}, NotFound, "group nope does not exist"),
     ("update_group", {"group": "nope", "retries": 1}, NotFound, "asked were: broker-a"),
     ("create_group", {"group": "a b"}, ValueError, "characters that are not allowed"),
@@ -198,7 +198,7 @@ WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("create_group", {"group": "g", "retries": -7}, ValueError, "is -7, must be -1 or more"),
     ("create_group", {"group": "g", "retry_queues": 0}, ValueError, "is 0, must be 1 or more"),
     ("create_group", {"group": "g", "orderly": "no"}, ValueError, "must be True or False"),
-    ("delete_group", {"group": "nope"}, NotFound, "group nope does not exist"),
+    ("delete_group", {"group": "nope"}, NotFound, "those that do: sparrowmq group list"),
     ("create_group", {"group": "g", "brokers": ["b"]}, NotFound, "registered are: broker-a"),
     ("delete_group", {"group": ""}, ValueError, "the group name is blank"),
     ("members", {"group": ""}, ValueError, "the group name is blank"),

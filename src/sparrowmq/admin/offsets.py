@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from sparrowmq.admin.brokers import broker_config, is_sparrow
 from sparrowmq.admin.cluster_calls import ClusterCalls, all_at_once, answered
-from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, PartlyReset
+from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, PartlyReset, not_done
 from sparrowmq.admin.groups import check_offline, find_group, topics_of_group
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
@@ -314,11 +314,12 @@ async def _move_each(
     try:
         moved = await cluster.ask_each(targets, move)
     except NoBrokerAnswers as error:
-        raise AdminError(f"not done: {'; '.join(map(str, error.errors))}") from error
+        raise not_done(error.errors) from error
     if moved.errors:
         done = [each for name in moved.by_broker for each in plan[name]]
         failed = {failure.broker: failure.reason for failure in moved.errors}
-        raise PartlyReset(what, list(moved.by_broker), failed, done)
+        unknown = [failure.broker for failure in moved.errors if failure.may_have_acted]
+        raise PartlyReset(what, list(moved.by_broker), failed, done, unknown)
 
 
 async def _moves_single_queues(cluster: ClusterCalls, address: str) -> bool:
