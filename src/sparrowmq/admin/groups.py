@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, Request
 from sparrowmq.admin.errors import AlreadyExists, BrokerRefusal, InUse, NotFound
 from sparrowmq.admin.members import Connected, GroupMember, Subscription, connected, with_details
@@ -228,6 +230,13 @@ def wanted_group(attributes: Attributes | None, **settings: Setting) -> WantedSe
 
 def _request(wanted: WantedSettings, config: SubscriptionGroupConfig) -> Request:
     return CreateGroup(), wanted.applied(config).to_json()
+
+
+def create_request(config: SubscriptionGroupConfig) -> Request:
+    """The request that gives a broker a group it does not have, with all its settings."""
+    # Attributes are sent as changes, each with a sign.
+    signed = {f"+{name}": value for name, value in config.attributes.items()}
+    return CreateGroup(), msgspec.structs.replace(config, attributes=signed).to_json()
 
 
 def check_new(group: str, wanted: WantedSettings) -> None:
