@@ -215,7 +215,8 @@ class Admin(Block):
         """Make a slave the master: by the present master as in `hand_over`, or without it when it
         is gone and `accept_loss` is the broker's name. Then the slave with the longest log is
         taken unless one is named. `address` is for slaves that were started without a master, and
-        are not registered. Raises NotFound, and AdminError where the roles stay as they are."""
+        are not registered. Raises NotFound, AdminError where the roles stay as they are, and
+        ValueError if `accept_loss` is another name."""
         return await roles.promote(
             self._cluster,
             broker,
