@@ -156,6 +156,15 @@ class ClusterCalls:
     ) -> dict[str, str]:
         """Name → address of the masters that a change goes to: of the brokers named, of a cluster,
         or of all. Raises NotFound, and AdminError for a name without a master."""
+        found, without = await self.masters_and_missing(brokers=brokers, cluster=cluster)
+        for failure in without:
+            raise AdminError(failure.reason)
+        return found
+
+    async def masters_and_missing(
+        self, *, brokers: Sequence[str] = (), cluster: str | None = None
+    ) -> tuple[dict[str, str], list[BrokerFailure]]:
+        """The same for questions, and the names that have no master now. Raises NotFound."""
         check_names("brokers", brokers)
         info = await self.info()
         if cluster is not None and cluster not in info.cluster_addr_table:
@@ -164,17 +173,21 @@ class ClusterCalls:
             info.cluster_addr_table[cluster] if cluster else set(info.broker_addr_table)
         )
         found: dict[str, str] = {}
+        without: list[BrokerFailure] = []
         for name in sorted(wanted):
             data = info.broker_addr_table.get(name)
             known = f"registered are: {shown(info.broker_addr_table)}"
             if data is None:
                 raise NotFound("broker", name, known)
             if data.master_addr is None:
-                raise AdminError(f"broker {name} has no master now; {known}")
-            found[name] = data.master_addr
-        if not found:
+                slave = data.broker_addrs[min(data.broker_addrs)] if data.broker_addrs else ""
+                reason = f"broker {name} has no master now; {known}"
+                without.append(BrokerFailure(name, slave, reason))
+            else:
+                found[name] = data.master_addr
+        if not found and not without:
             raise AdminError("no broker is registered with the name server; start one first")
-        return found
+        return found, without
 
     async def readable(self) -> dict[str, str]:
         """Name → address of one broker of every name, for questions: the master, else a slave."""
