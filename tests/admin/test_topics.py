@@ -61,7 +61,9 @@ def test_creating_a_topic_that_exists_changes_it_unless_that_is_refused() -> Non
     async def work(admin: Admin) -> None:
         await admin.create_topic("orders", queues=4)
         assert await admin.create_topic("orders", queues=4, replace=False) == ["broker-a"]
-        with pytest.raises(AlreadyExists, match=r"read_queues 4 → 6.*update_topic") as raised:
+        with pytest.raises(
+            AlreadyExists, match=r"read_queues 4 → 6.*sparrowmq topic update"
+        ) as raised:
             await admin.create_topic("orders", read_queues=6, write_queues=4, replace=False)
         assert raised.value.differences == ("broker-a: read_queues 4 → 6",)
         assert (await admin.topic("orders")).settings[0].read_queues == 4

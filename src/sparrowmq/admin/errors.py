@@ -104,7 +104,7 @@ class AlreadyExists(AdminError):
         self.differences = tuple(differences)
         super().__init__(
             f"{kind} {name} exists with other settings ({'; '.join(self.differences)});"
-            f" nothing was changed: update_{kind} changes it"
+            f" nothing was changed; change it with: sparrowmq {kind} update {name}"
         )
         self.kind = kind
         self.name = name
