@@ -77,6 +77,19 @@ def test_an_estimate_is_marked_as_one() -> None:
     ]
 
 
+def test_a_sum_without_some_brokers_is_marked_as_at_least_that() -> None:
+    columns = [Column("GROUP", "group"), Column("LAG", "lag", is_sum=True)]
+    away = [BrokerFailure("broker-b", "127.0.0.1:1", "no answer in 5 s")]
+    report = Report([table(columns, [["billing", 1247], ["audit", None]])], away)
+    assert list(lines_for_people(report)) == [
+        "GROUP       LAG",
+        "billing  ≥1,247",
+        "audit         ?",
+    ]
+    assert list(lines_for_pipes(report))[1:] == ["billing\t≥1247", "audit\t?"]
+    assert document(report)["items"][0] == {"group": "billing", "lag": 1247}
+
+
 @pytest.mark.parametrize(
     ("value", "text", "plain"),
     [
@@ -128,7 +141,7 @@ def test_times_are_dates_or_relative(text: str, iso: str) -> None:
 
 def test_a_time_that_is_none_is_refused_with_what_is_allowed() -> None:
     for kind, mentions in ((Moment(), True), (Moment(is_relative=False), False)):
-        for wrong in ("yesterday", "-x", *([] if mentions else ["-30m"])):
+        for wrong in ("yesterday", "-x", "-5", *([] if mentions else ["-30m"])):
             with pytest.raises(click.BadParameter) as caught:
                 kind.convert(wrong, None, None)
             assert "is not a time; write 2026-11-15" in str(caught.value)

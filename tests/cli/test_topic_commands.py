@@ -6,7 +6,7 @@ import pytest
 
 from sparrowmq.broker.config import Replication
 from sparrowmq.testing import Cluster, cluster
-from tests.cli.in_process import run
+from tests.cli.in_process import run, run_impatiently
 from tests.cli.servers import sparrowmq
 
 
@@ -215,7 +215,7 @@ def test_a_topic_whose_broker_is_stopped_is_not_said_to_be_missing(
         ("send", "orders", "x"),
     )
     for command in commands:
-        refused = run(*command, *at)
+        refused = run_impatiently(*command, *at)  # a send waits for the broker as long as it may
         assert refused.returncode == 1
         assert f"broker {name} at {address} left " in refused.stderr
         assert "; start it again" in refused.stderr

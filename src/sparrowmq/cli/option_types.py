@@ -68,6 +68,8 @@ class Moment(click.ParamType[datetime]):
 def read_moment(text: str, now_ms: int | None) -> datetime:
     """A time as people write it; one relative to now if that is given. Raises ValueError."""
     if now_ms is not None and (text == "now" or text.startswith("-")):
+        if text[-1:].isdigit():
+            raise ValueError("a time ago needs its unit")  # -5 may be meant as five messages
         ago_s = 0 if text == "now" else parse_value(text[1:], float, "ago_s")
         return datetime.fromtimestamp(now_ms / 1000, UTC) - timedelta(seconds=ago_s)
     found = datetime.fromisoformat(text)

@@ -37,6 +37,8 @@ class Column:
     key: str
     is_approximate: bool = False
     """Whether cells may be pairs of a number and whether it is exact; `≈` marks the others."""
+    is_sum: bool = False
+    """Whether cells are sums over brokers: `≥` marks them where a broker did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,11 @@ class Report:
 
 
 def table(
-    columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Value]], **more: Any
+    columns: Sequence[tuple[str, str] | Column], rows: Sequence[Sequence[Value]], **more: Any
 ) -> Table:
-    """A table whose columns are pairs of title and key."""
-    return Table([Column(*each) for each in columns], rows, **more)
+    """A table whose columns are pairs of title and key, or have more to say."""
+    made = [each if isinstance(each, Column) else Column(*each) for each in columns]
+    return Table(made, rows, **more)
 
 
 # ---- JSON
@@ -143,7 +146,8 @@ def lines_for_people(report: Report) -> Iterator[str]:
             yield ""
         if each.title:
             yield each.title
-        yield from _aligned(each) if each.rows else filter(None, [each.empty])
+        is_partial = bool(report.errors)
+        yield from _aligned(each, is_partial) if each.rows else filter(None, [each.empty])
 
 
 def lines_for_pipes(report: Report) -> Iterator[str]:
@@ -154,7 +158,7 @@ def lines_for_pipes(report: Report) -> Iterator[str]:
         yield "\t".join(column.title for column in each.columns)
         for row in each.rows:
             yield "\t".join(
-                _of_column(column, value, plain=True)
+                _of_column(column, value, is_partial=bool(report.errors), plain=True)
                 for column, value in zip(each.columns, row, strict=True)
             )
 
@@ -164,9 +168,12 @@ def cut_note(each: Table) -> str:
     return f"{len(each.rows):,} of {each.total:,}; --limit 0 for all"
 
 
-def _aligned(each: Table) -> Iterator[str]:
+def _aligned(each: Table, is_partial: bool) -> Iterator[str]:
     texts = [
-        [_of_column(column, value) for column, value in zip(each.columns, row, strict=True)]
+        [
+            _of_column(column, value, is_partial=is_partial)
+            for column, value in zip(each.columns, row, strict=True)
+        ]
         for row in each.rows
     ]
     is_right = [
@@ -188,7 +195,9 @@ def _is_number(value: Value) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _of_column(column: Column, value: Value, *, plain: bool = False) -> str:
+def _of_column(column: Column, value: Value, *, is_partial: bool, plain: bool = False) -> str:
+    if column.is_sum and is_partial and isinstance(value, int | float):
+        return f"≥{cell(value, plain=plain)}"
     if column.is_approximate and isinstance(value, tuple):
         number, is_exact = value
         return ("" if is_exact else "≈") + cell(number, plain=plain)

@@ -17,7 +17,7 @@ from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember
 from sparrowmq.admin.subscriptions import GroupSubscription, subscriptions_of
 from sparrowmq.cli.command_group import Group
-from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.output import Column, Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, limit_option, match_option, shell_options
 from sparrowmq.clock import system_clock
 from sparrowmq.protocol.heartbeat import MessageModel
@@ -99,12 +99,12 @@ def _is_wanted(row: GroupRow, lagging: int | None, offline: bool) -> bool:
 
 
 def _group_table(rows: list[GroupRow], total: int, is_long: bool) -> Table:
-    columns = [
+    columns: list[tuple[str, str] | Column] = [
         ("GROUP", "group"),
         ("MODEL", "model"),
-        ("MEMBERS", "members"),
+        Column("MEMBERS", "members", is_sum=True),
         ("TOPICS", "topics"),
-        ("LAG", "lag"),
+        Column("LAG", "lag", is_sum=True),
         ("OLDEST-WAITING", "oldestWaiting"),
     ]
     cells: list[list[Value]] = [

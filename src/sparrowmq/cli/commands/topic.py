@@ -25,8 +25,8 @@ _LONG = (
     ("PERM", "perm"),
     ("TYPE", "type"),
     ("BROKERS", "brokers"),
-    ("MESSAGES", "messages"),
-    ("IN/S", "inPerS"),
+    Column("MESSAGES", "messages", is_sum=True),
+    Column("IN/S", "inPerS", is_sum=True),
 )
 _SETTINGS = (
     ("BROKER", "broker"),
@@ -61,9 +61,9 @@ _REPLICAS = (
 )
 _STATS = (
     Column("TOPIC", "topic"),
-    Column("IN/S", "inPerS"),
-    Column("OUT/S", "outPerS"),
-    Column("MESSAGES", "messages"),
+    Column("IN/S", "inPerS", is_sum=True),
+    Column("OUT/S", "outPerS", is_sum=True),
+    Column("MESSAGES", "messages", is_sum=True),
     Column("BYTES", "bytes", is_approximate=True),
     Column("LAST-STORED", "lastStored"),
 )
