@@ -18,6 +18,7 @@ from sparrowmq import (
     PartlyReset,
     QueueLag,
 )
+from sparrowmq.admin import offsets
 from sparrowmq.broker import runtime_info
 from sparrowmq.client.client import core_of
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
@@ -224,14 +225,39 @@ def test_a_reset_is_not_begun_while_a_broker_is_away() -> None:
         assert as_operator(sim, lambda admin: admin.lag("billing")).queues == before
 
 
-def test_a_broker_that_refuses_its_part_of_a_reset_is_named_with_what_was_moved() -> None:
+def test_a_reset_gives_the_group_to_a_broker_that_it_has_not_come_to_yet() -> None:
+    with SimCluster(seed=1, brokers=2).run() as sim:
+
+        async def work(client: Client) -> None:
+            admin = Admin(client=client)
+            await admin.create_topic("orders", queues=1)
+            await send(client, *numbered("orders", 6))
+            await admin.create_group("billing", brokers=["broker-a"], retries=3)
+            planned = await admin.reset_offsets("billing", "orders", "latest", dry_run=True)
+            assert [each.broker for each in (await admin.group("billing")).settings] == ["broker-a"]
+            assert await admin.reset_offsets("billing", "orders", "latest") == planned
+            assert [move.queue.broker_name for move in planned] == ["broker-a", "broker-b"]
+            settings = (await admin.group("billing")).settings
+            assert [(each.broker, each.retries) for each in settings] == [
+                ("broker-a", 3),
+                ("broker-b", 3),
+            ]
+            assert (await admin.lag("billing", "orders")).lag == 0
+
+        as_client(sim, work)
+
+
+def test_a_broker_that_refuses_its_part_of_a_reset_is_named_with_what_was_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
 
         async def work(client: Client) -> None:
             admin = await sold(client, 6)
-            # Progress without a group: offsets can be read there, and not be set.
             await admin.delete_group("billing")
             await admin.create_group("billing", brokers=["broker-a"])
+            # As if broker-b lost the group after the reset was planned
+            monkeypatch.setattr(offsets, "_without_group", lambda *_: {})
             with pytest.raises(PartlyReset, match="SUBSCRIPTION_GROUP_NOT_EXIST") as raised:
                 await admin.reset_offsets("billing", "orders", "latest")
             assert raised.value.done == ["broker-a"]

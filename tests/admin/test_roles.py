@@ -74,3 +74,11 @@ def test_a_registered_master_that_hangs_does_not_keep_the_slave_from_taking_over
         assert follower is not None
         sim.until(lambda: not follower.master_address)
         assert promote(sim).old_master is None
+
+
+def test_a_loss_that_is_accepted_for_another_broker_is_refused_and_the_master_stays() -> None:
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        with pytest.raises(ValueError, match="accepted for 'broker-b', and the broker is 'brok"):
+            as_operator(sim, lambda admin: admin.promote("broker-a", accept_loss="broker-b"))
+        assert role(sim.brokers["broker-a"]) is Role.MASTER

@@ -25,6 +25,7 @@ CHANGES = [
     ("topic", "update", "orders", "--queues", "32"),
     ("topic", "update", "orders", "--read-queues", "1"),
     ("topic", "create", "orders", "--queues", "3"),
+    ("topic", "delete", "orders", "--yes"),
     ("broker", "config", "set", SILENT, "deleteWhen=5"),
     ("broker", "config", "get", SILENT),
     ("broker", "clean", SILENT, "--log", "--yes"),
@@ -66,6 +67,7 @@ def test_a_change_is_refused_before_anything_is_changed(
     assert (ended.returncode, ended.stdout) == (1, ""), ended.stderr
     assert "did not answer" in ended.stderr
     assert "Traceback" not in ended.stderr
+    assert run("topic", "show", "orders", *at).returncode == 3  # it is there still
 
 
 def test_health_is_bad_while_a_broker_hangs(at: tuple[str, ...]) -> None:

@@ -1,5 +1,7 @@
 """`sparrowmq slave`: which slaves masters remember, and forgetting one that is gone."""
 
+import json
+
 from sparrowmq.broker.config import Replication
 from sparrowmq.testing import cluster
 from tests.cli.in_process import run
@@ -28,3 +30,18 @@ def test_a_slave_is_listed_and_retired_when_it_does_not_follow() -> None:
         assert len(run("slave", "list", *at).stdout.splitlines()) == 1
         again = run("slave", "retire", "broker-a", "1", "--yes", *at)
         assert "slave 1 of broker-a does not exist; it remembers: none" in again.stderr
+
+
+def test_slaves_of_the_other_masters_are_listed_while_one_broker_has_no_master() -> None:
+    with cluster(brokers=2, slaves=1) as running:
+        at = ("--name-servers", running.name_server)
+        running.stop_broker("broker-b")
+        listed = run("slave", "list", *at)
+        assert listed.returncode == 3, listed.stderr
+        assert [line.split()[:2] for line in listed.stdout.splitlines()[1:]] == [["broker-a", "1"]]
+        assert "sparrowmq: broker-b: broker broker-b has no master now" in listed.stderr
+        document = json.loads(run("slave", "list", "--json", *at).stdout)
+        assert [each["broker"] for each in document["errors"]] == ["broker-b"]
+        alone = run("slave", "list", "broker-b", *at)
+        assert (alone.returncode, alone.stdout) == (1, "")
+        assert "broker-b has no master now" in alone.stderr

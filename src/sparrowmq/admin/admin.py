@@ -215,7 +215,8 @@ class Admin(Block):
         """Make a slave the master: by the present master as in `hand_over`, or without it when it
         is gone and `accept_loss` is the broker's name. Then the slave with the longest log is
         taken unless one is named. `address` is for slaves that were started without a master, and
-        are not registered. Raises NotFound, and AdminError where the roles stay as they are."""
+        are not registered. Raises NotFound, AdminError where the roles stay as they are, and
+        ValueError if `accept_loss` is another name."""
         return await roles.promote(
             self._cluster,
             broker,
@@ -374,8 +375,9 @@ class Admin(Block):
         )
 
     async def delete_topic(self, topic: str, *, missing_ok: bool = False) -> list[str]:
-        """Delete a topic with its messages and every group's progress in it, on all brokers. Raises
-        NotFound if none has it, unless `missing_ok`; an interrupted call can be repeated."""
+        """Delete a topic with its messages and every group's progress in it, on all brokers, or on
+        none if one does not answer. Raises NotFound if none has it, unless `missing_ok`; an
+        interrupted call can be repeated."""
         return await topics.delete_topic(self._cluster, topic, missing_ok=missing_ok)
 
     # ---- groups
@@ -482,7 +484,8 @@ class Admin(Block):
         force: bool = False,
         missing_ok: bool = False,
     ) -> list[str]:
-        """Delete a group and its progress on all brokers; its retry and dead-letter topics stay.
+        """Delete a group and its progress on all brokers, or on none if one does not answer; its
+        retry and dead-letter topics stay.
 
         Raises NotFound if no broker has it, unless `missing_ok`, and InUse if it has live members,
         unless `force`.

@@ -19,6 +19,8 @@ from sparrowmq.admin.errors import (
     NoBrokerAnswers,
     NotFound,
     PartlyDone,
+    Unanswered,
+    not_done,
     shown,
 )
 from sparrowmq.admin.values import BrokerFailure
@@ -113,16 +115,17 @@ class ClusterCalls:
         except NetError as error:
             raise NameServersAway(servers.addresses, str(error), self._origin) from error
 
-    async def change_name_servers(self, header: RequestHeader, body: bytes = b"") -> dict[str, str]:
-        """Send a change to all of them, which do not know each other; those that failed, with the
-        reason."""
+    async def change_name_servers(
+        self, header: RequestHeader, body: bytes = b""
+    ) -> list[BrokerFailure]:
+        """Send a change to all of them, which do not know each other; those that failed."""
         addresses = self.client.name_servers.addresses
         results = await at_once([partial(self.call, each, header, body) for each in addresses])
-        return {
-            f"name server {address}": str(result)
+        return [
+            _failure(f"name server {address}", address, result)
             for address, result in zip(addresses, results, strict=True)
             if isinstance(result, AdminError)
-        }
+        ]
 
     async def info(self) -> ClusterInfo:
         """Clusters, their brokers and addresses."""
@@ -153,6 +156,15 @@ class ClusterCalls:
     ) -> dict[str, str]:
         """Name → address of the masters that a change goes to: of the brokers named, of a cluster,
         or of all. Raises NotFound, and AdminError for a name without a master."""
+        found, without = await self.masters_and_missing(brokers=brokers, cluster=cluster)
+        for failure in without:
+            raise AdminError(failure.reason)
+        return found
+
+    async def masters_and_missing(
+        self, *, brokers: Sequence[str] = (), cluster: str | None = None
+    ) -> tuple[dict[str, str], list[BrokerFailure]]:
+        """The same for questions, and the names that have no master now. Raises NotFound."""
         check_names("brokers", brokers)
         info = await self.info()
         if cluster is not None and cluster not in info.cluster_addr_table:
@@ -161,17 +173,21 @@ class ClusterCalls:
             info.cluster_addr_table[cluster] if cluster else set(info.broker_addr_table)
         )
         found: dict[str, str] = {}
+        without: list[BrokerFailure] = []
         for name in sorted(wanted):
             data = info.broker_addr_table.get(name)
             known = f"registered are: {shown(info.broker_addr_table)}"
             if data is None:
                 raise NotFound("broker", name, known)
             if data.master_addr is None:
-                raise AdminError(f"broker {name} has no master now; {known}")
-            found[name] = data.master_addr
-        if not found:
+                slave = data.broker_addrs[min(data.broker_addrs)] if data.broker_addrs else ""
+                reason = f"broker {name} has no master now; {known}"
+                without.append(BrokerFailure(name, slave, reason))
+            else:
+                found[name] = data.master_addr
+        if not found and not without:
             raise AdminError("no broker is registered with the name server; start one first")
-        return found
+        return found, without
 
     async def readable(self) -> dict[str, str]:
         """Name → address of one broker of every name, for questions: the master, else a slave."""
@@ -205,7 +221,9 @@ class ClusterCalls:
             # A member that hangs is no sign of its broker, which passes such questions on.
             if self._silence_s and is_silent and not isinstance(header, GetConsumerRunningInfo):
                 self._silent[address] = (loop.time() + self._silence_s, str(error))
-            raise AdminError(str(error)) from error
+            if isinstance(error, NotConnected):
+                raise AdminError(str(error)) from error
+            raise Unanswered(str(error)) from error
 
     async def ask_each(
         self, targets: Mapping[str, str], question: Callable[[str, str], Awaitable[T]]
@@ -216,7 +234,7 @@ class ClusterCalls:
         errors: list[BrokerFailure] = []
         for (name, address), result in zip(targets.items(), await at_once(asks), strict=True):
             if isinstance(result, AdminError):
-                errors.append(BrokerFailure(name, address, str(result)))
+                errors.append(_failure(name, address, result))
             else:
                 by_broker[name] = result
         if errors and not by_broker:
@@ -237,18 +255,31 @@ class ClusterCalls:
         try:
             answers = await self.ask_each(targets, change)
         except NoBrokerAnswers as error:
-            reasons = "; ".join(map(str, error.errors))
-            raise AdminError(f"not done: {reasons}") from error
+            raise not_done(error.errors) from error
         done = list(answers.by_broker)
         if answers.errors:
-            failed = {failure.broker: failure.reason for failure in answers.errors}
-            raise PartlyDone(what, done, failed)
+            raise partly_done(what, done, answers.errors)
         return done
 
     def _check_running(self) -> None:
         if not self.client.is_running:
             raise NotStarted("the Admin is not running: use `async with`, or await its start()")
         self.client.check_loop()
+
+
+def _failure(name: str, address: str, error: AdminError) -> BrokerFailure:
+    return BrokerFailure(name, address, str(error), isinstance(error, Unanswered))
+
+
+def partly_done(what: str, done: list[str], failures: Iterable[BrokerFailure]) -> PartlyDone:
+    """A change that some servers confirmed."""
+    failed = {each.broker: each for each in failures}
+    return PartlyDone(
+        what,
+        done,
+        {name: each.reason for name, each in failed.items()},
+        [name for name, each in failed.items() if each.may_have_acted],
+    )
 
 
 async def at_once(asks: Sequence[Callable[[], Awaitable[T]]]) -> list[T | AdminError]:

@@ -4,6 +4,7 @@ AdminError               the operation cannot be done; the text says why and wha
 ├── NameServersAway      no name server answers
 ├── NameServerRefusal    a name server answered with a code other than success
 ├── BrokerRefusal        a broker answered with a code other than success
+├── Unanswered           a server was sent a request and no answer came: it may have acted
 ├── NoBrokerAnswers      every broker that was asked failed or refused
 ├── NotFound             a topic, group, broker, cluster, queue or message does not exist
 ├── AlreadyExists        it exists, with other settings than the ones that were given
@@ -17,7 +18,7 @@ Wrong arguments are ValueErrors, raised before anything is sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sparrowmq.errors import SparrowMQError
@@ -71,6 +72,10 @@ class BrokerRefusal(AdminError):
         self.remark = remark
 
 
+class Unanswered(AdminError):
+    """A server was sent a request and no answer came in time. It may have acted, or act later."""
+
+
 class NoBrokerAnswers(AdminError):
     """Every broker that was asked is in `errors`."""
 
@@ -99,7 +104,7 @@ class AlreadyExists(AdminError):
         self.differences = tuple(differences)
         super().__init__(
             f"{kind} {name} exists with other settings ({'; '.join(self.differences)});"
-            f" nothing was changed: update_{kind} changes it"
+            f" nothing was changed; change it with: sparrowmq {kind} update {name}"
         )
         self.kind = kind
         self.name = name
@@ -127,26 +132,55 @@ class InUse(AdminError):
 
 
 class PartlyDone(AdminError):
-    """`done` brokers have the change, `failed` ones do not (name → reason)."""
+    """`done` brokers have the change, `failed` ones do not (name → reason). Of these `unknown` are
+    the ones that were sent it and did not answer: they may have it, or make it later."""
 
-    def __init__(self, what: str, done: list[str], failed: dict[str, str]) -> None:
-        reasons = "; ".join(f"{broker}: {reason}" for broker, reason in failed.items())
+    def __init__(
+        self, what: str, done: list[str], failed: dict[str, str], unknown: Collection[str] = ()
+    ) -> None:
+        sure = {broker: reason for broker, reason in failed.items() if broker not in unknown}
+        unsure = {broker: reason for broker, reason in failed.items() if broker in unknown}
+        parts = [f"{what} on {', '.join(done)}"]
+        if sure:
+            parts.append(f"but not on {_with_reasons(sure)}")
+        if unsure:
+            parts.append(f"and it is not known whether on {_with_reasons(unsure)}")
         super().__init__(
-            f"{what} on {', '.join(done)}, but not on {', '.join(failed)} ({reasons});"
-            " when that is mended run it again, it changes nothing twice"
+            f"{', '.join(parts)}; when that is mended run it again, it changes nothing twice"
         )
         self.done = done
         self.failed = failed
+        self.unknown = tuple(unsure)
 
 
 class PartlyReset(PartlyDone):
     """`moves` were made. Brokers in `failed` may have made some of theirs."""
 
     def __init__(
-        self, what: str, done: list[str], failed: dict[str, str], moves: Sequence[OffsetMove]
+        self,
+        what: str,
+        done: list[str],
+        failed: dict[str, str],
+        moves: Sequence[OffsetMove],
+        unknown: Collection[str] = (),
     ) -> None:
-        super().__init__(what, done, failed)
+        super().__init__(what, done, failed, unknown)
         self.moves = tuple(moves)
+
+
+def not_done(failures: Sequence[BrokerFailure]) -> AdminError:
+    """For a change that no server confirmed."""
+    refused = [str(each) for each in failures if not each.may_have_acted]
+    unanswered = [str(each) for each in failures if each.may_have_acted]
+    parts = [f"not done: {'; '.join(refused)}"] if refused else []
+    if unanswered:
+        parts.append(f"it is not known whether it was done: {'; '.join(unanswered)}")
+    return AdminError("; ".join(parts))
+
+
+def _with_reasons(failed: Mapping[str, str]) -> str:
+    reasons = "; ".join(f"{broker}: {reason}" for broker, reason in failed.items())
+    return f"{', '.join(failed)} ({reasons})"
 
 
 def shown(names: Iterable[str]) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, Request
 from sparrowmq.admin.errors import AlreadyExists, BrokerRefusal, InUse, NotFound
 from sparrowmq.admin.members import Connected, GroupMember, Subscription, connected, with_details
@@ -145,7 +147,9 @@ async def find_group(
     answers = await cluster.ask_each(online.addresses, ask)
     if not any(config or topics for config, topics in answers.by_broker.values()):
         silent = f"; not asked: {', '.join(map(str, answers.errors))}" if answers.errors else ""
-        hint = f"groups() lists those that do, and a group exists once a member was online{silent}"
+        hint = (
+            "those that do: sparrowmq group list; a group exists once a member was online" + silent
+        )
         raise NotFound("group", name, hint)
     return KnownGroup(answers.by_broker, answers.errors)
 
@@ -228,6 +232,13 @@ def _request(wanted: WantedSettings, config: SubscriptionGroupConfig) -> Request
     return CreateGroup(), wanted.applied(config).to_json()
 
 
+def create_request(config: SubscriptionGroupConfig) -> Request:
+    """The request that gives a broker a group it does not have, with all its settings."""
+    # Attributes are sent as changes, each with a sign.
+    signed = {f"+{name}": value for name, value in config.attributes.items()}
+    return CreateGroup(), msgspec.structs.replace(config, attributes=signed).to_json()
+
+
 def check_new(group: str, wanted: WantedSettings) -> None:
     """Raises ValueError for a name or attributes that no group can have."""
     check_group(group)
@@ -292,16 +303,16 @@ async def update_group(
 async def delete_group(
     cluster: ClusterCalls, group: str, *, keep_offsets: bool, force: bool, missing_ok: bool
 ) -> list[str]:
-    """Delete a group and its progress on all brokers. Raises NotFound unless `missing_ok`, and
-    InUse unless `force`."""
+    """Delete a group and its progress on all brokers. Nothing is deleted unless all of them answer.
+    Raises NotFound unless `missing_ok`, and InUse unless `force`."""
     check_group(group)
     targets = await cluster.masters()
-    if not (missing_ok and force):
-        online = await connected(cluster, group)
-        if not missing_ok:
-            await find_group(cluster, group, online)
-        if not force:
-            _check_offline(online, group, "stop them first, or their brokers create it again")
+    online = await connected(cluster, group)
+    if not missing_ok:
+        await find_group(cluster, group, online)
+    if not force:
+        _check_offline(online, group, "stop them first, or their brokers create it again")
+    online.check_all()
     header = DeleteGroup(group_name=group, clean_offset=not keep_offsets)
     return await cluster.change_each(f"group {group} is deleted", targets, lambda _: (header, b""))
 

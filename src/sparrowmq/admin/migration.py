@@ -15,18 +15,16 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
 
-import msgspec
-
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
 from sparrowmq.admin.errors import AdminError, InUse
 from sparrowmq.admin.groups import all_configs, check_offline
+from sparrowmq.admin.groups import create_request as create_group_request
 from sparrowmq.admin.lag import QueueLag, broker_lag, committed
 from sparrowmq.admin.offsets import commit_request, offset_at_time, queue_ends
 from sparrowmq.admin.topics import all_topic_configs, create_request, until_routed
 from sparrowmq.admin.values import BrokerFailure, time_of
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
-from sparrowmq.protocol.headers.groups import CreateGroup
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import (
     dlq_topic,
@@ -332,10 +330,8 @@ async def _group(
     how = f"on {', '.join(sorted(missing))}"
     if dry_run:
         return item(State.TO_DO, how)
-    # Attributes are sent as changes, each with a sign.
-    signed = {f"+{key}": value for key, value in config.attributes.items()}
-    body = msgspec.structs.replace(config, attributes=signed).to_json()
-    await target.change_each(f"group {name} is set", missing, lambda _: (CreateGroup(), body))
+    request = create_group_request(config)
+    await target.change_each(f"group {name} is set", missing, lambda _: request)
     return item(State.DONE, how)
 
 

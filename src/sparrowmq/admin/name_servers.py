@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from sparrowmq.admin.cluster_calls import ClusterCalls, answered, at_once
+from sparrowmq.admin.cluster_calls import ClusterCalls, answered, at_once, partly_done
 from sparrowmq.admin.errors import (
     AdminError,
     BrokerRefusal,
     NameServersAway,
     NotFound,
-    PartlyDone,
+    not_done,
 )
 from sparrowmq.admin.server_settings import name_server_failure
 from sparrowmq.admin.values import Listing
@@ -134,7 +134,8 @@ async def _change(cluster: ClusterCalls, header: RequestHeader, done: str) -> No
     addresses = cluster.client.name_servers.addresses
     failed = await cluster.change_name_servers(header)
     if len(failed) == len(addresses):
-        raise AdminError(f"not {done}: {'; '.join(failed.values())}")
+        raise not_done(failed)
     if failed:
-        made = [each for each in addresses if f"name server {each}" not in failed]
-        raise PartlyDone(f"the key is {done}", made, failed)
+        missing = {each.address for each in failed}
+        made = [each for each in addresses if each not in missing]
+        raise partly_done(f"the key is {done}", made, failed)

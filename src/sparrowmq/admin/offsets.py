@@ -2,6 +2,7 @@
 
 A reset is planned before anything is changed: every queue's old and new offset is read first, and
 a dry run ends there. Then each queue is moved by itself, so that the result is what was planned.
+A broker that the group has not come to yet gets it first, as a heartbeat of a member would do.
 Brokers move a live group one queue at a time only if they say so; older ones would ignore the queue
 and move all of them, so there a group has to be offline and its offsets are stored as its own
 commits would be. With members online such brokers move whole topics to a time, and nothing else.
@@ -14,13 +15,20 @@ from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from sparrowmq.admin.brokers import broker_config, is_sparrow
-from sparrowmq.admin.cluster_calls import ClusterCalls, all_at_once, answered
-from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, PartlyReset
-from sparrowmq.admin.groups import check_offline, find_group, topics_of_group
+from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, all_at_once, answered
+from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, PartlyReset, not_done
+from sparrowmq.admin.groups import (
+    KnownGroup,
+    check_offline,
+    create_request,
+    find_group,
+    topics_of_group,
+)
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
 from sparrowmq.client.argument_checks import MAX_LONG, check_kind, check_whole, to_ms
 from sparrowmq.client.broker_calls import UNKNOWN_EPOCH
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.headers.offsets import (
     GetMaxOffset,
@@ -118,6 +126,9 @@ class ResetPlan:
     time_ms: int | None
     """Where the reset moves all queues to the same time, as brokers before 5.2 can do for members
     that are online; else None."""
+    without_group: Mapping[str, SubscriptionGroupConfig]
+    """Brokers that have neither the group nor progress of it in the topic, with the settings that
+    they get: the broker, or the topic on it, is newer than the last member."""
 
     @property
     def moves(self) -> list[OffsetMove]:
@@ -157,7 +168,7 @@ async def plan_reset(
     goal = _checked_goal(topic, to, queues)
     route = await cluster.route(check_topic(topic))
     online = await connected(cluster, check_group(group))
-    await find_group(cluster, group, online)
+    known = await find_group(cluster, group, online)
     wanted = _queues_to_move(topic, goal, queues, route)
     targets = await cluster.masters(brokers=sorted(wanted))
     answers = await cluster.ask_each(
@@ -167,7 +178,24 @@ async def plan_reset(
         name: [_in_range(each) for each in planned] for name, planned in answers.all().items()
     }
     is_whole = not queues and not isinstance(goal, Mapping | MoveBy)
-    return ResetPlan(group, topic, targets, by_broker, _time_of(goal) if is_whole else None)
+    time_ms = _time_of(goal) if is_whole else None
+    without_group = _without_group(group, topic, known, targets)
+    return ResetPlan(group, topic, targets, by_broker, time_ms, without_group)
+
+
+def _without_group(
+    group: str, topic: str, known: KnownGroup, targets: Collection[str]
+) -> dict[str, SubscriptionGroupConfig]:
+    """Raises AdminError if a broker did not say whether it has the group."""
+    silent = tuple(failure for failure in known.errors if failure.broker in targets)
+    found = Answers(known.by_broker, silent).all()
+    configs = [config for config, _ in found.values() if config is not None]
+    config = configs[0] if configs else SubscriptionGroupConfig(group_name=group)
+    return {
+        name: config
+        for name, (own, topics) in found.items()
+        if name in targets and own is None and topic not in topics
+    }
 
 
 def _time_of(goal: "Goal") -> int | None:
@@ -283,6 +311,12 @@ async def apply_reset(cluster: ClusterCalls, plan: ResetPlan) -> None:
         hint = f"brokers {', '.join(old)} cannot move single queues of it then; stop them first"
         await check_offline(cluster, group, hint)
 
+    await cluster.change_each(
+        f"no offset was moved; group {group} is created",
+        {name: targets[name] for name in plan.without_group},
+        lambda name: create_request(plan.without_group[name]),
+    )
+
     async def move(name: str, address: str) -> None:
         if is_online and name in old:  # brokers before 5.2 tell live members a time
             await cluster.call(address, _time_request(plan))
@@ -314,11 +348,12 @@ async def _move_each(
     try:
         moved = await cluster.ask_each(targets, move)
     except NoBrokerAnswers as error:
-        raise AdminError(f"not done: {'; '.join(map(str, error.errors))}") from error
+        raise not_done(error.errors) from error
     if moved.errors:
         done = [each for name in moved.by_broker for each in plan[name]]
         failed = {failure.broker: failure.reason for failure in moved.errors}
-        raise PartlyReset(what, list(moved.by_broker), failed, done)
+        unknown = [failure.broker for failure in moved.errors if failure.may_have_acted]
+        raise PartlyReset(what, list(moved.by_broker), failed, done, unknown)
 
 
 async def _moves_single_queues(cluster: ClusterCalls, address: str) -> bool:

@@ -81,8 +81,14 @@ async def promote(
 ) -> RoleChange:
     """Make a slave the master, by the present master or, when that is gone, without it.
 
-    Raises NotFound, and AdminError where the roles stay as they are.
+    Raises NotFound, AdminError where the roles stay as they are, and ValueError for a loss that is
+    accepted for another broker.
     """
+    if accept_loss not in (None, name):
+        raise ValueError(
+            f"the loss is accepted for {accept_loss!r}, and the broker is {name!r}; nothing was"
+            f" changed: if it is the right one, add --accept-loss {name}"
+        )
     if address is None:
         data = await _brokers_of(cluster, name)
         if accept_loss is None or await _answers(cluster, data.broker_addrs.get(MASTER_ID)):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from sparrowmq.admin.brokers import address_of_broker, read_settings
-from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, answered
-from sparrowmq.admin.errors import AdminError, NotFound, PartlyDone
+from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, answered, partly_done
+from sparrowmq.admin.errors import AdminError, NotFound, not_done
 from sparrowmq.admin.values import BrokerFailure, SettingChange
 from sparrowmq.client.argument_checks import check_kind
 from sparrowmq.protocol.headers.admin import (
@@ -130,10 +130,11 @@ async def change_name_server_settings(
     body = _lines([SettingChange("", name, None, value) for name, value in wanted.items()])
     failed = await cluster.change_name_servers(UpdateNameServerConfig(), body)
     if len(failed) == len(found):
-        raise AdminError(f"not done: {'; '.join(failed.values())}")
+        raise not_done(failed)
     if failed:
-        done = [address for address in found if f"name server {address}" not in failed]
-        raise PartlyDone("settings are changed", done, failed)
+        missing = {each.address for each in failed}
+        done = [address for address in found if address not in missing]
+        raise partly_done("settings are changed", done, failed)
     return changes
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, answered
-from sparrowmq.admin.errors import AdminError, NotFound, shown
+from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, shown
 from sparrowmq.admin.values import Listing, time_of
 from sparrowmq.protocol.ha_status import SlaveList
 from sparrowmq.protocol.headers.replication import ListSlaves, RetireSlave
@@ -34,13 +34,15 @@ class SlaveInfo:
 
 
 async def slaves(cluster: ClusterCalls, brokers: Sequence[str] = ()) -> Listing[SlaveInfo]:
-    """The slaves of the masters named, or of all. Raises NotFound."""
+    """The slaves of the masters named, or of all. Raises NotFound, NoBrokerAnswers."""
+    masters, without = await cluster.masters_and_missing(brokers=brokers)
+    if not masters:
+        raise NoBrokerAnswers(without)
     answers = await cluster.ask_each(
-        await cluster.masters(brokers=brokers),
-        lambda name, address: slaves_of(cluster, name, address),
+        masters, lambda name, address: slaves_of(cluster, name, address)
     )
     found = (slave for each in answers.by_broker.values() for slave in each)
-    return Listing(tuple(found), answers.errors)
+    return Listing(tuple(found), (*answers.errors, *without))
 
 
 async def retire_slave(

@@ -7,13 +7,13 @@ from datetime import datetime
 
 import msgspec
 
-from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of
+from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, partly_done
 from sparrowmq.admin.errors import (
     AdminError,
     AlreadyExists,
     BrokerRefusal,
+    NoBrokerAnswers,
     NotFound,
-    PartlyDone,
     shown,
 )
 from sparrowmq.admin.values import BrokerFailure, SettingChange, time_of
@@ -116,15 +116,24 @@ async def topic_names(cluster: ClusterCalls, of: str | None = None) -> list[str]
 
 
 async def describe_topic(cluster: ClusterCalls, name: str) -> TopicInfo:
-    """Settings and queues on every broker that has the topic."""
+    """Settings and queues on every broker that has the topic. Raises NotFound."""
     route = await cluster.route(check_topic(name))
 
-    async def ask(broker: str, address: str) -> tuple[TopicSettings, TopicStats]:
-        config = await topic_config(cluster, address, name)
-        return settings_of(broker, config), await topic_stats(cluster, address, name)
+    async def ask(broker: str, address: str) -> tuple[TopicSettings, TopicStats] | None:
+        try:
+            config = await topic_config(cluster, address, name)
+            return settings_of(broker, config), await topic_stats(cluster, address, name)
+        except BrokerRefusal as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            return None  # it was deleted, and name servers hear of that a moment later
 
     answers = await cluster.ask_each(addresses_of(route.broker_datas), ask)
-    found = answers.by_broker.values()
+    found = [each for each in answers.by_broker.values() if each is not None]
+    if not found:
+        if answers.errors:
+            raise NoBrokerAnswers(answers.errors)
+        raise NotFound("topic", name, f"create it with: sparrowmq topic create {name}")
     queues = {queue: held for _, stats in found for queue, held in stats.offset_table.items()}
     return TopicInfo(
         name=name,
@@ -356,25 +365,25 @@ def _queue_numbers(request: CreateTopic) -> tuple[int, int, int]:
 
 
 async def delete_topic(cluster: ClusterCalls, topic: str, *, missing_ok: bool) -> list[str]:
-    """Delete a topic on all brokers and then from the name servers. Raises NotFound unless
-    `missing_ok`. An interrupted call can be repeated as long as any server knows the topic."""
+    """Delete a topic on all brokers and then from the name servers. Nothing is deleted unless all
+    brokers answer: one that hangs would delete it when it goes on, at a time that is not known.
+    Raises NotFound unless `missing_ok`. An interrupted call can be repeated as long as any server
+    knows the topic."""
     check_topic(topic)
     what = f"topic {topic} is deleted"
     targets = await cluster.masters()
-    if not missing_ok:
-        await _check_exists(cluster, topic, targets)
+    is_on_broker = await _is_on_broker(cluster, topic, targets)
+    if not (missing_ok or is_on_broker or await cluster.find_route(topic) is not None):
+        raise NotFound("topic", topic, "those that do: sparrowmq topic list")
     done = await cluster.change_each(what, targets, lambda _: (DeleteTopic(topic=topic), b""))
     failed = await cluster.change_name_servers(DeleteTopicRoute(topic=topic))
     if failed:
-        raise PartlyDone(what, done, failed)
+        raise partly_done(what, done, failed)
     return done
 
 
-async def _check_exists(cluster: ClusterCalls, topic: str, targets: Mapping[str, str]) -> None:
-    """Raises NotFound if neither a name server nor a broker knows a topic. A broker that does not
-    answer may have it; the deletion itself then says what it could not do."""
-    if await cluster.find_route(topic) is not None:
-        return
+async def _is_on_broker(cluster: ClusterCalls, topic: str, targets: Mapping[str, str]) -> bool:
+    """Whether a broker has a topic. Raises AdminError if not all of them answer."""
 
     async def ask(_: str, address: str) -> bool:
         try:
@@ -385,6 +394,4 @@ async def _check_exists(cluster: ClusterCalls, topic: str, targets: Mapping[str,
             return False
         return True
 
-    answers = await cluster.ask_each(targets, ask)
-    if not answers.errors and not any(answers.by_broker.values()):
-        raise NotFound("topic", topic, "topics() lists those that do; missing_ok=True accepts that")
+    return any((await cluster.ask_each(targets, ask)).all().values())

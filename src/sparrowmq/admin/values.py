@@ -18,6 +18,8 @@ class BrokerFailure:
     broker: str
     address: str
     reason: str
+    may_have_acted: bool = False
+    """Whether it was sent the request: a change may have been made all the same."""
 
     def __str__(self) -> str:
         return f"{self.broker}: {self.reason}"

@@ -42,7 +42,7 @@ class WantedSettings:
         """Raises ValueError for what a topic or group that does not exist yet cannot be given."""
         if None in (self.attributes or {}).values():
             raise ValueError(
-                f"an attribute of a new {kind} needs a value; update_{kind} removes one"
+                f"an attribute of a new {kind} needs a value; sparrowmq {kind} update removes one"
             )
 
     def changes(

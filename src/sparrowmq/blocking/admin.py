@@ -156,7 +156,8 @@ class Admin(Facade[AsyncAdmin]):
         """Make a slave the master: by the present master as in `hand_over`, or without it when it
         is gone and `accept_loss` is the broker's name. Then the slave with the longest log is
         taken unless one is named. `address` is for slaves that were started without a master, and
-        are not registered. Raises NotFound, and AdminError where the roles stay as they are."""
+        are not registered. Raises NotFound, AdminError where the roles stay as they are, and
+        ValueError if `accept_loss` is another name."""
         return self._wait(
             lambda admin: admin.promote(
                 broker, slave_id, accept_loss=accept_loss, address=address, dry_run=dry_run
@@ -310,8 +311,9 @@ class Admin(Facade[AsyncAdmin]):
         )
 
     def delete_topic(self, topic: str, *, missing_ok: bool = False) -> list[str]:
-        """Delete a topic with its messages and every group's progress in it, on all brokers. Raises
-        NotFound if none has it, unless `missing_ok`; an interrupted call can be repeated."""
+        """Delete a topic with its messages and every group's progress in it, on all brokers, or on
+        none if one does not answer. Raises NotFound if none has it, unless `missing_ok`; an
+        interrupted call can be repeated."""
         return self._wait(lambda admin: admin.delete_topic(topic, missing_ok=missing_ok))
 
     # ---- groups
@@ -421,7 +423,8 @@ class Admin(Facade[AsyncAdmin]):
         force: bool = False,
         missing_ok: bool = False,
     ) -> list[str]:
-        """Delete a group and its progress on all brokers; its retry and dead-letter topics stay.
+        """Delete a group and its progress on all brokers, or on none if one does not answer; its
+        retry and dead-letter topics stay.
 
         Raises NotFound if no broker has it, unless `missing_ok`, and InUse if it has live members,
         unless `force`.

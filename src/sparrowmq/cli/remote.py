@@ -1,4 +1,4 @@
-"""Commands that talk to a cluster: where it is, how failures are shown, questions to the user.
+"""Commands that talk to a cluster: where it is, how failures are shown.
 
 --name-servers or --context ▶ SPARROWMQ_NAME_SERVERS ▶ SPARROWMQ_CONTEXT ▶ NAMESRV_ADDR
                             ▶ the context in use ▶ 127.0.0.1:9876
@@ -157,12 +157,3 @@ def with_admin(name_servers: str, work: Callable[[Admin], Awaitable[T]]) -> T:
             return await work(admin)
 
     return run_remote(run())
-
-
-def is_confirmed(question: str) -> bool:
-    """Ask at the terminal; no, where there is none."""
-    try:
-        return click.confirm(question)
-    except click.Abort:  # Ctrl-C, or no terminal to ask at
-        click.echo()
-        return False

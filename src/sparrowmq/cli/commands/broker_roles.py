@@ -1,14 +1,14 @@
 """`sparrowmq broker promote` and `sparrowmq broker demote`: another broker of a name becomes its
 master."""
 
-import sys
 from collections.abc import Awaitable, Callable
 
 import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.roles import RoleChange
-from sparrowmq.cli.remote import is_confirmed, name_servers_option, with_admin
+from sparrowmq.cli.remote import name_servers_option, with_admin
+from sparrowmq.cli.shell import Shell
 
 _Change = Callable[[Admin, bool], Awaitable[RoleChange]]
 """Changes the roles, or only looks in a dry run."""
@@ -56,6 +56,7 @@ def promote(
     It refuses if the slave does not follow, or cannot catch up in a second.
 
     A slave whose master is gone becomes the master if you accept the loss by naming the broker.
+    While the master answers it hands over all the same, and nothing is lost.
 
     \b
     Examples:
@@ -103,9 +104,8 @@ def _run(change: _Change, *, dry_run: bool, yes: bool, name_servers: str) -> Non
     click.echo(_outlook(found))
     if dry_run:
         return
-    if not yes and not is_confirmed(f"Change the master of {found.broker}?"):
-        click.echo("sparrowmq: nothing was changed; --yes changes it without asking", err=True)
-        sys.exit(1)
+    shell = Shell(name_servers=name_servers)
+    shell.confirm(f"{found.broker} gets another master", found.broker, yes=yes)
     done = with_admin(name_servers, lambda admin: change(admin, False))
     click.echo(f"{done.new_master} is the master of {done.broker}")
 

@@ -299,6 +299,9 @@ def delete(name: str, dry_run: bool, yes: bool, shell: Shell) -> None:
     if dry_run:
         shell.show(concerned)
         sys.exit(3 if concerned.errors else 0)
+    for failure in concerned.errors:
+        shell.warn(f"nothing was changed, since not all brokers answer: {failure}")
+        sys.exit(1)
     if not yes:
         shell.preview(concerned)
     live = sum(len(each.members) for each in readers)
