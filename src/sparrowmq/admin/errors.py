@@ -71,6 +71,13 @@ class BrokerRefusal(AdminError):
         self.remark = remark
 
 
+def is_unsupported(error: AdminError) -> bool:
+    """Whether a server does not know the request: Apache's lack some of ours."""
+    if not isinstance(error, BrokerRefusal):
+        return False
+    return error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
 class NoBrokerAnswers(AdminError):
     """Every broker that was asked is in `errors`."""
 
