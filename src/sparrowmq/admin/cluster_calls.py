@@ -19,6 +19,7 @@ from sparrowmq.admin.errors import (
     NoBrokerAnswers,
     NotFound,
     PartlyDone,
+    failure_of,
     shown,
 )
 from sparrowmq.admin.values import BrokerFailure
@@ -216,7 +217,7 @@ class ClusterCalls:
         errors: list[BrokerFailure] = []
         for (name, address), result in zip(targets.items(), await at_once(asks), strict=True):
             if isinstance(result, AdminError):
-                errors.append(BrokerFailure(name, address, str(result)))
+                errors.append(failure_of(name, address, result))
             else:
                 by_broker[name] = result
         if errors and not by_broker:

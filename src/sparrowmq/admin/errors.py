@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.errors import SparrowMQError
 from sparrowmq.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
     from sparrowmq.admin.offsets import OffsetMove
-    from sparrowmq.admin.values import BrokerFailure
 
 _MOST_SHOWN = 10
 """Names in an error text. A cluster may have thousands."""
@@ -76,6 +76,11 @@ def is_unsupported(error: AdminError) -> bool:
     if not isinstance(error, BrokerRefusal):
         return False
     return error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+def failure_of(broker: str, address: str, error: AdminError) -> BrokerFailure:
+    """A broker's failure as a value, for a result that others have answered."""
+    return BrokerFailure(broker, address, str(error), isinstance(error, BrokerRefusal))
 
 
 class NoBrokerAnswers(AdminError):

@@ -164,7 +164,8 @@ def _broker(broker: BrokerFacts) -> Iterator[Finding]:
     subject = f"broker {_place((broker.name, broker.broker_id))}"
     show = f"sparrowmq broker show {broker.name}"
     if broker.runtime is None:
-        yield found("broker-silent", subject, f"{broker.address}: {broker.error}", show)
+        if not broker.is_refusal:
+            yield found("broker-silent", subject, f"{broker.address}: {broker.error}", show)
         return
     if reason := broker.runtime.get("busyReason"):
         yield found("broker-busy", subject, reason, show)
@@ -206,7 +207,8 @@ def _unknown(broker: BrokerFacts) -> Iterator[NotMade]:
     subject = f"broker {_place((broker.name, broker.broker_id))}"
     if broker.runtime is None:
         ids = ("broker-busy", "disk-nearly-full", "clock-skew", "version-mixed")
-        yield NotMade(ids, subject, "it does not answer")
+        reason = broker.error if broker.is_refusal else "it does not answer"
+        yield NotMade(ids, subject, reason)
         return
     if "busyReason" not in broker.runtime:
         yield NotMade(("broker-busy",), subject, "Apache's brokers do not report it")

@@ -56,6 +56,8 @@ class BrokerFacts:
     takes_sends: bool = True
     """Whether it would take sends itself, whatever name servers say."""
     error: str = ""
+    is_refusal: bool = False
+    """Whether `error` is an answer of the broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,12 @@ from sparrowmq.admin.brokers import broker_config, runtime_table
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
 from sparrowmq.admin.doctor.facts import MessageFacts, MessageReader
 from sparrowmq.admin.doctor.findings import NotMade
-from sparrowmq.admin.errors import AdminError, BrokerRefusal, NotFound
+from sparrowmq.admin.errors import AdminError, BrokerRefusal, NotFound, failure_of
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.messages import message_at, read_messages
 from sparrowmq.admin.topics import describe_topic, topic_stats
-from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS, BrokerFailure
+from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS
 from sparrowmq.client.argument_checks import check_kind
 from sparrowmq.net.peers import split_address
 from sparrowmq.protocol.body import GroupList
@@ -164,9 +164,10 @@ async def _in_topic(where: _Place, facts: MessageFacts) -> tuple[MessageFacts, l
     errors, missing, found = [], [], []
     for (name, address), answer in zip(where.addresses.items(), await at_once(asks), strict=True):
         if isinstance(answer, AdminError):
-            errors.append(BrokerFailure(name, address, str(answer)))
+            errors.append(failure_of(name, address, answer))
             ids = ("not-found", "expired", *_WAITING)
-            missing.append(NotMade(ids, f"broker {name}", "it did not answer"))
+            reason = str(answer) if errors[-1].is_refusal else "it did not answer"
+            missing.append(NotMade(ids, f"broker {name}", reason))
         else:
             found += answer
     found.sort(key=lambda each: each.store_timestamp)
