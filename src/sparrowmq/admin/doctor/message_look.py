@@ -16,6 +16,7 @@ from sparrowmq.admin.errors import AdminError, BrokerRefusal, NotFound, failure_
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.messages import message_at, read_messages
+from sparrowmq.admin.resends import is_later, resends_of
 from sparrowmq.admin.topics import describe_topic, topic_stats
 from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS
 from sparrowmq.client.argument_checks import check_kind
@@ -311,12 +312,24 @@ async def _reader(where: _Place, stored: MessageExt, group: str) -> MessageReade
         for each in await where.copies(SCHEDULE_TOPIC, stored.msg_id)
         if _is_for(each, retry_topic(group))
     ]
+    if reader.dead is not None:
+        in_topic = await where.copies(stored.topic, stored.msg_id)
+        again = [each for each in (*copies, *in_topic) if is_later(each, reader.dead)]
+        if again:
+            copies = again
+            first = min(again, key=lambda each: each.store_timestamp)
+            reader = replace(reader, resent=first)
     if not copies:
         return reader
-    newest = max(copies, key=lambda each: (each.reconsume_times, each.topic != SCHEDULE_TOPIC))
+    newest = max(copies, key=_newness)
     if newest.topic == SCHEDULE_TOPIC:
         return replace(reader, retry=newest, retry_due_ms=where.due_ms(newest))
     at = where.addresses.get(newest.broker_name, address)
     read = await committed(calls, at, group, newest.queue)
     is_done = read is not None and read > newest.queue_offset
     return replace(reader, retry=newest, retry_is_done=is_done)
+
+
+def _newness(copy: MessageExt) -> tuple[int, int, bool]:
+    """Sorts copies without the clocks of brokers: a resend begins to count attempts anew."""
+    return resends_of(copy), copy.reconsume_times, copy.topic != SCHEDULE_TOPIC
