@@ -9,7 +9,7 @@ from sparrowmq.protocol.route import MASTER_ID
 DISK_SHARE = 0.85
 """From here on Apache's and our brokers delete files before their time."""
 SKEW_S = 5.0
-_BEHIND_BYTES = 16 * 1024 * 1024
+BEHIND_BYTES = 16 * 1024 * 1024
 _SHOW = "sparrowmq cluster show"
 _WAITING_BROKERS = ("SYNC_MASTER", "SYNC")
 
@@ -145,7 +145,7 @@ def _versions(facts: ClusterFacts) -> Iterator[Finding]:
 
 def _slaves(facts: ClusterFacts) -> Iterator[Finding]:
     for slave in facts.slaves:
-        if slave.follows and slave.behind_bytes < _BEHIND_BYTES:
+        if slave.follows and slave.behind_bytes < BEHIND_BYTES:
             continue
         state = "follows" if slave.follows else "is away"
         heard = f", last heard of {slave.heard:%Y-%m-%dT%H:%M:%SZ}" if slave.heard else ""
