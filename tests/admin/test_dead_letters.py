@@ -1,5 +1,6 @@
 """Dead letters: counted, read, sent again to the group that failed, and written down."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -82,6 +83,35 @@ def test_dead_letters_are_counted_and_read_by_time_and_key() -> None:
         assert found.body == b"order 2"
         none = await admin.dead_letters("billing", since=later)
         assert (none.messages, none.total) == ((), 0)
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_dead_message_is_dead_for_trace_and_doctor_until_it_is_sent_again() -> None:
+    async def work(client: Client) -> None:
+        admin = await died(client, order(1))
+        await asyncio.sleep(6)
+        (letter,) = (await admin.dead_letters("billing")).messages
+        sent = letter.msg_id
+
+        async def standing() -> tuple[str, str, str]:
+            (group,) = (await admin.trace(sent, "orders")).groups
+            (finding,) = (await admin.doctor("message", sent, topic="orders")).findings
+            assert group.state is not None
+            return group.state.value, finding.id, finding.evidence
+
+        assert (await standing())[:2] == ("dead", "dead")
+        await admin.resend_dead_letters("billing", ids=[sent])
+        trace, doctor, evidence = await standing()
+        assert (trace, doctor) == ("offline", "retrying")
+        again = (await admin.resend_dead_letters("billing", ids=[sent]))[0].reason
+        assert again.startswith("to %RETRY%billing at ")
+        assert f"sent again {again}" in evidence
+        async with consuming(client, "billing", "orders", 1):
+            pass
+        await asyncio.sleep(6)
+        assert (await standing())[:2] == ("consumed", "consumed-by")
 
     with SimCluster(seed=1).run() as sim:
         as_client(sim, work)

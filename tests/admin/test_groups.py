@@ -1,5 +1,6 @@
 """Consumer groups: settings, live members, subscriptions."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,12 +12,15 @@ from sparrowmq import (
     InUse,
     MessageModel,
     NotFound,
+    PushConsumer,
     SettingChange,
     Subscription,
 )
+from sparrowmq.cli.commands.group import members_table
 from sparrowmq.client.client import core_of
 from sparrowmq.protocol.codes import version_text
 from sparrowmq.testing.sim_cluster import SimCluster
+from tests.admin.doctor.provocations import succeed, wait_for_ever
 from tests.admin.operator import as_client, as_operator, consuming, numbered, send
 
 
@@ -226,3 +230,29 @@ def test_what_is_wrong_is_said(
 )
 def test_versions_are_shown_as_apache_names_them(number: int, text: str) -> None:
     assert version_text(number) == text
+
+
+@pytest.mark.parametrize(
+    ("handler", "in_flight", "waits_for"),
+    [
+        (wait_for_ever, 3, "its handler: 3 messages, none finished for 30 s"),
+        (succeed, 0, ""),
+    ],
+)
+def test_a_member_waits_for_a_handler_that_does_not_return(
+    handler: Any, in_flight: int, waits_for: str
+) -> None:
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=1)
+        async with PushConsumer("billing", {"orders": "*"}, client=client) as consumer:
+            await consumer.start(handler)
+            await send(client, *numbered("orders", 3))
+            await asyncio.sleep(30)
+            found = await admin.members("billing")
+        (member,) = found
+        assert member.in_flight == in_flight
+        assert members_table(found).rows[0][-1] == waits_for
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)

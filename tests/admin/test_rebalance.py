@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
-from sparrowmq import Admin, AdminError, Client, NotFound, PushConsumer
+from sparrowmq import Admin, AdminError, Client, ConsumeFromWhere, NotFound, PushConsumer
 from sparrowmq.admin.rebalance import RebalanceInfo
+from sparrowmq.admin.rebalance_simulation import read_event, simulate
 from sparrowmq.client.group import running_info
 from sparrowmq.client.strategies import STICKY
 from sparrowmq.protocol.rebalance_report import REBALANCE_PROPERTY, read_report
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.admin.doctor.provocations import wait_for_ever
 from tests.admin.operator import Read, as_client, as_operator, numbered, send
 
 
@@ -141,6 +143,28 @@ def test_a_live_group_is_simulated_with_its_owners_rates_and_strategy() -> None:
             for each in clients:
                 await each.stop()
 
+        as_client(sim, work)
+
+
+def test_the_lag_of_a_handler_that_never_returns_is_in_the_spike() -> None:
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=2)
+
+        async with PushConsumer(
+            "billing", {"orders": "*"}, client=client, from_where=ConsumeFromWhere.FIRST_OFFSET
+        ) as consumer:
+            await consumer.start(wait_for_ever)
+            await send(client, *numbered("orders", 52))
+            await asyncio.sleep(20)
+            group = await admin.simulated_group("billing", "orders")
+            assert sum(group.lag.values()) == 52
+            assert 19 < group.handler_s < 21
+            (found,) = simulate(group, [read_event("join")], ["AVG"])
+            assert found.spike >= 26
+            assert found.repeated == 26
+
+    with SimCluster(seed=1).run() as sim:
         as_client(sim, work)
 
 

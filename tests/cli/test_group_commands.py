@@ -147,7 +147,7 @@ def test_groups_are_created_changed_and_deleted(desk: Desk) -> None:
     refused = desk.run("group", "delete", "audit")
     assert refused.returncode == 1
     assert "--yes does it without asking" in refused.stderr
-    assert "its progress in 0 topics is lost" in refused.stderr
+    assert "with its progress in 0 topics" in refused.stderr
     deleted = desk.done("group", "delete", "audit", "--yes")
     assert deleted.splitlines() == ["BROKER\tRESULT", "broker-a\tdeleted"]
     assert desk.run("group", "show", "audit").returncode == 1
@@ -395,7 +395,10 @@ def test_a_dead_letter_goes_back_to_its_group_only_and_only_once(
     out = tmp_path / "dead.jsonl"
     assert desk.done("dlq", "export", "cashier", "--out", str(out)).startswith("DEAD\tFILE\n1\t")
     assert json.loads(out.read_text())["body"] == "bad order"
+    assert desk.run("dlq", "export", "cashier", "--out", "-").stdout == out.read_text()
 
+    planned = desk.done("dlq", "resend", "cashier", "--all", "--dry-run").splitlines()
+    assert planned[1] == "<id>\t<time>\t%RETRY%cashier\twould be sent\t"
     asked = desk.run("dlq", "resend", "cashier", "--all")
     assert asked.returncode == 1
     assert "go to group cashier again, and to no other" in asked.stderr

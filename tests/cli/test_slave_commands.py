@@ -20,6 +20,10 @@ def test_a_slave_is_listed_and_retired_when_it_does_not_follow() -> None:
 
         running.stop_broker("broker-a.1")
         assert "away" in run("slave", "list", *at).stdout
+        sick = run("cluster", "health", "--max-disk", "100%", *at)
+        assert sick.returncode == 1
+        assert "slaves\tbad\t" in sick.stdout
+        assert "are away or lack messages: broker-a (slave 1, away)" in sick.stdout
         shown = run("slave", "retire", "broker-a", "1", "--dry-run", *at)
         assert shown.stdout.splitlines()[1].startswith("broker-a\t1\t127.0.0.1:")
         asked = run("slave", "retire", "broker-a", "1", *at, answer="n\n")
@@ -28,6 +32,7 @@ def test_a_slave_is_listed_and_retired_when_it_does_not_follow() -> None:
         retired = run("slave", "retire", "broker-a", "1", "--yes", *at)
         assert retired.stderr.startswith("slave 1 of broker-a is retired (name servers ")
         assert len(run("slave", "list", *at).stdout.splitlines()) == 1
+        assert run("cluster", "health", "--max-disk", "100%", *at).returncode == 0
         again = run("slave", "retire", "broker-a", "1", "--yes", *at)
         assert "slave 1 of broker-a does not exist; it remembers: none" in again.stderr
 

@@ -1,18 +1,24 @@
 """Pages over a simulated cluster: what they show, what their forms do, what a silent broker is."""
 
 import re
+import shlex
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from sparrowmq import Admin, Client, Message
+from sparrowmq.cli.main import app
+from sparrowmq.cli.shell import Shell
 from sparrowmq.console.console import Console
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.admin.operator import consuming, numbered, send
 from tests.admin.test_dead_letters import died, order
 from tests.console.visitor import Got, Visitor, as_visitor
 
+COMMAND = re.compile(r'<code id="command">(.*?)</code>')
 EVIL = "<img/src=x/onerror=alert(1)>"
 """Without spaces, which separate keys."""
 
@@ -76,6 +82,29 @@ def test_every_page_shows_the_cluster(path: str, sim: RunningCluster) -> None:
     assert got.status == 200, got.text
     assert PAGES[path] in got.text
     assert got.html.count("<h1") == 1
+
+
+class AsksTheCluster(Exception):
+    """A command has accepted its arguments."""
+
+
+def test_the_command_of_a_page_can_be_pasted(
+    sim: RunningCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(_: Client, console: Console, visitor: Visitor) -> set[str]:
+        pages = [await visitor.get(path) for path in PAGES]
+        return {unescape(each) for got in pages for each in COMMAND.findall(got.html)}
+
+    def ask(*_: object) -> None:
+        raise AsksTheCluster
+
+    commands = as_visitor(sim, work)
+    assert "sparrowmq broker show broker-a --long" in commands
+    for name in ("ask", "report"):
+        monkeypatch.setattr(Shell, name, ask)
+    for command in sorted(commands):
+        ended = CliRunner().invoke(app, [*shlex.split(command)[1:], "-n", "127.0.0.1:1"])
+        assert isinstance(ended.exception, AsksTheCluster), f"{command}: {ended.output}"
 
 
 @pytest.mark.parametrize(
@@ -172,6 +201,9 @@ def test_a_reset_is_previewed_made_undone_and_recorded(tmp_path: Path) -> None:
     with SimCluster(seed=7).run() as sim:
         preview, done, back, undone, audit = as_visitor(sim, work, resets_dir=tmp_path)
     assert "Repeated 10 messages read again" in preview.text
+    reset = "sparrowmq group reset billing --topic orders --to earliest --dry-run"
+    assert COMMAND.findall(preview.html) == [reset]
+    assert COMMAND.findall(back.html) == ["sparrowmq group undo billing --dry-run"]
     assert "billing goes on elsewhere in 1 queues" in done.text
     assert "Undo the reset" in done.text
     assert "Skipped 10 messages never read" in back.text
@@ -334,6 +366,8 @@ def test_dead_letters_are_selected_previewed_resent_once_and_exported() -> None:
     assert "invoicing 2 2" in overview.text
     assert "o-1" in page.text and "2 dead letters" in page.text
     assert "Would be sent 1" in preview.text
+    (command,) = COMMAND.findall(preview.html)
+    assert re.fullmatch(r"sparrowmq dlq resend invoicing --id \w+ --to group --dry-run", command)
     assert "1 sent." in done.text
     assert "Sent before 1" in again.text, "the state has changed: previewed again"
     assert exported.headers["content-type"] == "application/octet-stream"

@@ -6,8 +6,8 @@ from datetime import datetime
 from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
-from sparrowmq.admin.errors import AdminError, NotFound, shown
-from sparrowmq.admin.values import BrokerFailure, Listing, time_of
+from sparrowmq.admin.errors import AdminError, NotFound, failure_of, shown
+from sparrowmq.admin.values import Listing, time_of
 from sparrowmq.protocol.body import KVTable
 from sparrowmq.protocol.headers.admin import GetBrokerConfig, GetRuntimeInfo
 from sparrowmq.protocol.route import MASTER_ID
@@ -88,7 +88,7 @@ async def brokers(cluster: ClusterCalls) -> Listing[BrokerInfo]:
     for (data, broker_id), address, answer in zip(known, addresses, answers, strict=True):
         runtime = None
         if isinstance(answer, AdminError):
-            errors.append(BrokerFailure(data.broker_name, address, str(answer)))
+            errors.append(failure_of(data.broker_name, address, answer))
         else:
             runtime = _runtime(answer, is_master=broker_id == MASTER_ID)
         found.append(

@@ -20,6 +20,7 @@ from sparrowmq.admin.errors import (
     NotFound,
     PartlyDone,
     Unanswered,
+    failure_of,
     not_done,
     shown,
 )
@@ -122,7 +123,7 @@ class ClusterCalls:
         addresses = self.client.name_servers.addresses
         results = await at_once([partial(self.call, each, header, body) for each in addresses])
         return [
-            _failure(f"name server {address}", address, result)
+            failure_of(f"name server {address}", address, result)
             for address, result in zip(addresses, results, strict=True)
             if isinstance(result, AdminError)
         ]
@@ -234,7 +235,7 @@ class ClusterCalls:
         errors: list[BrokerFailure] = []
         for (name, address), result in zip(targets.items(), await at_once(asks), strict=True):
             if isinstance(result, AdminError):
-                errors.append(_failure(name, address, result))
+                errors.append(failure_of(name, address, result))
             else:
                 by_broker[name] = result
         if errors and not by_broker:
@@ -265,10 +266,6 @@ class ClusterCalls:
         if not self.client.is_running:
             raise NotStarted("the Admin is not running: use `async with`, or await its start()")
         self.client.check_loop()
-
-
-def _failure(name: str, address: str, error: AdminError) -> BrokerFailure:
-    return BrokerFailure(name, address, str(error), isinstance(error, Unanswered))
 
 
 def partly_done(what: str, done: list[str], failures: Iterable[BrokerFailure]) -> PartlyDone:

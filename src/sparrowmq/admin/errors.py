@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.errors import SparrowMQError
 from sparrowmq.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
     from sparrowmq.admin.offsets import OffsetMove
-    from sparrowmq.admin.values import BrokerFailure
 
 _MOST_SHOWN = 10
 """Names in an error text. A cluster may have thousands."""
@@ -74,6 +74,24 @@ class BrokerRefusal(AdminError):
 
 class Unanswered(AdminError):
     """A server was sent a request and no answer came in time. It may have acted, or act later."""
+
+
+def is_unsupported(error: AdminError) -> bool:
+    """Whether a server does not know the request: Apache's lack some of ours."""
+    if not isinstance(error, BrokerRefusal):
+        return False
+    return error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+def failure_of(broker: str, address: str, error: AdminError) -> BrokerFailure:
+    """A broker's failure as a value, for a result that others have answered."""
+    return BrokerFailure(
+        broker,
+        address,
+        str(error),
+        may_have_acted=isinstance(error, Unanswered),
+        is_refusal=isinstance(error, BrokerRefusal),
+    )
 
 
 class NoBrokerAnswers(AdminError):

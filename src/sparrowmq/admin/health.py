@@ -6,11 +6,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from sparrowmq.admin.brokers import BrokerInfo, brokers
-from sparrowmq.admin.cluster_calls import ClusterCalls
-from sparrowmq.admin.errors import AdminError, shown
+from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
+from sparrowmq.admin.errors import AdminError, is_unsupported, shown
 from sparrowmq.admin.name_servers import name_servers
+from sparrowmq.admin.slaves import slaves_of
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.protocol.headers.statistics import GetBrokerConsumeStats
 from sparrowmq.protocol.offsets_body import ConsumeStatsList
@@ -51,6 +53,7 @@ async def health(
     if not listed:
         return [*checks, HealthCheck("brokers", Health.BAD, "no broker is registered")]
     checks += _of_brokers(listed.items, max_disk)
+    checks.append(await _slaves(cluster, listed.items))
     if max_lag is not None:
         checks.append(await _lag(cluster, max_lag))
     return checks
@@ -66,12 +69,31 @@ def _of_brokers(listed: tuple[BrokerInfo, ...], max_disk: float) -> Iterator[Hea
     busy = [f"{_name(each)} ({now.busy_reason})" for each, now in running if now.busy_reason]
     yield _check("sends", busy, "refuse sends", "no broker refuses sends")
     yield _disk(_disks(listed), max_disk)
+
+
+async def _slaves(cluster: ClusterCalls, listed: tuple[BrokerInfo, ...]) -> HealthCheck:
+    """Slaves that are registered and lack messages, and such that a master remembers and that do
+    not copy from it: those are not registered any more."""
+    masters = {each.name: each.address for each in listed if each.is_master and each.runtime}
+    asks = [partial(slaves_of, cluster, name, address) for name, address in masters.items()]
+    away: list[str] = []
+    unknown: list[str] = []
+    for name, answer in zip(masters, await at_once(asks), strict=True):
+        if not isinstance(answer, AdminError):
+            away += [
+                f"{name} (slave {each.broker_id}, away)" for each in answer if not each.follows
+            ]
+        elif not is_unsupported(answer):
+            unknown.append(f"{name}: {answer}")
     behind = [
-        f"{_name(each)} ({now.behind_bytes:,} bytes)"
-        for each, now in running
-        if not each.is_master and now.behind_bytes
+        f"{_name(each)} ({each.runtime.behind_bytes:,} bytes)"
+        for each in listed
+        if each.runtime is not None and not each.is_master and each.runtime.behind_bytes
     ]
-    yield _check("slaves", behind, "lack messages of their master", "no slave is behind")
+    wrong = [*away, *behind]
+    if unknown and not wrong:
+        return HealthCheck("slaves", Health.UNKNOWN, shown(unknown))
+    return _check("slaves", wrong, "are away or lack messages", "no slave is behind or away")
 
 
 def _disks(listed: tuple[BrokerInfo, ...]) -> dict[str, float | None]:

@@ -59,6 +59,11 @@ class GroupMember:
     failed_per_s: float | None = None
     notes: Mapping[str, str] | None = None
     """What it says about itself in words, such as which queues it does not pull now."""
+    in_flight: int | None = None
+    """Messages that it has fetched, and that its handler has not finished."""
+    unfinished_s: float | None = None
+    """For how long its handler has finished nothing in a queue that has such messages; by the
+    clock here."""
     stacks: str | None = None
 
 
@@ -203,6 +208,8 @@ async def _details(
 ) -> GroupMember:
     info = await running_info(cluster, group, member, online, stacks=stacks)
     started = info.properties.get(_STARTED, "")
+    busy = [each for each in info.mq_table.values() if each.cached_msg_count and not each.dropped]
+    finished_ms = min((each.last_consume_timestamp for each in busy), default=None)
     return replace(
         member,
         since=time_of(int(started)) if started.isdecimal() else None,
@@ -211,6 +218,10 @@ async def _details(
         done_per_s=sum(status.consume_ok_tps for status in info.status_table.values()),
         failed_per_s=sum(status.consume_failed_tps for status in info.status_table.values()),
         notes=dict(info.user_consumer_info),
+        in_flight=sum(each.cached_msg_count for each in busy),
+        unfinished_s=None
+        if finished_ms is None
+        else max(0, cluster.client.clock() - finished_ms) / 1000,
         stacks=info.jstack,
     )
 

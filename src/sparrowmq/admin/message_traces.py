@@ -2,7 +2,8 @@
 
 Clients that trace write to RMQ_SYS_TRACE_TOPIC: producers what they sent, Java's and Go's consumers
 each call of a handler. Groups that do not trace are judged by offsets: a group whose progress in
-the message's queue is past it has consumed it, or its filter left it out.
+the message's queue is past it has consumed it, or its filter left it out; it is dead where it lies
+in the group's dead letters, unless somebody sent it again.
 """
 
 from collections.abc import Sequence
@@ -14,13 +15,14 @@ from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
 from sparrowmq.admin.errors import AdminError, NotFound
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
-from sparrowmq.admin.messages import find_messages, message
+from sparrowmq.admin.messages import find_messages, find_unique, message
+from sparrowmq.admin.resends import TO_GROUP, sent_before
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.protocol.body import GroupList
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.connections import GetConsumersOfTopic
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.protocol.names import TRACE_TOPIC, is_system_group
+from sparrowmq.protocol.names import TRACE_TOPIC, dlq_topic, is_system_group
 from sparrowmq.protocol.subscription import TAG
 from sparrowmq.protocol.tags import parse_tags
 from sparrowmq.protocol.trace import TraceStep, parse_trace
@@ -35,6 +37,7 @@ class GroupState(Enum):
     WAITING = "waiting"
     FILTERED = "filtered"
     OFFLINE = "offline"
+    DEAD = "dead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,8 @@ class GroupStanding:
     state: GroupState | None
     """None where that cannot be known."""
     source: str
-    """`trace`, or `offsets` where it follows from the group's progress."""
+    """`trace`; `dead letters` where it lies there; or `offsets` where it follows from the group's
+    progress."""
     before: int | None = None
     """Messages of the queue that the group reads first."""
 
@@ -137,9 +141,17 @@ async def _standing(
     begun = {each.request_id for each in steps if each.kind == "SubBefore" and each.group == group}
     if any(each.kind == "SubAfter" and each.is_ok and each.request_id in begun for each in steps):
         return GroupStanding(group=group, state=GroupState.CONSUMED, source="trace")
+    letter = await _dead_letter(cluster, group, found.msg_id)
+    if letter is not None:
+        again = await sent_before(cluster, group, letter, TO_GROUP)
+        if again is None:
+            return GroupStanding(group=group, state=GroupState.DEAD, source="dead letters")
+        found = again  # what counts is whether the group is past the copy that was sent again
+        address = (await cluster.readable()).get(found.broker_name, address)
     at = await committed(cluster, address, group, found.queue)
     online = await connected(cluster, group)
-    wanted = next((each for each in online.subscriptions if each.topic == found.topic), None)
+    topic = found.original_topic
+    wanted = next((each for each in online.subscriptions if each.topic == topic), None)
     is_past = at is not None and at > found.queue_offset
     before = max(0, found.queue_offset - (at or 0)) if not is_past else None
     if wanted is not None and wanted.kind == TAG and not _takes(wanted.expression, found.tags):
@@ -149,6 +161,14 @@ async def _standing(
     else:
         state = GroupState.WAITING if online.members else GroupState.OFFLINE
     return GroupStanding(group=group, state=state, source="offsets", before=before)
+
+
+async def _dead_letter(cluster: ClusterCalls, group: str, unique_id: str) -> MessageExt | None:
+    try:
+        letters = await find_unique(cluster, dlq_topic(group), unique_id, 0)
+    except NotFound:
+        return None
+    return letters[0] if letters else None
 
 
 def _takes(expression: str, tag: str | None) -> bool:

@@ -13,19 +13,24 @@ from functools import partial
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
 from sparrowmq.admin.errors import AdminError, NotFound
 from sparrowmq.admin.groups import find_group
+from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import Connected, GroupMember, connected, running_info
+from sparrowmq.admin.messages import read_messages
 from sparrowmq.admin.rebalance_simulation import Group, shares_of
 from sparrowmq.admin.topics import topic_stats
 from sparrowmq.admin.values import BrokerFailure, time_of
 from sparrowmq.client.group.rebalance_plan import Reason
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.strategies import NAMED
-from sparrowmq.protocol.connections import ConsumerRunningInfo
+from sparrowmq.protocol.connections import ConsumerRunningInfo, ProcessQueueInfo
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import check_group, check_topic, is_retry_topic
+from sparrowmq.protocol.offsets_body import TopicStats
 from sparrowmq.protocol.rebalance_report import RebalanceReport, read_report
 
+_MOST_READ = 8
+"""Queues whose first message is read, of a group that may have thousands."""
 _STRATEGY = "allocateMessageQueueStrategy"
 _JAVA_STRATEGIES = {
     "AllocateMessageQueueAveragely": "AVG",
@@ -140,6 +145,8 @@ async def live_group(cluster: ClusterCalls, group: str, topic: str | None) -> Gr
     used = Counter(name for each in found.members if (name := _strategy(found, each.client_id)[0]))
     others = {each.client_id for each in found.members if each.client_id not in found.reports}
     infos = found.infos.values()
+    stats = await _stats(cluster, found.queues)
+    lag = await _lag(cluster, group, found, stats)
     return Group(
         queues=found.queues,
         members=tuple(sorted(each.client_id for each in found.members)),
@@ -147,14 +154,16 @@ async def live_group(cluster: ClusterCalls, group: str, topic: str | None) -> Gr
         joins_as_other=len(others) * 2 > len(found.members),
         owners=_single_owners(found),
         strategy=used.most_common(1)[0][0] if used else "",
-        per_s=await _stored_per_s(cluster, found.queues),
+        per_s=sum(each.topic_put_tps for each in stats),
         handler_s=max(
-            (each.consume_rt for info in infos for each in info.status_table.values()), default=0.0
-        )
-        / 1000,
+            *(each.consume_rt / 1000 for info in infos for each in info.status_table.values()),
+            await _running_s(cluster, found),
+            0.0,
+        ),
         in_flight={
             queue: held.cached_msg_count for info in infos for queue, held in info.mq_table.items()
         },
+        lag=lag,
     )
 
 
@@ -211,8 +220,8 @@ async def _queues(
     return tuple(sorted(found))
 
 
-async def _stored_per_s(cluster: ClusterCalls, queues: Sequence[MessageQueue]) -> float:
-    """What arrives in the topics of a group, as their brokers count the last minute."""
+async def _stats(cluster: ClusterCalls, queues: Sequence[MessageQueue]) -> list[TopicStats]:
+    """Of the topics of a group: what their queues hold, and what arrived in the last minute."""
     addresses = await cluster.readable()
     asks = [
         partial(topic_stats, cluster, addresses[broker], topic)
@@ -220,7 +229,63 @@ async def _stored_per_s(cluster: ClusterCalls, queues: Sequence[MessageQueue]) -
         if broker in addresses
     ]
     answers = await at_once(asks)
-    return sum(each.topic_put_tps for each in answers if not isinstance(each, AdminError))
+    return [each for each in answers if not isinstance(each, AdminError)]
+
+
+async def _lag(
+    cluster: ClusterCalls, group: str, found: _Found, stats: Sequence[TopicStats]
+) -> dict[MessageQueue, int]:
+    """What waits in each queue. Members know their progress at once, brokers a few seconds later:
+    they are asked about queues that no member holds."""
+    addresses = await cluster.readable()
+    ranges = {queue: held for each in stats for queue, held in each.offset_table.items()}
+    progress = {queue: _next_offset(held) for queue, held in _held(found).items()}
+    unheld = [
+        queue
+        for queue in found.queues
+        if queue not in progress and queue in ranges and queue.broker_name in addresses
+    ]
+    asks = [partial(committed, cluster, addresses[q.broker_name], group, q) for q in unheld]
+    for queue, answer in zip(unheld, await at_once(asks), strict=True):
+        if isinstance(answer, int):
+            progress[queue] = answer
+    return {
+        queue: max(0, ranges[queue].max_offset - max(ranges[queue].min_offset, at))
+        for queue, at in progress.items()
+        if queue in ranges
+    }
+
+
+def _held(found: _Found) -> dict[MessageQueue, ProcessQueueInfo]:
+    wanted = set(found.queues)
+    return {
+        queue: held
+        for info in found.infos.values()
+        for queue, held in info.mq_table.items()
+        if queue in wanted and not held.dropped
+    }
+
+
+def _next_offset(held: ProcessQueueInfo) -> int:
+    """Of the first message that a member has not finished."""
+    return held.cached_msg_min_offset if held.cached_msg_count else held.commit_offset
+
+
+async def _running_s(cluster: ClusterCalls, found: _Found) -> float:
+    """For how long a handler has had a message without finishing anything. Members report the time
+    of calls that ended, so one that never returns would count as none. A member that was idle
+    finished nothing either: the age of the message counts where that is less."""
+    now_ms = cluster.client.clock()
+    busy = [(queue, held) for queue, held in _held(found).items() if held.cached_msg_count]
+    busy.sort(key=lambda pair: pair[1].last_consume_timestamp)
+    oldest = busy[:_MOST_READ]
+    asks = [partial(read_messages, cluster, q, _next_offset(held), limit=1) for q, held in oldest]
+    longest_ms = 0
+    for (_, held), read in zip(oldest, await at_once(asks), strict=True):
+        if not isinstance(read, AdminError) and len(read):
+            begun_ms = max(held.last_consume_timestamp, read[0].store_timestamp)
+            longest_ms = max(longest_ms, now_ms - begun_ms)
+    return longest_ms / 1000
 
 
 def _single_owners(found: _Found) -> dict[MessageQueue, str]:

@@ -81,6 +81,8 @@ class Group:
     """How long a call of the handler takes."""
     in_flight: Mapping[MessageQueue, int] = field(default_factory=dict)
     """Messages that members have fetched and not finished, where that is known."""
+    lag: Mapping[MessageQueue, int] = field(default_factory=dict)
+    """Messages that wait before any event, those in flight among them; for live groups only."""
 
     def __post_init__(self) -> None:
         """Raises ValueError."""
@@ -124,7 +126,8 @@ class Move:
     repeated: int
     """Messages that may be delivered again."""
     waiting: int
-    """Messages that the new owner finds: those that arrived meanwhile, and the repeated ones."""
+    """Messages that the new owner finds: those that waited or are repeated, and those that arrived
+    meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -422,7 +425,7 @@ def _timed(
         pause_s=pause_s,
         longest_s=longest_s,
         repeated=repeated,
-        waiting=round(per_s * pause_s) + repeated,
+        waiting=round(per_s * pause_s) + max(repeated, group.lag.get(queue, 0)),
     )
 
 

@@ -198,11 +198,12 @@ async def sent_before(
         except NotFound as error:
             if error.is_lost:
                 raise
-    later = [each for each in copies if _is_later(each, letter)]
+    later = [each for each in copies if is_later(each, letter)]
     return max(later, key=lambda each: each.store_timestamp, default=None)
 
 
-def _is_later(copy: MessageExt, letter: MessageExt) -> bool:
+def is_later(copy: MessageExt, letter: MessageExt) -> bool:
+    """Whether a copy of a message was stored after its dead letter: somebody sent it again."""
     if resends_of(copy) > resends_of(letter):
         return True
     return copy.store_timestamp > letter.store_timestamp

@@ -1,7 +1,7 @@
 """Values that several operations share: lists with failures, changes of settings, times."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Generic, TypeVar, overload
 
@@ -20,6 +20,8 @@ class BrokerFailure:
     reason: str
     may_have_acted: bool = False
     """Whether it was sent the request: a change may have been made all the same."""
+    is_refusal: bool = field(default=False, compare=False)
+    """Whether it answered, with a code other than success; else it was not heard of."""
 
     def __str__(self) -> str:
         return f"{self.broker}: {self.reason}"

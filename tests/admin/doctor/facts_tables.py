@@ -531,7 +531,12 @@ WRONG_MESSAGES: list[tuple[str, Facts]] = [
     ("waiting-behind", read_by(offset=None, subscription=None)),
     ("retrying", read_by(retry=message(attempts=2), retry_due_ms=NOW + 30_000)),
     ("dead", read_by(dead=message(attempts=16), retry=message(attempts=16))),
+    ("retrying", read_by(dead=message(attempts=16), retry=message(), resent=message())),
     ("consumed-by", read_by()),
+    (
+        "consumed-by",
+        read_by(dead=message(attempts=16), retry=message(), resent=message(), retry_is_done=True),
+    ),
     ("consumed-by", read_by(retry=message(attempts=1), retry_is_done=True)),
 ]
 HEALTHY_MESSAGES: list[tuple[str, Facts]] = [

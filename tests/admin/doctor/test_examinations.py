@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from sparrowmq import Client, Examination, NotFound, Severity
-from sparrowmq.admin.cluster_calls import MOST_AT_ONCE
+from sparrowmq.admin import groups, topics
+from sparrowmq.admin.cluster_calls import MOST_AT_ONCE, ClusterCalls
+from sparrowmq.admin.doctor.findings import Decided, examination, found
+from sparrowmq.admin.errors import BrokerRefusal
 from sparrowmq.client.client import core_of
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.offsets_body import TopicStats
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.doctor.provocations import Scene, fail, of, succeed, wait_for_ever
 from tests.admin.operator import as_client
@@ -106,6 +111,47 @@ def test_a_broker_that_does_not_answer_is_a_finding_beside_what_the_others_say(
         assert {each.broker for each in examined.errors} == {"broker-b"}
 
     in_cluster(work, brokers=2)
+
+
+REFUSED: list[tuple[str, ...]] = [("topic", "orders"), ()]
+
+
+@pytest.mark.parametrize("about", REFUSED)
+def test_a_broker_that_answers_with_a_code_is_not_silent(
+    about: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = topics.topic_stats
+    refusing: set[str] = set()
+
+    async def stats(calls: ClusterCalls, address: str, topic: str) -> TopicStats:
+        if address in refusing:
+            raise BrokerRefusal(address, ResponseCode.TOPIC_NOT_EXIST, f"it has no topic {topic}")
+        return await answered(calls, address, topic)
+
+    async def work(scene: Scene) -> None:
+        await scene.topic(queues=2, messages=4)
+        async with scene.member(succeed):
+            await asyncio.sleep(6)
+            refusing.update(e.address for e in await scene.admin.brokers() if e.name == "broker-b")
+            for module in (topics, groups):
+                monkeypatch.setattr(module, "topic_stats", stats, raising=False)
+            examined = await scene.doctor(*about)
+        assert "broker-silent" not in ids(examined)
+        reasons = " ".join(each.reason for each in examined.not_made)
+        assert "answered 17 (TOPIC_NOT_EXIST): it has no topic orders" in reasons
+
+    in_cluster(work, brokers=2)
+
+
+SILENT = [
+    found("broker-silent", "broker broker-b", evidence, "sparrowmq broker show broker-b")
+    for evidence in ("b:1: no answer within 3 s", "b:1: the connection was closed")
+]
+
+
+def test_a_silent_broker_is_listed_once_however_often_it_was_asked() -> None:
+    examined = examination([Decided([each]) for each in SILENT], "checked")
+    assert examined.findings == tuple(SILENT[:1])
 
 
 @pytest.mark.parametrize("about", PARTLY)

@@ -9,7 +9,7 @@ from sparrowmq.protocol.route import MASTER_ID
 DISK_SHARE = 0.85
 """From here on Apache's and our brokers delete files before their time."""
 SKEW_S = 5.0
-_BEHIND_BYTES = 16 * 1024 * 1024
+BEHIND_BYTES = 16 * 1024 * 1024
 _SHOW = "sparrowmq cluster show"
 _WAITING_BROKERS = ("SYNC_MASTER", "SYNC")
 
@@ -145,7 +145,7 @@ def _versions(facts: ClusterFacts) -> Iterator[Finding]:
 
 def _slaves(facts: ClusterFacts) -> Iterator[Finding]:
     for slave in facts.slaves:
-        if slave.follows and slave.behind_bytes < _BEHIND_BYTES:
+        if slave.follows and slave.behind_bytes < BEHIND_BYTES:
             continue
         state = "follows" if slave.follows else "is away"
         heard = f", last heard of {slave.heard:%Y-%m-%dT%H:%M:%SZ}" if slave.heard else ""
@@ -164,7 +164,8 @@ def _broker(broker: BrokerFacts) -> Iterator[Finding]:
     subject = f"broker {_place((broker.name, broker.broker_id))}"
     show = f"sparrowmq broker show {broker.name}"
     if broker.runtime is None:
-        yield found("broker-silent", subject, f"{broker.address}: {broker.error}", show)
+        if not broker.is_refusal:
+            yield found("broker-silent", subject, f"{broker.address}: {broker.error}", show)
         return
     if reason := broker.runtime.get("busyReason"):
         yield found("broker-busy", subject, reason, show)
@@ -206,7 +207,8 @@ def _unknown(broker: BrokerFacts) -> Iterator[NotMade]:
     subject = f"broker {_place((broker.name, broker.broker_id))}"
     if broker.runtime is None:
         ids = ("broker-busy", "disk-nearly-full", "clock-skew", "version-mixed")
-        yield NotMade(ids, subject, "it does not answer")
+        reason = broker.error if broker.is_refusal else "it does not answer"
+        yield NotMade(ids, subject, reason)
         return
     if "busyReason" not in broker.runtime:
         yield NotMade(("broker-busy",), subject, "Apache's brokers do not report it")

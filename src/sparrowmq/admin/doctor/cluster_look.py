@@ -8,10 +8,9 @@ from sparrowmq.admin.brokers import broker_config, runtime_table
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
 from sparrowmq.admin.doctor.facts import BrokerFacts, BrokerKey, ClusterFacts, NameServerFacts
 from sparrowmq.admin.doctor.findings import NotMade
-from sparrowmq.admin.errors import AdminError, BrokerRefusal, NotFound, shown
+from sparrowmq.admin.errors import AdminError, BrokerRefusal, NotFound, is_unsupported, shown
 from sparrowmq.admin.slaves import SlaveInfo, slaves_of
 from sparrowmq.admin.topics import topic_config
-from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.nameserver import GetClusterInfo, GetTopicRoute
 from sparrowmq.protocol.perm import is_writable
 from sparrowmq.protocol.route import MASTER_ID, ClusterInfo, TopicRoute
@@ -110,7 +109,12 @@ async def _broker(
     answered_ms = clock()
     if isinstance(runtime, AdminError):
         return BrokerFacts(
-            name=name, broker_id=broker_id, address=address, clusters=clusters, error=str(runtime)
+            name=name,
+            broker_id=broker_id,
+            address=address,
+            clusters=clusters,
+            error=str(runtime),
+            is_refusal=isinstance(runtime, BrokerRefusal),
         )
     (settings,) = await at_once([partial(broker_config, calls, address)])
     (takes_sends,) = await at_once([partial(_takes_sends, calls, address, name)])
@@ -155,8 +159,7 @@ async def _slaves(
         if isinstance(answer, AdminError):
             reason = (
                 "Apache's masters do not remember their slaves"
-                if isinstance(answer, BrokerRefusal)
-                and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+                if is_unsupported(answer)
                 else str(answer)
             )
             missing.append(NotMade(("slave-behind",), f"broker {broker.name}", reason))

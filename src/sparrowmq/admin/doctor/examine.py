@@ -122,7 +122,9 @@ def _cluster_text(facts: ClusterFacts) -> str:
 
 def _silent(facts: ClusterFacts) -> list[BrokerFailure]:
     return [
-        BrokerFailure(each.name, each.address, each.error) for each in facts.brokers if each.error
+        BrokerFailure(each.name, each.address, each.error, each.is_refusal)
+        for each in facts.brokers
+        if each.error
     ]
 
 
@@ -142,7 +144,7 @@ async def _topics(calls: ClusterCalls, names: Sequence[str]) -> Examination:
             decided.append(decide_topic(facts))
             errors += facts.errors
     text = f"topic {names[0]}" if len(names) == 1 else count_of(len(names), "topic")
-    return examination([*decided, _silences(errors)], f"checked {text}", errors)
+    return examination([*decided, _silences(About.TOPIC, errors)], f"checked {text}", errors)
 
 
 async def _group(calls: ClusterCalls, order: Order) -> Examination:
@@ -154,7 +156,8 @@ async def _group(calls: ClusterCalls, order: Order) -> Examination:
         f"checked group {order.name} with {count_of(len(facts.members), 'live member')} and"
         f" {count_of(len(facts.second.queues), 'queue')}, twice in {facts.window_s:.1f} s"
     )
-    return examination([decide_group(facts), _silences(facts.errors)], text, facts.errors)
+    decided = [decide_group(facts), _silences(About.GROUP, facts.errors)]
+    return examination(decided, text, facts.errors)
 
 
 async def _groups(
@@ -191,11 +194,16 @@ async def _message(calls: ClusterCalls, order: Order) -> Examination:
     facts = await look_at_message(calls, order.name, order.topic)
     readers = count_of(len(facts.readers), "group")
     text = f"checked message {facts.id} of topic {facts.topic} for {readers}"
-    return examination([decide_message(facts), _silences(facts.errors)], text, facts.errors)
+    decided = [decide_message(facts), _silences(About.MESSAGE, facts.errors)]
+    return examination(decided, text, facts.errors)
 
 
-def _silences(errors: Sequence[BrokerFailure]) -> Decided:
-    """A broker that does not answer is a finding, whatever was asked."""
+def _silences(about: About, errors: Sequence[BrokerFailure]) -> Decided:
+    """A broker that does not answer is a finding, once, whatever was asked. One that refuses has
+    answered: what it would have said was not checked."""
+    silent = {each.address: each for each in reversed(errors) if not each.is_refusal}
+    refused = [each for each in errors if each.is_refusal]
+    ids = tuple(each.id for each in CATALOGUE.values() if each.about is about)
     return Decided(
         [
             found(
@@ -204,8 +212,9 @@ def _silences(errors: Sequence[BrokerFailure]) -> Decided:
                 f"{each.address}: {each.reason}",
                 f"sparrowmq broker show {each.broker}",
             )
-            for each in errors
-        ]
+            for each in silent.values()
+        ],
+        [NotMade(ids, f"broker {each.broker}", each.reason) for each in refused],
     )
 
 

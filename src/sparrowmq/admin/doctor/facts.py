@@ -56,6 +56,8 @@ class BrokerFacts:
     takes_sends: bool = True
     """Whether it would take sends itself, whatever name servers say."""
     error: str = ""
+    is_refusal: bool = False
+    """Whether `error` is an answer of the broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +181,8 @@ class MessageReader:
     retry_is_done: bool = False
     """Whether the group is past that copy."""
     dead: MessageExt | None = None
+    resent: MessageExt | None = None
+    """The first copy that was stored after the dead letter: somebody sent it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,12 +99,15 @@ def examination(
     decided: Iterable[Decided], checked: str, errors: Iterable[BrokerFailure] = ()
 ) -> Examination:
     """All of it: each finding once, the worst first."""
-    findings: dict[Finding, None] = {}
+    findings: dict[object, Finding] = {}
     not_made: dict[NotMade, None] = {}
     for each in decided:
-        findings |= dict.fromkeys(each.findings)
+        for one in each.findings:
+            # Every question fails in words of its own at a broker that is silent.
+            key = (one.id, one.subject) if one.id == "broker-silent" else one
+            findings.setdefault(key, one)
         not_made |= dict.fromkeys(each.not_made)
-    ordered = sorted(findings, key=lambda each: each.severity.rank)
+    ordered = sorted(findings.values(), key=lambda each: each.severity.rank)
     return Examination(tuple(ordered), tuple(not_made), checked, tuple(dict.fromkeys(errors)))
 
 

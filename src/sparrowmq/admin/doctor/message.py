@@ -7,7 +7,7 @@ from sparrowmq.admin.doctor.facts import MessageFacts, MessageReader
 from sparrowmq.admin.doctor.findings import Decided, Finding, count_of, found
 from sparrowmq.admin.doctor.matching import passes
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.protocol.properties import PRODUCER_GROUP, TRANSACTION_CHECK_TIMES
+from sparrowmq.protocol.properties import PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_CHECK_TIMES
 
 
 def decide_message(facts: MessageFacts) -> Decided:
@@ -76,7 +76,7 @@ def _half(facts: MessageFacts, half: MessageExt) -> Finding:
 
 def _for_group(facts: MessageFacts, reader: MessageReader, stored: MessageExt) -> Iterator[Finding]:
     subject = f"{_subject(facts)} and group {reader.group}"
-    if reader.dead is not None:
+    if reader.dead is not None and reader.resent is None:
         evidence = (
             f"dead since {_time(reader.dead.store_timestamp)}, after"
             f" {reader.dead.reconsume_times} attempts"
@@ -84,7 +84,7 @@ def _for_group(facts: MessageFacts, reader: MessageReader, stored: MessageExt) -
         command = f"sparrowmq dlq resend {reader.group} --id {facts.id} --dry-run"
         yield found("dead", subject, evidence, command)
     elif reader.retry is not None and not reader.retry_is_done:
-        yield _retrying(facts, reader, reader.retry, subject)
+        yield _retrying(reader, reader.retry, subject)
     elif reader.offset is None or reader.offset <= stored.queue_offset:
         yield from _not_read(reader, stored, subject)
     elif reader.subscription is not None and not passes(reader.subscription, stored.properties):
@@ -93,6 +93,8 @@ def _for_group(facts: MessageFacts, reader: MessageReader, stored: MessageExt) -
         evidence = f"it stands at {reader.offset}, past {_place(stored)}"
         if reader.subscription is None:
             evidence += "; offline, so its filter is not known"
+        if reader.resent is not None:
+            evidence += f"; its dead letter was {_sent_again(reader.resent)}"
         yield found(
             "consumed-by",
             subject,
@@ -101,12 +103,25 @@ def _for_group(facts: MessageFacts, reader: MessageReader, stored: MessageExt) -
         )
 
 
-def _retrying(
-    facts: MessageFacts, reader: MessageReader, retry: MessageExt, subject: str
-) -> Finding:
+def _retrying(reader: MessageReader, retry: MessageExt, subject: str) -> Finding:
     next_text = f"next {_time(reader.retry_due_ms)}" if reader.retry_due_ms else "next now"
-    evidence = f"attempt {retry.reconsume_times} failed, {next_text}"
-    return found("retrying", subject, evidence, f"sparrowmq group members {reader.group}")
+    command = f"sparrowmq group members {reader.group}"
+    if reader.resent is None:
+        evidence = f"attempt {retry.reconsume_times} failed, {next_text}"
+        return found("retrying", subject, evidence, command)
+    return found(
+        "retrying",
+        subject,
+        f"dead before, {_sent_again(reader.resent)}; the group has not finished it, {next_text}",
+        command,
+        cause="its dead letter was sent again, and waits for the group",
+        remedy="wait; if it stays, look whether the group has live members",
+    )
+
+
+def _sent_again(copy: MessageExt) -> str:
+    target = copy.properties.get(REAL_TOPIC) or copy.topic
+    return f"sent again to {target} at {_time(copy.store_timestamp)}"
 
 
 def _not_read(reader: MessageReader, stored: MessageExt, subject: str) -> Iterator[Finding]:

@@ -12,12 +12,13 @@ from sparrowmq.admin.brokers import broker_config, runtime_table
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
 from sparrowmq.admin.doctor.facts import MessageFacts, MessageReader
 from sparrowmq.admin.doctor.findings import NotMade
-from sparrowmq.admin.errors import AdminError, BrokerRefusal, NotFound
+from sparrowmq.admin.errors import AdminError, BrokerRefusal, NotFound, failure_of
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.messages import message_at, read_messages
+from sparrowmq.admin.resends import is_later, resends_of
 from sparrowmq.admin.topics import describe_topic, topic_stats
-from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS, BrokerFailure
+from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS
 from sparrowmq.client.argument_checks import check_kind
 from sparrowmq.net.peers import split_address
 from sparrowmq.protocol.body import GroupList
@@ -164,9 +165,10 @@ async def _in_topic(where: _Place, facts: MessageFacts) -> tuple[MessageFacts, l
     errors, missing, found = [], [], []
     for (name, address), answer in zip(where.addresses.items(), await at_once(asks), strict=True):
         if isinstance(answer, AdminError):
-            errors.append(BrokerFailure(name, address, str(answer)))
+            errors.append(failure_of(name, address, answer))
             ids = ("not-found", "expired", *_WAITING)
-            missing.append(NotMade(ids, f"broker {name}", "it did not answer"))
+            reason = str(answer) if errors[-1].is_refusal else "it did not answer"
+            missing.append(NotMade(ids, f"broker {name}", reason))
         else:
             found += answer
     found.sort(key=lambda each: each.store_timestamp)
@@ -310,12 +312,24 @@ async def _reader(where: _Place, stored: MessageExt, group: str) -> MessageReade
         for each in await where.copies(SCHEDULE_TOPIC, stored.msg_id)
         if _is_for(each, retry_topic(group))
     ]
+    if reader.dead is not None:
+        in_topic = await where.copies(stored.topic, stored.msg_id)
+        again = [each for each in (*copies, *in_topic) if is_later(each, reader.dead)]
+        if again:
+            copies = again
+            first = min(again, key=lambda each: each.store_timestamp)
+            reader = replace(reader, resent=first)
     if not copies:
         return reader
-    newest = max(copies, key=lambda each: (each.reconsume_times, each.topic != SCHEDULE_TOPIC))
+    newest = max(copies, key=_newness)
     if newest.topic == SCHEDULE_TOPIC:
         return replace(reader, retry=newest, retry_due_ms=where.due_ms(newest))
     at = where.addresses.get(newest.broker_name, address)
     read = await committed(calls, at, group, newest.queue)
     is_done = read is not None and read > newest.queue_offset
     return replace(reader, retry=newest, retry_is_done=is_done)
+
+
+def _newness(copy: MessageExt) -> tuple[int, int, bool]:
+    """Sorts copies without the clocks of brokers: a resend begins to count attempts anew."""
+    return resends_of(copy), copy.reconsume_times, copy.topic != SCHEDULE_TOPIC

@@ -109,7 +109,7 @@ def _readers(facts: TopicFacts) -> Iterator[Finding]:
         "nobody-consumes",
         _subject(facts),
         f"{count_of(messages, 'message')}, and {groups}",
-        f"sparrowmq consume {facts.name} --from first --count 10",
+        f"sparrowmq topic show {facts.name}",
     )
 
 

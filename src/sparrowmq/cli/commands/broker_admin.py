@@ -215,7 +215,8 @@ def clean(name: str, log: bool, queues: bool, unused_topics: bool, yes: bool, sh
         return await admin.clean_broker(name, what)
 
     shell.ask(look)
-    shell.confirm(f"broker {name} deletes its expired or unused {', '.join(what)}", name, yes=yes)
+    question = f"expired or unused {', '.join(what)} of broker {name} would be deleted"
+    shell.confirm(question, name, yes=yes)
     done = shell.ask(work)
     rows: list[list[Value]] = [[each.what, each.deleted] for each in done]
     shell.show(Report([table((("WHAT", "what"), ("DELETED", "deleted")), rows)]))

@@ -34,6 +34,8 @@ from sparrowmq.protocol.names import dlq_topic
 _since = click.option("--since", type=Moment(), metavar="TIME", help="Died at this time or later.")
 _until = click.option("--until", type=Moment(), metavar="TIME", help="Died before this time.")
 
+_STANDARD_OUTPUT = "-"
+
 
 @click.group(cls=Group)
 def dlq() -> None:
@@ -258,7 +260,8 @@ def _question(group: str, to: str, count: int) -> str:
 def _show_results(shell: Shell, group: str, results: Sequence[Resent], *, dry_run: bool) -> None:
     totals = Counter(each.result for each in results)
     rows: list[list[Value]] = [
-        [each.message_id, each.died, each.target, each.result, each.reason] for each in results
+        [each.message_id, each.died, each.target, _result(each, dry_run=dry_run), each.reason]
+        for each in results
     ]
     columns = [
         ("ID", "id"),
@@ -281,6 +284,10 @@ def _show_results(shell: Shell, group: str, results: Sequence[Resent], *, dry_ru
         sys.exit(3 if totals[Resend.SENT] else 1)
 
 
+def _result(each: Resent, *, dry_run: bool) -> Value:
+    return "would be sent" if dry_run and each.result is Resend.SENT else each.result
+
+
 # ---- export
 
 
@@ -288,10 +295,10 @@ def _show_results(shell: Shell, group: str, results: Sequence[Resent], *, dry_ru
 @click.argument("group")
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     required=True,
     metavar="FILE",
-    help="A new file, one JSON object in a line.",
+    help="A new file, one JSON object in a line; - for standard output.",
 )
 @_since
 @_until
@@ -302,9 +309,16 @@ def export(
     """Write dead letters to a file, with all that is needed to send them again.
 
     \b
-    Example:
+    Examples:
       sparrowmq dlq export billing --out billing.jsonl --since 2026-11-15
+      sparrowmq dlq export billing --out - | jq .body
     """
+    if str(out) == _STANDARD_OUTPUT:
+        written = shell.ask(
+            lambda admin: admin.export_dead_letters(group, click.echo, since=since, until=until)
+        )
+        shell.say(f"{written:,} dead letters of {group} written")
+        return
     draft = out.with_name(f"{out.name}.part")
     if out.exists():
         raise click.UsageError(f"{out} exists; choose another name, or remove it")

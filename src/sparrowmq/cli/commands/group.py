@@ -3,7 +3,7 @@
 Changing groups is in `group_changes`, their progress in `group_progress`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 
@@ -41,6 +41,8 @@ def age(when: datetime | None) -> timedelta | None:
 
 _LOOK_AGAIN_S = 0.5
 """How far the two looks of the doctor are apart; `sparrowmq doctor` waits longer."""
+HANDLER_SHOWN_S = 2.0
+"""From when on a handler that has finished nothing is something that a member waits for."""
 _MODELS = {MessageModel.CLUSTERING: "clustering", MessageModel.BROADCASTING: "broadcasting"}
 
 
@@ -254,7 +256,7 @@ def members_table(found: Sequence[GroupMember]) -> Table:
             None if each.queues is None else len(each.queues),
             each.done_per_s,
             each.failed_per_s,
-            None if each.notes is None else "; ".join(each.notes.values()),
+            None if each.notes is None else "; ".join(_waits_for(each)),
         ]
         for each in found
     ]
@@ -269,6 +271,15 @@ def members_table(found: Sequence[GroupMember]) -> Table:
         ("WAITS-FOR", "waitsFor"),
     ]
     return table(columns, rows, title="members", key="members", empty="no member is online")
+
+
+def _waits_for(member: GroupMember) -> Iterator[str]:
+    yield from (member.notes or {}).values()
+    if member.unfinished_s is not None and member.unfinished_s >= HANDLER_SHOWN_S:
+        yield (
+            f"its handler: {member.in_flight:,} messages, none finished for"
+            f" {member.unfinished_s:,.0f} s"
+        )
 
 
 # ---- subscriptions

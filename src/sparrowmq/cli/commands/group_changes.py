@@ -224,8 +224,8 @@ def delete(name: str, keep_offsets: bool, yes: bool, shell: Shell) -> None:
         return len(found.settings), len(found.topics)
 
     brokers, topics = shell.ask(look)
-    lost = "its progress stays" if keep_offsets else f"its progress in {topics} topics is lost"
-    shell.confirm(f"Group {name} is deleted on {brokers} brokers; {lost}", name, yes=yes)
+    lost = "its progress stays" if keep_offsets else f"with its progress in {topics} topics"
+    shell.confirm(f"group {name} would be deleted on {brokers} brokers, {lost}", name, yes=yes)
 
     async def work(admin: Admin) -> list[str]:
         return await admin.delete_group(name, keep_offsets=keep_offsets)

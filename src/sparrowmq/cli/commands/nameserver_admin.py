@@ -169,9 +169,10 @@ def set_key(namespace: str, key: str, value: str, shell: Shell) -> None:
 @kv.command("delete")
 @click.argument("namespace")
 @click.argument("key")
+@dry_run_option
 @yes_option
 @shell_options(json=False)
-def delete_key(namespace: str, key: str, yes: bool, shell: Shell) -> None:
+def delete_key(namespace: str, key: str, dry_run: bool, yes: bool, shell: Shell) -> None:
     """Delete a key from all name servers.
 
     \b
@@ -179,7 +180,11 @@ def delete_key(namespace: str, key: str, yes: bool, shell: Shell) -> None:
       sparrowmq nameserver kv delete ORDER_TOPIC_CONFIG orders --yes
     """
     value = shell.ask(lambda admin: admin.key_value(namespace, key))
-    shell.confirm(f"key {key} of namespace {namespace} ({value}) is deleted", key, yes=yes)
+    what = f"key {key} of namespace {namespace} ({value}) would be deleted"
+    if dry_run:
+        shell.say(f"{what}; nothing was changed: a dry run")
+        return
+    shell.confirm(what, key, yes=yes)
     shell.ask(lambda admin: admin.delete_key_value(namespace, key))
     shell.done(f"key {key} of namespace {namespace} is deleted")
 

@@ -229,7 +229,7 @@ def update(
         return
     if lost and lost.rows:
         shell.preview(Report(tables))
-        shell.confirm(f"topic {name} loses queues with messages", name, yes=yes)
+        shell.confirm(f"topic {name} would lose queues with messages", name, yes=yes)
     shell.ask(lambda admin: change(admin, is_dry=False))
     shell.show(Report(tables))
     shell.done(f"topic {name} is changed")

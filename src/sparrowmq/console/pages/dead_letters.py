@@ -1,5 +1,6 @@
 """Dead letters: messages that a group failed to handle as often as it may; sending them again."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
@@ -62,6 +63,11 @@ async def show_group(view: View) -> Answer:
     )
 
 
+def _command(name: str, to: str, ids: Sequence[str]) -> str:
+    chosen = [word for each in ids for word in ("--id", each)]
+    return shlex.join(["sparrowmq", "dlq", "resend", name, *chosen, "--to", to, "--dry-run"])
+
+
 async def resend(view: View) -> Answer:
     """Preview what would be sent to whom; send when the form confirms exactly that."""
     name, to = view.names["group"], view.entered("to") or "group"
@@ -78,7 +84,7 @@ async def resend(view: View) -> Answer:
             template="resend.html",
             title=f"Send dead letters of {name} again",
             area="dead-letters",
-            command=f"sparrowmq dlq resend {name} --to {to} --dry-run",
+            command=_command(name, to, ids),
             is_live=False,
             values={
                 "name": name,

@@ -5,6 +5,7 @@ preview was made from; if members went on meanwhile in a way that changes the re
 shown again instead.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
@@ -43,7 +44,8 @@ async def reset(view: View) -> Answer:
     moves = await view.console.changer.reset_offsets(name, topic, goal, dry_run=True)
     state = state_of(moves)
     if view.entered("state") != state:
-        return preview(view, moves, state, f"Reset {name}", f"to {words}")
+        command = _reset_command(view)
+        return preview(view, moves, state, f"Reset {name}", f"to {words}", command=command)
     before, after = (offsets_text(moves, is_after) for is_after in (False, True))
     work = _move(view, name, topic, {each.queue: each.after for each in moves})
     await changing(view, "reset group", f"{name} in {topic}", before, after, work)
@@ -78,11 +80,23 @@ async def undo(view: View) -> Answer:
     if view.entered("state") != state:
         words = f"back to where it was before {instant(last.when)}"
         title = f"Undo the reset of {name}"
-        return preview(view, planned.moves, state, title, words, topic=last.topic)
+        command = f"sparrowmq group undo {name} --dry-run"
+        return preview(view, planned.moves, state, title, words, topic=last.topic, command=command)
     work = admin.undo_reset(name, last.id, journal=journal, who=_who(view), force=True)
     before, after = (offsets_text(planned.moves, is_after) for is_after in (False, True))
     await changing(view, "undo reset", f"{name} in {last.topic}", before, after, work)
     return Done(f"/groups/{segment(name)}", f"The reset of {name} was undone.")
+
+
+def _reset_command(view: View) -> str:
+    to, place = view.entered("to"), []
+    if to == "time":
+        to = view.entered("time")
+    elif to == "place":
+        queue, _, to = view.entered("place").partition(",")[0].rpartition("/")
+        place = ["--queue", queue]
+    words = ["sparrowmq", "group", "reset", view.names["group"], "--topic", view.entered("topic")]
+    return shlex.join([*words, *place, "--to", to, "--dry-run"])
 
 
 def preview(
@@ -92,6 +106,8 @@ def preview(
     title: str,
     words: str,
     topic: str = "",
+    *,
+    command: str,
 ) -> Page:
     """Every queue with its offset before and after."""
     name = view.names["group"]
@@ -100,7 +116,7 @@ def preview(
         template="reset.html",
         title=title,
         area="groups",
-        command=f"sparrowmq group reset {name} --topic {topic} --dry-run",
+        command=command,
         is_live=False,
         values={
             "name": name,

@@ -1,5 +1,7 @@
 """Searching for messages: by id, by key, by place, by time."""
 
+import shlex
+
 from sparrowmq.admin.errors import NotFound
 from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.values import Listing
@@ -39,10 +41,14 @@ async def show(view: View) -> Answer:
 
 
 def _command(view: View) -> str:
-    words = ["sparrowmq message get", view.asked("topic")]
-    words += [f"--key {view.asked('key')}"] if view.asked("key") else []
-    words += [f"--id {view.asked('id')}"] if view.asked("id") else []
-    return " ".join(filter(None, words))
+    """What gives the same at a shell; the topics, while none is chosen."""
+    topic, key, message_id = view.asked("topic"), view.asked("key"), view.asked("id")
+    words = ["sparrowmq", "message", "get", *filter(None, [topic])]
+    if message_id:
+        return shlex.join([*words, "--id", message_id])
+    if not topic:
+        return "sparrowmq topic list"
+    return shlex.join([*words, *(["--key", key] if key else ["--since", "-1h"])])
 
 
 async def _by_id(view: View) -> Answer | None:

@@ -1,6 +1,7 @@
 """The messages of a topic: newest first, from a time on, or from a place on."""
 
 import asyncio
+import shlex
 from collections.abc import Callable
 
 from sparrowmq.admin.topics import TopicInfo
@@ -48,7 +49,7 @@ async def show(view: View) -> Answer:
         template="topic_messages.html",
         title=f"Messages of {name}",
         area="topics",
-        command=f"sparrowmq message get {name} --limit {_ROWS}",
+        command=_command(view, name),
         is_live=not view.asked("at"),
         values={
             "name": name,
@@ -59,6 +60,18 @@ async def show(view: View) -> Answer:
             "cursor": cursor_text(found.positions) if found else "",
         },
     )
+
+
+def _command(view: View, topic: str) -> str:
+    key, queue = view.asked("key"), view.asked("queue")
+    words = ["sparrowmq", "message", "get", topic]
+    if key:
+        words += ["--key", key]
+    elif queue:
+        words += ["--queue", queue]
+    else:
+        words += ["--since", view.asked("since") or "-1h"]
+    return shlex.join([*words, "--limit", str(_ROWS)])
 
 
 async def start(view: View, topic: TopicInfo) -> Positions:

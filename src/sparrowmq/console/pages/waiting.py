@@ -37,17 +37,19 @@ async def show(view: View) -> Answer:
     topics = await view.console.names.topics()
     known = [name for name in _TRANSACTION_TOPICS if name in topics]
     halves = await panels(known, admin.topic)
-    levels = [level for each in brokers.value or () if each.is_master for level in levels_of(each)]
+    masters = [each for each in brokers.value or () if each.is_master]
+    levels = [level for each in masters for level in levels_of(each)]
+    shown = [level.broker for level in levels if level.waiting] + [each.name for each in masters]
     return Page(
         template="waiting.html",
         title="Waiting",
         area="waiting",
-        command="sparrowmq broker show --long",
+        command=f"sparrowmq broker show {shown[0]} --long" if shown else "sparrowmq broker list",
         values={
             "brokers": brokers,
             "levels": [level for level in levels if level.waiting],
             "level_count": len(levels),
-            "masters": [each for each in brokers.value or () if each.is_master],
+            "masters": masters,
             "halves": halves,
             "words": _TRANSACTION_TOPICS,
         },
