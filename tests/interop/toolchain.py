@@ -110,7 +110,10 @@ def go_driver() -> Path:
 
 def java_command(classpath: str, home: Path, heap: str, main: str, *args: str) -> list[str]:
     """A command line for one Java process whose logs and state stay under `home`."""
-    flags = ["-Xms64m", f"-Xmx{heap}", "-XX:+UseSerialGC", *JVM_FLAGS, f"-Duser.home={home}"]
+    # The machine's own warnings go to standard output otherwise, among the answers of a driver.
+    logs = ["-Xlog:disable", "-Xlog:all=warning:stderr"]
+    flags = ["-Xms64m", f"-Xmx{heap}", "-XX:+UseSerialGC", *logs, *JVM_FLAGS]
+    flags.append(f"-Duser.home={home}")
     return ["java", *flags, "-Drocketmq.client.logLevel=WARN", "-cp", classpath, main, *args]
 
 
