@@ -125,7 +125,7 @@ def test_a_broker_that_answers_with_a_code_is_not_silent(
 
     async def stats(calls: ClusterCalls, address: str, topic: str) -> TopicStats:
         if address in refusing:
-            raise BrokerRefusal(address, ResponseCode.TOPIC_NOT_EXIST, f"it has no topic {topic}")
+            raise BrokerRefusal(address, ResponseCode.NO_PERMISSION, f"{topic} is locked")
         return await answered(calls, address, topic)
 
     async def work(scene: Scene) -> None:
@@ -138,7 +138,7 @@ def test_a_broker_that_answers_with_a_code_is_not_silent(
             examined = await scene.doctor(*about)
         assert "broker-silent" not in ids(examined)
         reasons = " ".join(each.reason for each in examined.not_made)
-        assert "answered 17 (TOPIC_NOT_EXIST): it has no topic orders" in reasons
+        assert "answered 16 (NO_PERMISSION): orders is locked" in reasons
 
     in_cluster(work, brokers=2)
 
