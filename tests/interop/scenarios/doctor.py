@@ -1,7 +1,7 @@
 """The doctor against both brokers: a stuck group, a topic without readers, a message that waits."""
 
 from sparrowmq import Examination, Finding, NotMade
-from tests.interop.registry import PYTHON, Outcome, check, scenario
+from tests.interop.registry import JAVA, PYTHON, Outcome, check, scenario
 from tests.interop.scenarios.python_admin import admin_of
 from tests.interop.scene import Scene
 
@@ -21,14 +21,15 @@ def not_made(examined: Examination) -> set[str]:
     return {name for each in skipped for name in each.ids}
 
 
-@scenario(needs="admin", compared=False)
+# Go's members report times per call that hide a failing handler, and commit by another rhythm.
+@scenario(clients=(*JAVA, *PYTHON), needs="admin", compared=False)
 def the_doctor_finds_an_ordered_group_that_is_stuck(scene: Scene) -> Outcome:
     admin, topic, group = admin_of(scene), scene.topic(queues=1), scene.name("billing")
     producer = scene.producer()
     consumer = scene.push_consumer(topic, orderly=True, fails={"poison": FOREVER})
     producer.send(topic, ["good"])
     consumer.received(1)
-    scene.wait_until_committed(topic, 1)  # alone: Go commits nothing of a pull that fails in part
+    scene.wait_until_committed(topic, 1)
     producer.send(topic, ["poison", "after"])
     consumer.received(2)
     examined = admin.doctor("group", group, for_s=10.0)
