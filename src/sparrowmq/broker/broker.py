@@ -28,6 +28,7 @@ from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics
+from sparrowmq.broker.traffic.traffic import Traffic
 from sparrowmq.clock import Clock
 from sparrowmq.disk.disk import Disk
 from sparrowmq.net.connection import Connection
@@ -109,6 +110,8 @@ class Broker:
     slices: Slices = field(default_factory=Slices)
     """The loop's time for reports."""
     sampling: Sampling = field(default_factory=Sampling)
+    traffic: Traffic = field(default_factory=Traffic)
+    """Limits of sends."""
     producers: Producers = field(default_factory=Producers)
     sessions: MemberSessions = field(default_factory=MemberSessions)
     config_version: DataVersion = field(default_factory=DataVersion)

@@ -9,10 +9,13 @@ The system flag comes from the client. What would make a message unreadable is r
     else                          kept, as by Apache's broker: readers ignore what they do not know
 """
 
+from functools import partial
+
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.traffic.traffic import Send
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.routes import Reply, Request
+from sparrowmq.net.routes import Handled, Reply, Request
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.errors import BodyError
@@ -36,10 +39,7 @@ UNUSUAL_BITS = TRANSACTION_PREPARED | INNER_BATCH | _UNKNOWN_COMPRESSION
 
 
 def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
-    """The topic, checked, created when its default topic lets it be; or RequestRefused.
-
-    A saved topic that passes is remembered in `topics.checked_for_send` until it changes.
-    """
+    """The topic, checked, created when its default topic lets it be; or RequestRefused."""
     header = request.header
     if broker.send_refusal:
         # Clients try again, at another broker or here: nothing was stored.
@@ -54,18 +54,24 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
     if header.topic in UNSENDABLE_TOPICS or header.topic == TIMER_TOPIC:
         text = f"topic {header.topic} belongs to the broker, clients cannot send to it"
         raise RequestRefused(ResponseCode.NO_PERMISSION, text)
-    topic = broker.topics.get(header.topic) or _create(broker, header)
-    if broker.topics.is_saved(header.topic):
-        broker.topics.checked_for_send[header.topic] = topic
-    return topic
+    return broker.topics.get(header.topic) or _create(broker, header)
 
 
-def saved_topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig | None:
-    """The same; None while the topic is new and not saved yet, so that a crash could lose it with
-    an acknowledged message in it: then handle the request when the topics are saved."""
+def admit(broker: Broker, request: Request[AnySend], send: Send) -> Handled:
+    """Handle a send to a topic that is not in `topics.checked_for_send`. Raises RequestRefused.
+
+    A topic that is saved and has no limits is remembered there until it changes. With one that is
+    new and not saved yet, a crash could lose an acknowledged message: the send waits for that.
+    """
     topic = topic_for_send(broker, request)
-    is_safe = request.is_oneway or broker.topics.is_saved(request.header.topic)
-    return topic if is_safe else None
+    is_saved = broker.topics.is_saved(topic.topic_name)
+    if not is_saved and not request.is_oneway:
+        return broker.saving.handle_when_saved(broker.topics, partial(send, broker, request, None))
+    if broker.traffic.watches(topic):
+        return broker.traffic.handle(broker, request, topic, send)
+    if is_saved:
+        broker.topics.checked_for_send[topic.topic_name] = topic
+    return send(broker, request, topic)
 
 
 def _create(broker: Broker, header: AnySend) -> TopicConfig:

@@ -16,10 +16,10 @@ from sparrowmq.broker.delivery.placement import SPECIAL, Placement, append, plac
 from sparrowmq.broker.delivery.retry import dead_letter_when_exhausted
 from sparrowmq.broker.send_checks import (
     UNUSUAL_BITS,
+    admit,
     answer_when_safe,
     check_size,
     checked_sys_flag,
-    saved_topic_for_send,
     store_refusal,
 )
 from sparrowmq.disk.errors import DiskFull
@@ -50,18 +50,16 @@ routes: Routes[Broker] = Routes()
 
 
 @routes.on(SendMessage, SendMessageV2)
-def send_message(broker: Broker, request: Request[AnySend]) -> Handled:
+def send_message(
+    broker: Broker, request: Request[AnySend], admitted: TopicConfig | None = None
+) -> Handled:
     """Store one message; answered when it is as safe as the flush mode promises."""
     header = request.header
     if header.batch:
         return send_batch(broker, request)
-    topic = broker.topics.checked_for_send.get(header.topic) or saved_topic_for_send(
-        broker, request
-    )
+    topic = broker.topics.checked_for_send.get(header.topic) or admitted
     if topic is None:
-        return broker.saving.handle_when_saved(
-            broker.topics, partial(send_message, broker, request)
-        )
+        return admit(broker, request, send_message)
     queue_id = header.queue_id
     if not 0 <= queue_id < topic.write_queue_nums:
         queue_id = _queue(broker, queue_id, topic)
@@ -130,7 +128,8 @@ def send_special(broker: Broker, request: Request[AnySend], put: PutMessage, tex
     clock = broker.delivery.clock
     now_ms = clock.now_ms()
     if not clock.is_saved:
-        return broker.saving.handle_when_saved(clock, partial(send_message, broker, request))
+        again = partial(send_message, broker, request, broker.topics.get(put.topic))
+        return broker.saving.handle_when_saved(clock, again)
     topic, queue_id = put.topic, put.queue_id
     placement = None
     # Retry topics begin so: their messages may be dead letters by now.
@@ -193,14 +192,14 @@ def _sent(
 
 
 @routes.on(SendBatchMessage)
-def send_batch(broker: Broker, request: Request[AnySend]) -> Handled:
+def send_batch(
+    broker: Broker, request: Request[AnySend], admitted: TopicConfig | None = None
+) -> Handled:
     """Store a batch: contiguous offsets in one queue, all of it or nothing."""
     header = request.header
-    topic = broker.topics.checked_for_send.get(header.topic) or saved_topic_for_send(
-        broker, request
-    )
+    topic = broker.topics.checked_for_send.get(header.topic) or admitted
     if topic is None:
-        return broker.saving.handle_when_saved(broker.topics, partial(send_batch, broker, request))
+        return admit(broker, request, send_batch)
     queue_id = _queue(broker, header.queue_id, topic)
     if is_retry_topic(header.topic):
         raise RequestRefused(

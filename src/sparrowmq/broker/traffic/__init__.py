@@ -1,0 +1,1 @@
+"""Limits: who may send and receive how much, and what is stored only once."""
