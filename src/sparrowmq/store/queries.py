@@ -14,7 +14,7 @@ from sparrowmq.store.consume_queue import ConsumeQueue
 from sparrowmq.store.index.key_index import KeyIndex
 
 _SIZE = struct.Struct(">i")
-_MOST_RECORDS = 1024
+_USUAL_RECORD_BYTES = 1024
 """Bytes that hold nearly any record: read at once instead of its size first."""
 
 
@@ -43,7 +43,7 @@ def read_record(log: CommitLog, log_offset: int, *, check_crc: bool) -> tuple[Re
     if not log.min_offset <= log_offset < log.end:
         return None
     room = log.file_size - log_offset % log.file_size
-    data = _read(log, log_offset, min(_MOST_RECORDS, room, log.end - log_offset))
+    data = _read(log, log_offset, min(_USUAL_RECORD_BYTES, room, log.end - log_offset))
     if len(data) < _SIZE.size:
         return None
     size = _SIZE.unpack_from(data)[0]

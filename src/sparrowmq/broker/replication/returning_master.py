@@ -13,7 +13,7 @@ too few answer, replication is sync      ─▶ read-only, until they answer or 
 ```
 
 Groups went on at a slave while the master was away, and a power cut may have taken commits that the
-slave had copied. So the master also merges the progress that its slaves have.
+slave had copied. So the master also asks for the progress that its slaves have, which `tables.py` merges.
 """
 
 import asyncio
