@@ -13,7 +13,8 @@ too few answer, replication is sync      ─▶ read-only, until they answer or 
 ```
 
 Groups went on at a slave while the master was away, and a power cut may have taken commits that the
-slave had copied. So the master also asks for the progress that its slaves have, which `tables.py` merges.
+slave had copied. So the master also asks for the progress that its slaves have; `tables.py` merges
+it.
 """
 
 import asyncio
