@@ -123,6 +123,24 @@ def test_a_handed_over_role_survives_restarts_until_it_is_configured_otherwise()
         sim.until(lambda: follows(sim, 5, NEW))
 
 
+def test_a_power_cut_soon_after_a_change_loses_nothing_that_was_acknowledged() -> None:
+    """The log then ends where the new master took over, as if nothing had been stored since."""
+    cluster = SimCluster(slaves=1, replication=Replication.SYNC, flush_interval_s=600.0)
+    with cluster.run() as sim:
+        sim.until(lambda: follows(sim))
+        create_topic(sim)
+        sim.wait(sim.client.send("orders", b"before"))
+        hand_over(sim)
+        sim.until(lambda: is_serving(sim, NEW, Role.MASTER) and follows(sim, 1, NEW))
+        new = sim.brokers[NEW]
+        answer = sim.wait(sim.client.send("orders", b"acknowledged", address=new.address))
+        took_over_at = new.broker.store.durable_log_offset
+        assert took_over_at < new.broker.store.max_log_offset, "it was synced, and cannot be lost"
+        new.lose_power()
+        new.start()
+        assert all_bodies(sim, NEW) == [b"acknowledged", b"before"], answer
+
+
 def _no_slave(sim: RunningCluster) -> int:
     sim.brokers[NEW].kill()
     sim.until(lambda: not follows(sim))

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.config import Flush
+from sparrowmq.broker.config import Flush, Replication
 from sparrowmq.broker.delivery.delay_levels import DelayOffsets
 from sparrowmq.broker.delivery.timer_files import TimerCheck
+from sparrowmq.broker.replication.replication import Role
 from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.broker.replication.table_state import (
     TableCounts,
@@ -387,6 +388,24 @@ def test_a_reset_wins_over_what_a_slave_stored_before_it() -> None:
         sim.advance(1.0)
         assert progress(sim, of=slave_of(sim)) == 1
         assert progress(sim, of=master_of(sim)) == 1
+
+
+def test_a_master_that_waits_takes_no_reset_which_its_slave_would_undo() -> None:
+    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        with_progress(sim)
+        commit(sim, 8, at=master_of(sim))
+        sim.advance(1.0)
+        master_of(sim).kill()
+        slave_of(sim).kill()
+        sim.client.disconnect()
+        master_of(sim).start()
+        assert role(master_of(sim)) is Role.WAITING
+        header = InvokeResetOffset(topic=TOPIC, group=GROUP, timestamp=0, queue_id=0, offset=1)
+        answer = ask(sim, header, of=master_of(sim))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "--accept-loss" in answer.remark
+        assert progress(sim, of=master_of(sim)) == 8
 
 
 def test_members_at_a_slave_read_and_make_nothing_there() -> None:

@@ -59,7 +59,7 @@ from sparrowmq.broker.rebalance_notices import RebalanceNotices
 from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.broker.replication.own_role import OwnRole
 from sparrowmq.broker.replication.read_places import MasterReads, SlaveReads
-from sparrowmq.broker.replication.replication import Replication, open_in_role
+from sparrowmq.broker.replication.replication import Replication, Role, open_in_role
 from sparrowmq.broker.replication.role_change import RoleChange
 from sparrowmq.broker.replication.table_following import TableFollowing
 from sparrowmq.broker.sampling import sample
@@ -153,6 +153,8 @@ class BrokerServer:
             in_role = await open_in_role(
                 config, self._env, peers, self.port, took_over_at=own_role.took_over_at
             )
+            if in_role.role is Role.MASTER:
+                own_role.note_first_service()
             replication = Replication(config, self._env, in_role, peers, tasks, self.port)
             self.broker = broker = open_broker(config, self._env, peers, replication, self.port)
             opened.push_async_callback(self._close, broker)

@@ -14,14 +14,14 @@ import uvloop
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.replication.feed import SlaveLink
-from sparrowmq.broker.replication.follower import Follower
+from sparrowmq.broker.replication.follower import Follower, MasterLink
 from sparrowmq.broker.replication.own_log import describe_log
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import InlineSyncer
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.workers import InlineWorkers
-from sparrowmq.protocol.ha import encode_offset
+from sparrowmq.protocol.ha import encode_chunk_head, encode_offset
 from sparrowmq.store.store import Store
 from tests.patience import PATIENCE_S
 from tests.store.stores import message, numbers
@@ -112,3 +112,45 @@ def test_connections_that_come_and_go_leave_nothing_in_memory(
     before = links()
     with asyncio.Runner(loop_factory=loop) as runner:
         assert runner.run(main()) <= before + 1
+
+
+class _EndNoted(MasterLink):
+    """Says when its connection has ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.ended.set()
+
+
+@both_loops
+def test_what_a_master_sent_before_it_died_is_taken_and_reported_to_nobody(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """A slave that stood still finds chunks and the end of the connection together. uvloop raises
+    for a write to a connection that has ended, and asyncio does not."""
+
+    async def send_and_die(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for at in range(3):
+            writer.write(encode_chunk_head(at, 1) + b"x")
+        writer.close()
+
+    async def main() -> list[int]:
+        taken = []
+        async with await asyncio.start_server(send_and_die, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()
+            _, link = await asyncio.get_running_loop().create_connection(_EndNoted, host, port)
+            async with asyncio.timeout(PATIENCE_S):
+                await link.ended.wait()
+            with suppress(ConnectionError):
+                while (chunk := await link.next_chunk()) is not None:
+                    taken.append(chunk.log_offset)
+                    link.write(encode_offset(chunk.log_offset + 1))
+        link.close()
+        return taken
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(main()) == [0, 1, 2]

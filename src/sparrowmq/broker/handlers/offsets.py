@@ -3,8 +3,8 @@
 from collections.abc import Awaitable
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.config import MASTER_ID
 from sparrowmq.broker.handlers.pull import move_parked
+from sparrowmq.broker.handlers.table_changes import check_is_master
 from sparrowmq.broker.queue_handover import belongs_to_another
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import ConnectionLost, RequestRefused
@@ -254,9 +254,9 @@ def reset_offset(broker: Broker, request: Request[InvokeResetOffset]) -> Awaitab
 
 
 def _checked_topic(broker: Broker, header: InvokeResetOffset) -> TopicConfig:
-    if broker.config.broker_id != MASTER_ID:
-        text = "offsets are reset on the master, this broker is a slave"
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
+    check_is_master(broker)
+    if broker.is_handing_over:
+        raise RequestRefused(ResponseCode.SYSTEM_BUSY, broker.send_refusal)
     topic = broker.topics.get(header.topic)
     if topic is None:
         text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"

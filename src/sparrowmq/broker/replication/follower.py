@@ -160,8 +160,10 @@ class MasterLink(asyncio.Protocol):
         return bool(self._chunks)
 
     def write(self, data: bytes) -> None:
-        """Send a token or a report; a connection that is lost is noticed by the next read."""
-        self._transport.write(data)
+        """Send a token or a report; a connection that is lost is noticed by the next read, when all
+        that came before its end has been taken."""
+        if not self._transport.is_closing():  # uvloop raises where asyncio ignores it
+            self._transport.write(data)
 
     def close(self) -> None:
         """End the connection."""

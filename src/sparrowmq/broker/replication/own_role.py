@@ -34,8 +34,9 @@ class OwnRole:
         self._configured_id = configured_id
         self.broker_id = configured_id
         self.took_over_at: int | None = None
-        """The end of the log when the last master gave its role to this broker. A log that still
-        ends there has every acknowledged message, so no slave needs to be asked."""
+        """The end of the log when the last master gave its role to this broker, until it served for
+        the first time. A log that still ends there has every acknowledged message, so no slave
+        needs to be asked."""
 
     @staticmethod
     def load(disk: Disk, configured_id: int) -> "OwnRole":
@@ -59,6 +60,14 @@ class OwnRole:
         noted = _Noted(self._configured_id, broker_id, took_over_at)
         self._file.replace(msgspec.json.encode(noted))
         self.broker_id, self.took_over_at = broker_id, took_over_at
+
+    def note_first_service(self) -> None:
+        """The file forgets `took_over_at`; durable when this returns. From now on messages are
+        taken, and a power cut may leave a log that ends there again and lacks them. Raises
+        DiskFull, or OSError."""
+        if self.took_over_at is not None:
+            noted = _Noted(self._configured_id, self.broker_id)
+            self._file.replace(msgspec.json.encode(noted))
 
     def applied_to(self, config: BrokerConfig) -> BrokerConfig:
         """The configuration of a broker with this id."""
