@@ -105,6 +105,8 @@ class Broker:
     state: State = State.STARTING
     send_refusal: str = ""
     """Why sends are refused until further notice; empty when they are not. See `refuse_sends`."""
+    _send_refusals: dict[str, str] = field(default_factory=dict)
+    """By holder: one that lets go must not admit sends that another one refuses."""
     rejected_pulls: int = 0
     """Pulls that were rejected because the broker is draining."""
     slices: Slices = field(default_factory=Slices)
@@ -141,9 +143,12 @@ class Broker:
         own_properties = TRACE_FIELDS | {CLUSTER: self.config.cluster_name}
         self.cluster_property = encode_properties(own_properties)
 
-    def refuse_sends(self, reason: str) -> None:
-        """Refuse them for that reason from now on; take them again where it is empty."""
-        self.send_refusal = reason
+    def refuse_sends(self, holder: str, reason: str) -> None:
+        """Refuse them for that reason until the same holder calls this with an empty one."""
+        self._send_refusals.pop(holder, None)
+        if reason:
+            self._send_refusals[holder] = reason
+        self.send_refusal = next(iter(self._send_refusals.values()), "")
         self.topics.checked_for_send.clear()  # topics that it names are not checked again
 
     def connection_closed(self, connection: Connection) -> None:

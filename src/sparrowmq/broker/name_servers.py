@@ -7,7 +7,8 @@ after it is back.
 A name server refuses a broker whose name belongs to another master that still answers. A broker
 that is refused so by every name server that answers does not start: no client would find it. One
 that is refused later runs on and logs that as an error once a minute, because it may hold messages
-that its consumers still have to get.
+that its consumers still have to get. It takes no more (`server.py`): clients that were connected
+before would send it messages which the master that the others know will never have.
 """
 
 import asyncio
@@ -98,6 +99,15 @@ class BrokerRegistration:
         self._name_lost: Episode | None = None
         self._has_unregistered = False
         self._has_tried = False
+        self.lost_name = asyncio.Event()
+        """Set while every name server that answers says that another master has the name."""
+        self.has_name = asyncio.Event()
+        """Set when one of them knew this broker when it was last asked."""
+
+    @property
+    def rivals(self) -> str:
+        """What name servers say of the master that has the name."""
+        return _refusals_text(self._taken)
 
     def state(self) -> dict[str, str]:
         """Every name server, and why it does not know this broker; empty where it does."""
@@ -188,6 +198,7 @@ class BrokerRegistration:
 
     def _report_taken(self) -> None:
         """Log that another master has the name: at once, and then every minute."""
+        self._judge_name()
         if not self._taken:
             self._name_lost = None
             return
@@ -196,6 +207,16 @@ class BrokerRegistration:
             self._name_lost = Episode(now_s)
         if self._name_lost.occurs(now_s):
             self._log.error("clients do not find this broker: %s", _refusals_text(self._taken))
+
+    def _judge_name(self) -> None:
+        """Where no name server answers, everything stays as it was last known."""
+        if self._unreached.issuperset(self._config.name_servers):
+            if self._taken:
+                self.has_name.clear()
+                self.lost_name.set()
+        else:
+            self.lost_name.clear()
+            self.has_name.set()
 
     def _report_failure(self, server: str, reason: str) -> None:
         """Once per outage: a name server may be down for days."""

@@ -59,7 +59,12 @@ from sparrowmq.broker.rebalance_notices import RebalanceNotices
 from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.broker.replication.own_role import OwnRole
 from sparrowmq.broker.replication.read_places import MasterReads, SlaveReads
-from sparrowmq.broker.replication.replication import Replication, Role, open_in_role
+from sparrowmq.broker.replication.replication import (
+    Replication,
+    Role,
+    StartAgain,
+    open_in_role,
+)
 from sparrowmq.broker.replication.role_change import RoleChange
 from sparrowmq.broker.replication.table_following import TableFollowing
 from sparrowmq.broker.sampling import sample
@@ -286,6 +291,7 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         broker.durability.run,
         broker.saving.run,
         partial(_keep_registered, broker, registration),
+        partial(_guard_name, broker, registration),
         partial(housekeeping.tick_store, broker),
         partial(housekeeping.read_slots_ahead, broker),
         partial(housekeeping.clean_store, broker),
@@ -310,3 +316,15 @@ async def _keep_registered(broker: Broker, registration: BrokerRegistration) -> 
     if follower is not None:
         await follower.accepted.wait()
     await registration.run()
+
+
+async def _guard_name(broker: Broker, registration: BrokerRegistration) -> None:
+    """Take no messages while another master has the name. Raises StartAgain when this one has it
+    again: a master asks its slaves before it serves, and the other one may be a slave of it."""
+    await registration.lost_name.wait()
+    name = broker.config.broker_name
+    text = f"this is not the master of {name} any more: {registration.rivals}"
+    broker.refuse_sends("name", text)
+    broker.store.admission.hold("name", text)
+    await registration.has_name.wait()
+    raise StartAgain(f"this broker has the name {name} again: starting again")

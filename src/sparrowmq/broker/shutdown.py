@@ -58,7 +58,8 @@ async def drain(registration: BrokerRegistration, server: Server[Broker], peers:
     await _save_subscriptions(broker)
     if broker.durability.is_sync:
         name = broker.config.broker_name
-        broker.refuse_sends(f"broker {name} is stopping; send to another one, or try later")
+        text = f"broker {name} is stopping; send to another one, or try later"
+        broker.refuse_sends("stop", text)
         await broker.durability.answer_waiting(_SENDS_S)
     await server.close()
     # Last, so that slaves get everything: the next master may be one of them.

@@ -186,6 +186,10 @@ class NameServer:
             broker.timeout_ms,
         )
         self._lose(broker, "fell silent", broker.last_seen_ms)
+        self.end_session(broker)
+
+    def end_session(self, broker: LiveBroker) -> None:
+        """Close the connection of a broker that is not live any more, unless others use it."""
         if not self.table.of_session(broker.session):
             assert isinstance(broker.session, Connection)
             broker.session.close()

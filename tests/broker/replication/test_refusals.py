@@ -8,6 +8,7 @@ import pytest
 from sparrowmq.episodes import Causes
 from sparrowmq.protocol.ha import encode_offset
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from sparrowmq.testing.sim_nodes import BrokerNode
 from tests.broker.replication.fake_slave import FakeSlave
 
 MINUTES = 5
@@ -25,6 +26,17 @@ def refused_slave(sim: RunningCluster) -> None:
     sim.advance(60.0 * MINUTES)
 
 
+def twin(sim: RunningCluster) -> None:
+    """Another machine whose operator took over a slave's configuration, with its id."""
+    first = sim.brokers["broker-a.1"]
+    node = BrokerNode(sim, replace(first.config, broker_name="twin"))
+    node.config = replace(first.config, advertise_host=node.host.ip)
+    node.start()
+    sim.advance(60.0 * MINUTES)
+    assert sim.broker.replication.known_slaves.addresses == {1: first.address}
+    assert 1 in sim.broker.replication.feed.links
+
+
 def stranger(sim: RunningCluster) -> None:
     """Says no hello, and comes again every 5 s, as Apache's slave does."""
     for _ in range(12 * MINUTES):
@@ -34,7 +46,7 @@ def stranger(sim: RunningCluster) -> None:
         assert slave.is_closed
 
 
-@pytest.mark.parametrize("who", [refused_slave, stranger], ids=lambda who: who.__name__)
+@pytest.mark.parametrize("who", [refused_slave, twin, stranger], ids=lambda who: who.__name__)
 def test_a_refusal_is_logged_once_a_minute(
     who: Callable[[RunningCluster], None], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,6 +12,7 @@ from sparrowmq.broker.replication.claims import (
     judge,
     parted_at,
 )
+from sparrowmq.broker.replication.feed import SILENCE_S
 from sparrowmq.broker.replication.follower import NotFollowing
 from sparrowmq.broker.replication.replication import Replication, Role
 from sparrowmq.broker.replication.status import ha_status, slave_list
@@ -66,6 +67,7 @@ async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply
         claim = LogClaim.from_json(request.body)
     except BodyError as error:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    _check_id_is_free(replication, claim)
     own = replication.describe()
     if _may_have_lost_messages(own.claim, claim, replication):
         # It may be back at another address: it is asked there when this master starts again.
@@ -85,6 +87,20 @@ async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply
             token = replication.feed.admit(claim, start).hex()
             header = FollowAnswer(token=token, ha_address=replication.ha_address, start=start)
             return Reply(header, body=own.to_json())
+
+
+def _check_id_is_free(replication: Replication, claim: LogClaim) -> None:
+    """Raise RequestRefused for a slave with the id of one that follows: each would push the other
+    one out, again and again."""
+    address = replication.known_slaves.addresses.get(claim.broker_id, claim.address)
+    if claim.broker_id in replication.feed.links and address != claim.address:
+        text = (
+            f"slave {claim.broker_id} follows from {address}, and {claim.address} has the same id:"
+            " give one of them another --broker-id; a slave that has moved is let in when its old"
+            f" connection has been silent for {SILENCE_S:.0f} s"
+        )
+        replication.feed.report_refusal(claim.address, text)
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text)
 
 
 def _may_have_lost_messages(own: LogClaim, claim: LogClaim, replication: Replication) -> bool:

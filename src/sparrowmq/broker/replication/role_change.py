@@ -101,6 +101,7 @@ class RoleChange:
         self._peers = peers
         self._asked: asyncio.Queue[_Asked] = asyncio.Queue(1)
         self._is_changing = False
+        self._awaits_slaves = False
 
     async def run(self) -> None:
         """Until the role changes. Raises StartAgain then.
@@ -130,19 +131,21 @@ class RoleChange:
         broker = self._broker
         has_taken_over = self._own_role.took_over_at == broker.store.max_log_offset
         if has_taken_over and broker.replication.is_master and not self._has_copies:
-            broker.refuse_sends(f"{broker.config.broker_name} waits for its slaves; try again")
+            text = f"{broker.config.broker_name} waits for its slaves; try again"
+            broker.refuse_sends("slaves", text)
+            self._awaits_slaves = True
 
     async def _await_slaves(self) -> None:
         """Its slaves follow within moments, the last master among them. Without this wait the first
         sends would be answered with SLAVE_NOT_AVAILABLE."""
-        if self._broker.send_refusal:
+        if self._awaits_slaves:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_SLAVES_S):
                     joined = self._broker.replication.feed.joined
                     while not self._has_copies:
                         joined.clear()
                         await joined.wait()
-            self._broker.refuse_sends("")
+            self._broker.refuse_sends("slaves", "")
 
     @property
     def _has_copies(self) -> bool:
@@ -271,7 +274,7 @@ class RoleChange:
         """Take neither messages nor changes of tables, for that reason; all again without one."""
         broker = self._broker
         broker.is_handing_over = bool(reason)
-        broker.refuse_sends(reason)
+        broker.refuse_sends("hand-over", reason)
         broker.store.admission.hold("hand-over", reason or None)
         held = AppendsHeld(reason) if reason else None
         broker.saving.held = broker.offset_saving.held = held

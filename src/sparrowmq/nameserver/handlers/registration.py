@@ -90,7 +90,10 @@ async def _register_in_place_of(
             f"broker {name} has a master at {rival.address}, which answers; stop that one first, "
             f"or give {registration.address} a name of its own",
         )
-    return _registered(server, request, registration)
+    reply = _registered(server, request, registration)
+    # It learns so that it has lost its name as soon as it goes on, and not by its next round.
+    server.end_session(rival)
+    return reply
 
 
 async def _answers(broker: LiveBroker) -> bool:
