@@ -1,7 +1,7 @@
 """What holds for every test: which ones a run takes and in what order, how many examples a
 property tries, and that clients of real servers are patient.
 
-    ./dev test           tests that are not marked slow; properties try 30 examples
+    ./dev test           tests that are not marked slow; properties try 20 examples
     ./dev test --slow    tests that are marked slow; properties again, with 200 examples
 """
 
@@ -21,7 +21,7 @@ from tests.patience import be_patient
 # The machine may be busy; a property that is slow is not wrong, and neither are slow examples.
 PATIENT = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 # A test run is to say the same every time. `--hypothesis-profile explore` looks for what is new.
-settings.register_profile("fast", PATIENT, derandomize=True, max_examples=30)
+settings.register_profile("fast", PATIENT, derandomize=True, max_examples=20)
 settings.register_profile("slow", PATIENT, derandomize=True, max_examples=200)
 settings.register_profile("explore", PATIENT, max_examples=1000)
 settings.load_profile("fast")

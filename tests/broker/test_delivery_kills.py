@@ -93,6 +93,7 @@ def group_faults(said: Promises, delivered: list[tuple[bytes, int]]) -> list[str
     return faults
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_kills_lose_nothing_bring_nothing_early_and_repeat_nothing(seed: int) -> None:
     said, delivered = run_with_kills(seed, kills=8)

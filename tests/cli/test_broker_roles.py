@@ -75,6 +75,7 @@ def stored(running: Cluster) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_roles_change_and_change_back_while_a_producer_sends() -> None:
     with cluster(slaves=1, replication=Replication.SYNC) as running:
         running.create_topic("orders", queues=2)

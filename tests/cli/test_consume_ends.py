@@ -81,6 +81,7 @@ def test_it_logs_as_much_as_is_wanted(
     assert (ended.returncode, " DEBUG " in ended.stderr) == (0, is_more)
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_it_and_unshown_messages_stay(topic: str, name_server: str) -> None:
     send(topic, name_server, "first")
     with consuming(topic, name_server) as process:
@@ -95,6 +96,7 @@ def test_a_closed_pipe_ends_it_and_unshown_messages_stay(topic: str, name_server
         assert shown(process) == "second"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_messages_that_cannot_be_written_are_not_consumed(topic: str, name_server: str) -> None:
     send(topic, name_server, "first")

@@ -64,6 +64,7 @@ def test_while_a_command_is_imported_it_ends_with_the_code_that_shells_know(
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "\n")
 
 
+@pytest.mark.slow
 def test_a_parent_that_ignores_the_signal_is_heeded() -> None:
     ran = interrupted_at("click", "--help", at_start="signal.SIG_IGN")
     assert ran.returncode == 0

@@ -4,6 +4,8 @@ import json
 import socket
 from pathlib import Path
 
+import pytest
+
 from tests.cli.in_process import run
 from tests.cli.servers import sparrowmq, stop, up
 
@@ -30,6 +32,7 @@ def test_up_serves_topics_messages_and_consumers_and_keeps_them_over_a_restart(
         assert "sparrowmq topic create orders" in gone.stderr
 
 
+@pytest.mark.slow
 def test_several_brokers_are_processes_that_end_with_their_parent(tmp_path: Path) -> None:
     with up(tmp_path / "data", "--brokers", "2") as server:
         assert "2 brokers (broker-a, broker-b)" in server.ready
@@ -42,6 +45,7 @@ def test_several_brokers_are_processes_that_end_with_their_parent(tmp_path: Path
         assert "2 brokers" in server.ready
 
 
+@pytest.mark.slow
 def test_json_logs_are_one_object_a_line(tmp_path: Path) -> None:
     with up(tmp_path / "data", "--json") as server:
         code, logged = stop(server)
@@ -51,6 +55,7 @@ def test_json_logs_are_one_object_a_line(tmp_path: Path) -> None:
     assert any(line["message"].startswith("stopping: SIGTERM") for line in lines)
 
 
+@pytest.mark.slow
 def test_with_json_the_warnings_before_a_start_and_its_failure_are_lines_of_the_log(
     tmp_path: Path,
 ) -> None:

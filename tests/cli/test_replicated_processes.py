@@ -48,6 +48,7 @@ def test_a_slave_that_was_away_for_too_long_starts_again_in_its_process(tmp_path
     assert (slave / "aside-1" / "commitlog" / f"{0:020}").exists()
 
 
+@pytest.mark.slow
 def test_a_master_that_waited_for_its_slave_serves_when_that_is_back(tmp_path: Path) -> None:
     master, slave = tmp_path / "master", tmp_path / "slave"
     with HeldPort(beside=(-2, 1)) as held:  # the slave comes back where its master looks for it
@@ -90,6 +91,7 @@ def test_up_starts_masters_and_slaves_that_follow_when_it_is_ready(tmp_path: Pat
     assert logs[2] == logs[3]
 
 
+@pytest.mark.slow
 def test_up_on_other_ports_goes_on_with_the_masters_and_slaves_it_had(tmp_path: Path) -> None:
     """The system chooses the ports, so that masters remember addresses that answer no more."""
     flags = ("--slaves", "1", *SYNC, "--store-log-file-size", "1MiB")
@@ -117,6 +119,7 @@ def known_slave(master: Path) -> str:
     return str(saved["slaves"]["1"])
 
 
+@pytest.mark.slow
 def test_a_consumer_goes_on_from_the_slave_of_a_killed_master(tmp_path: Path) -> None:
     with up(tmp_path / "other") as server:
         at = ("--name-servers", server.name_server, "--broker-name", "broker-b", *SYNC)

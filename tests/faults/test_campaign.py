@@ -65,6 +65,7 @@ def test_every_simulated_kind_of_fault_has_a_planted_bug() -> None:
     assert {planted.kinds[0] for planted in PLANTED.values()} == set(KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", in_part(PLANTED, few=1))
 def test_planted_a_bug_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = PLANTED[name]

@@ -27,6 +27,7 @@ def test_a_storm_loses_no_acknowledged_message(seed: int) -> None:
     assert result.acknowledged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush", list(Flush))
 def test_a_slave_alone_has_what_its_master_acknowledged_before_a_power_cut(flush: Flush) -> None:
     result = cut_masters_power(0, flush=flush, cuts=4)

@@ -48,6 +48,7 @@ def test_systemd_accepts_the_units(unit: Path, tmp_path: Path) -> None:
     assert not about_unit, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 @pytest.mark.skipif(
     os.getuid() == 0 and shutil.which("setpriv") is None,

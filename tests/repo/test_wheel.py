@@ -86,6 +86,7 @@ def _link(distribution: metadata.Distribution, site: Path) -> None:
             (site / top).symlink_to(target)
 
 
+@pytest.mark.slow
 def test_the_sdist_carries_licence_documents_and_tests(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:

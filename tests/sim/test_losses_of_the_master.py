@@ -6,6 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.heartbeat import MessageModel
@@ -89,6 +91,7 @@ def member_of(
     return Member(sim, handled.handle, name=name, group=group, **options)
 
 
+@pytest.mark.slow
 def test_members_of_every_kind_get_everything(seed: int, tmp_path: Path) -> None:
     with with_slave(queues=QUEUES, seed=seed) as sim:
         rng, master = sim.rng("kills"), sim.brokers[MASTER]

@@ -70,6 +70,7 @@ def test_a_storm_repeats_itself_from_its_seed() -> None:
     assert run_storm(3, everything, brokers=2) == run_storm(3, everything, brokers=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("faults", ["NETWORK + KILL + POWER", "PROCESS"])
 def test_a_storm_repeats_itself_in_another_process_with_other_hashes(faults: str) -> None:
     code = f"from tests.sim.storms import *; print(run_storm(5, {faults}, brokers=2)[2])"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.slow
 def test_the_files_of_a_running_broker_are_read_in_parallel(
     spark: SparkSession, running: Cluster
 ) -> None:

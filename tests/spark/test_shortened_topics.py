@@ -55,6 +55,7 @@ def run_query(spark: SparkSession, world: World, checkpoint: Path, fail: str) ->
     return sorted(found)
 
 
+@pytest.mark.slow
 def test_an_available_now_query_fails_or_reads_what_is_new(
     spark: SparkSession, world: World, tmp_path: Path
 ) -> None:

@@ -95,6 +95,7 @@ def test_a_write_that_is_repeated_under_its_job_id_can_be_deduplicated(
     assert deduplicated(read(spark, running, "sink-job")).count() == 80
 
 
+@pytest.mark.slow
 def test_a_micro_batch_that_is_repeated_after_a_crash_keeps_its_ids(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_micro_batch_that_is_repeated_after_a_crash_keeps_its_ids(
     )
 
 
+@pytest.mark.slow
 def test_a_stream_is_deduplicated_too(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
@@ -168,6 +170,7 @@ def test_bad_input_is_refused_by_name_and_nothing_is_sent(
         assert {brokers.max_offset(queue) for queue in brokers.queues("sink-bad")} == {0}
 
 
+@pytest.mark.slow
 def test_a_topic_is_created_before_the_first_row_when_that_is_wanted(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:

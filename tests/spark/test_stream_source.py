@@ -50,6 +50,7 @@ class Collected:
         return writer.option("checkpointLocation", str(checkpoint)).start()
 
 
+@pytest.mark.slow
 def test_available_now_reads_everything_in_limited_batches_and_reports_the_lag(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:

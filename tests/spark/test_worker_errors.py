@@ -82,6 +82,7 @@ def said(spark: SparkSession, form: str, path: str = "", **options: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_batch_read_that_is_refused_says_why_in_one_line(
     spark: SparkSession, running: Cluster, topic: str, tmp_path: Path
 ) -> None:

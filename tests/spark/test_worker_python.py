@@ -113,6 +113,7 @@ def test_a_plain_session_finds_the_format_in_an_environment_that_is_not_activate
     assert "rows: 7" in ran.stdout, ran.stderr
 
 
+@pytest.mark.slow
 def test_the_format_can_be_registered(spark: SparkSession, running: Cluster, topic: str) -> None:
     from sparrowmq.spark.source import RocketMQSource
 

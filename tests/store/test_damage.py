@@ -59,6 +59,7 @@ def damaged(disk: RecordingDisk, path: str, position: int, flip: int) -> Recordi
     return copy
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_in_the_log_costs_its_own_message_only(
     stopped: RecordingDisk, spans: list[tuple[int, int, int]]
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_body_that_spells_a_records_magic_does_not_end_the_damage_before_it() 
     ]
 
 
+@pytest.mark.slow
 def test_every_other_byte_of_a_store_may_flip_without_anything_wrong_being_served(
     stopped: RecordingDisk,
 ) -> None:

@@ -23,6 +23,7 @@ def send_until_full(store: Store, number: int) -> int:
             store.tick(number)
 
 
+@pytest.mark.slow
 def test_twenty_times_full_and_free_again() -> None:
     """#2398"""
     disk = RecordingDisk(capacity_bytes=192 * 1024)
