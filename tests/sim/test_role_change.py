@@ -78,6 +78,25 @@ def test_no_send_fails_and_nothing_is_lost_while_roles_change_and_change_back(
         assert set(sent) <= set(all_bodies(sim, OLD))
 
 
+def test_a_producer_finds_the_new_master_of_a_topic_that_its_first_send_has_made() -> None:
+    """For 30 s its route is that of the default topic, and is not asked for again."""
+    results: list[bool] = []
+
+    async def send(producer: Producer) -> None:
+        for _ in range(100):
+            results.append((await producer.send(Message("made-by-sending", b"x"))).is_ok)
+            await asyncio.sleep(0.02)
+
+    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        sending = produce(sim, send)
+        sim.until(lambda: len(results) > 20)
+        hand_over(sim)
+        sim.wait(sending)
+        assert results == [True] * 100
+        assert sim.now_s < 20
+
+
 def test_a_planned_change_is_logged_as_no_error(caplog: pytest.LogCaptureFixture) -> None:
     with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
         sim.until(lambda: follows(sim))

@@ -150,10 +150,14 @@ class SendQueues:
     async def refresh(self, topic: str) -> None:
         """Ask a name server again. Raises NoRoute."""
         table = self._client.route_table
-        if not table.is_lent(topic, asyncio.get_running_loop().time()):
-            route = await table.refresh(topic)
-            if route is not None:
-                self._take(topic, route)
+        if table.is_lent(topic, asyncio.get_running_loop().time()):
+            # The queues stay, and addresses of brokers are those of the latest route that names
+            # them: a master may have handed over since the topic was made.
+            await table.refresh(AUTO_CREATE_TOPIC)
+            return
+        route = await table.refresh(topic)
+        if route is not None:
+            self._take(topic, route)
 
     def _take(self, topic: str, route: TopicRoute) -> TopicQueues:
         queues = publish_queues(topic, route)
