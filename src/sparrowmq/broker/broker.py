@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.broker.drain import Drain
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups, RequestModes
 from sparrowmq.broker.live_clients import ConsumerGroup, Consumers, MemberSessions, Producers
-from sparrowmq.broker.name_servers import ClusterQueues
+from sparrowmq.broker.name_servers import BrokerRegistration, ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
@@ -84,6 +85,8 @@ class Broker:
     positions: Positions
     delivery: Delivery
     dead_letters: DeadLetterLog
+    drain: Drain
+    """Whether it is being emptied."""
     locks: QueueLocks
     request_modes: RequestModes
     saving: TableSaving
@@ -97,6 +100,7 @@ class Broker:
     """Only to report how full it is; files belong to the store."""
     unique_ids: UniqueIds
     consumers: Consumers
+    producers: Producers
     notices: RebalanceNotices
     uncancellable: Uncancellable
     """Saves and flushes that are under way."""
@@ -112,7 +116,6 @@ class Broker:
     sampling: Sampling = field(default_factory=Sampling)
     traffic: Traffic = field(default_factory=Traffic)
     """Limits of sends."""
-    producers: Producers = field(default_factory=Producers)
     sessions: MemberSessions = field(default_factory=MemberSessions)
     config_version: DataVersion = field(default_factory=DataVersion)
     """Counts the changes operators made to `config` since the start."""
@@ -123,6 +126,8 @@ class Broker:
     busy_reason: str = ""
     """Why sends are refused with SYSTEM_BUSY now; empty when they are not."""
     replication_figures: ReplicationFigures = field(init=False)
+    registration: BrokerRegistration = field(init=False)
+    """With name servers; set before the first client comes."""
     address: str = field(init=False)
     """host:port that clients connect to."""
     store_host: bytes = field(init=False)
