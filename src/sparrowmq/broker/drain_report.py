@@ -64,9 +64,9 @@ async def _readers(broker: Broker, turn: Slice) -> dict[str, set[str]]:
             readers.setdefault(group, set()).add(topic)
         if turn.is_over:
             await turn.pause()
-    for topic in broker.topics:
-        if is_retry_topic(topic.topic_name):
-            readers.setdefault(topic.topic_name.removeprefix(RETRY_PREFIX), set())
+    for config in broker.topics:
+        if is_retry_topic(config.topic_name):
+            readers.setdefault(config.topic_name.removeprefix(RETRY_PREFIX), set())
     for live in broker.consumers:
         readers.setdefault(live.name, set()).update(live.subscriptions)
     for group, topics in readers.items():

@@ -107,6 +107,10 @@ class BrokerRegistration:
         self._has_unregistered = False
         self._has_tried = False
 
+    @property
+    def _is_away(self) -> bool:
+        return self._has_unregistered or self._drain.has_left
+
     def state(self) -> dict[str, str]:
         """Every name server, and why it does not know this broker; empty where it does."""
         missing = dict.fromkeys(self._unreached, "it was not reached, or refuses")
@@ -182,7 +186,7 @@ class BrokerRegistration:
         return await asyncio.gather(*(self._register(server, header, body) for server in servers))
 
     async def _register(self, server: str, header: RegisterBroker, body: bytes) -> _Outcome:
-        if self._has_unregistered or self._drain.has_left:
+        if self._is_away:
             return _Outcome.UNREACHED  # clients would come back to a broker that is about to end
         try:
             response = await self._peers.call(server, header, body, timeout_s=_CALL_S)

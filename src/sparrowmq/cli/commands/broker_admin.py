@@ -95,6 +95,7 @@ def _groups(broker: BrokerInfo) -> Table:
         rows += [
             ["broker", "version", now.version],
             ["broker", "since", now.started],
+            ["broker", "drain", now.drain],
             ["traffic", "stored per second", now.stored_per_s],
             ["traffic", "delivered per second", now.delivered_per_s],
             ["traffic", "stored today", now.stored_today],
