@@ -66,7 +66,8 @@ async def drained_brokers(cluster: ClusterCalls) -> dict[str, str]:
         noted = await key_values(cluster, _DRAINED)
     except NotFound:
         return {}
-    registered = (await cluster.info()).broker_addr_table
+    known = (await cluster.info()).broker_addr_table
+    registered = {name for name, data in known.items() if data.master_addr is not None}
     return {name: address for name, address in noted.items() if name not in registered}
 
 
@@ -120,6 +121,9 @@ async def resume(cluster: ClusterCalls, name: str, address: str | None) -> Broke
     found = await look_at(cluster, name, at, ())
     if found.state is not DrainState.SERVING:
         await _end(cluster, found)
+    if await is_hidden(cluster, name):  # somebody hid it with Apache's tools
+        await _change_name_servers(cluster, AddWritePerm(broker_name=name), "show")
+        found = replace(found, state=DrainState.DRAINING)
     await _forget(cluster, name)
     return found
 
@@ -183,7 +187,7 @@ async def _check_others(cluster: ClusterCalls, name: str, address: str) -> None:
     if alone:
         unknown = f" (not asked: {'; '.join(map(str, silent))})" if silent else ""
         raise AdminError(
-            f"nothing was changed: no other broker takes messages of {len(alone)} topics of {name}:"
+            f"nothing was changed: no other broker takes messages of these topics of {name}:"
             f" {shown(alone)}{unknown}. Put each on another broker first: sparrowmq topic spread"
             " TOPIC --broker OTHER; or delete those that are not needed: sparrowmq topic delete"
         )

@@ -100,7 +100,6 @@ class Broker:
     """Only to report how full it is; files belong to the store."""
     unique_ids: UniqueIds
     consumers: Consumers
-    producers: Producers
     notices: RebalanceNotices
     uncancellable: Uncancellable
     """Saves and flushes that are under way."""
@@ -116,6 +115,7 @@ class Broker:
     sampling: Sampling = field(default_factory=Sampling)
     traffic: Traffic = field(default_factory=Traffic)
     """Limits of sends."""
+    producers: Producers = field(default_factory=Producers)
     sessions: MemberSessions = field(default_factory=MemberSessions)
     config_version: DataVersion = field(default_factory=DataVersion)
     """Counts the changes operators made to `config` since the start."""

@@ -13,24 +13,21 @@ that a restart or a crash changes nothing about it.
 
 Refusals come a little later than the registration. Java and Go raise a refusal of an asynchronous
 or ordered send, and Go of any send, instead of trying another broker; but all of them ask for
-routes every 30 s. Producers that are connected get that time to turn elsewhere by themselves.
+routes every 30 s. Where there are producers they get that time to turn elsewhere by themselves.
 """
 
 import asyncio
 from contextlib import suppress
 
-from sparrowmq.broker.live_clients import Producers
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics
 from sparrowmq.clock import Clock
 from sparrowmq.protocol.drain import DrainState, DrainTable
-from sparrowmq.protocol.names import INNER_PRODUCER_GROUP, is_retry_topic
+from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.perm import PERM_WRITE
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.table_file import TableFile
-
-_LOOK_EVERY_S = 0.5
 
 
 class Drain:
@@ -43,7 +40,6 @@ class Drain:
         broker_name: str,
         reply_topic: str,
         topics: Topics,
-        producers: Producers,
         clock: Clock,
         file: TableFile[DrainTable],
         saving: TableSaving,
@@ -52,7 +48,6 @@ class Drain:
         self._broker_name = broker_name
         self._reply_topic = reply_topic
         self._topics = topics
-        self._producers = producers
         self._clock = clock
         self.file = file
         self._saving = saving
@@ -69,7 +64,6 @@ class Drain:
         tables: BrokerTables,
         saving: TableSaving,
         topics: Topics,
-        producers: Producers,
         clock: Clock,
         *,
         broker_name: str,
@@ -82,7 +76,6 @@ class Drain:
             broker_name=broker_name,
             reply_topic=f"{cluster_name}_REPLY_TOPIC",
             topics=topics,
-            producers=producers,
             clock=clock,
             file=tables.drain,
             saving=saving,
@@ -141,7 +134,8 @@ class Drain:
             return
         self._set(DrainState.DRAINING)
         self._refuses_at_s = asyncio.get_running_loop().time() + grace_s
-        self._refuse_when_due()
+        if not grace_s:
+            self._refuse()
 
     def leave(self) -> None:
         """Be registered no longer."""
@@ -177,21 +171,17 @@ class Drain:
         )
         self._topics.checked_for_send.clear()  # topics that it names are not checked again
 
-    def _refuse_when_due(self) -> None:
-        is_due = asyncio.get_running_loop().time() >= self._refuses_at_s
-        if is_due or not self._producers.has_any(but=INNER_PRODUCER_GROUP):
-            self._refuse()
-
     async def run(self) -> None:
         """Begin to refuse when producers have had their time. For ever."""
+        loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()
-            if self.state is DrainState.DRAINING and not self.refusal:
-                self._refuse_when_due()
-            is_waiting = self.state is DrainState.DRAINING and not self.refusal
+            is_waiting = self.is_on and not self.refusal
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_EVERY_S if is_waiting else None):
+                async with asyncio.timeout_at(self._refuses_at_s if is_waiting else None):
                     await self._changed.wait()
+            if self.is_on and not self.refusal and loop.time() >= self._refuses_at_s:
+                self._refuse()
 
     # ---- its file
 

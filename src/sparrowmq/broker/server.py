@@ -53,7 +53,6 @@ from sparrowmq.broker.handlers import (
 )
 from sparrowmq.broker.handlers import replication as replication_handlers
 from sparrowmq.broker.life_log import log_start, log_stop
-from sparrowmq.broker.live_clients import Producers
 from sparrowmq.broker.name_servers import BrokerRegistration, ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
@@ -229,7 +228,7 @@ def open_broker(
             if change.key.partition("@")[0] in topic_table
         ],
     )
-    consumers, producers = tables.open_consumers(env, config.client_timeout_s), Producers()
+    consumers = tables.open_consumers(env, config.client_timeout_s)
     is_enabled = config.notify_consumer_ids_changed
     notices = RebalanceNotices(consumers, group_table, monotonic=monotonic, is_enabled=is_enabled)
     loop = asyncio.get_running_loop()
@@ -272,13 +271,11 @@ def open_broker(
             tables,
             saving,
             topic_table,
-            producers,
             clock,
             broker_name=config.broker_name,
             cluster_name=config.cluster_name,
         ),
         consumers=consumers,
-        producers=producers,
         notices=notices,
         locks=QueueLocks(notices, clock=monotonic, timeout_s=config.lock_timeout_s),
         cluster_queues=ClusterQueues(config, topic_table, peers, monotonic),

@@ -15,6 +15,7 @@ from sparrowmq.protocol.headers.drain import (
     LeaveCluster,
     LookAtDrain,
 )
+from sparrowmq.protocol.names import INNER_PRODUCER_GROUP
 
 routes: Routes[Broker] = Routes()
 
@@ -37,7 +38,7 @@ async def begin_drain(broker: Broker, request: Request[BeginDrain]) -> Reply:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
     if not broker.drain.is_on:
         audit(request, "begins to drain")
-    broker.drain.begin(grace_ms / 1000)
+    broker.drain.begin(grace_ms / 1000 if await _has_producers(broker) else 0.0)
     return await _answered(broker)
 
 
@@ -49,6 +50,14 @@ async def end_drain(broker: Broker, request: Request[EndDrain]) -> Reply:
         audit(request, "takes messages again, the drain is over")
     broker.drain.end()
     return await _answered(broker)
+
+
+async def _has_producers(broker: Broker) -> bool:
+    """Whether any lives or has sent in the last minute: a new one is not known before its first
+    heartbeat."""
+    await broker.sampling.refresh(broker)
+    (_, stored_per_s, _), _ = broker.statistics.recent_tps(broker.monotonic())
+    return stored_per_s > 0 or broker.producers.has_any(but=INNER_PRODUCER_GROUP)
 
 
 async def _answered(broker: Broker) -> Reply:

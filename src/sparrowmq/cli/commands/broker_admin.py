@@ -69,6 +69,13 @@ def show(name: str, broker_id: int, is_long: bool, shell: Shell) -> None:
         found = next(
             (each for each in listed if (each.name, each.broker_id) == (name, broker_id)), None
         )
+        if found is None and broker_id == 0 and name in (left := await admin.drained_brokers()):
+            raise NotFound(
+                "broker",
+                name,
+                f"it was drained and is at {left[name]}; take it back with: sparrowmq broker resume"
+                f" {name}",
+            )
         if found is None:
             known = shown(f"{each.name} --id {each.broker_id}" for each in listed)
             raise NotFound("broker", f"{name} with id {broker_id}", f"registered are: {known}")
