@@ -246,7 +246,7 @@ def test_delayed_messages_are_waited_for_and_it_says_when_the_last_is_due(how: s
             admin = await with_topic(client)
             more = {"delay_level": 5} if how == "level" else {"delay_ms": 60_000}
             begin = sim.clock()
-            await on_a(client, 2, **more)
+            await on_a(client, 2, "orders", **more)
             async with consuming(client, "billing", "orders", 0) as read:
                 before, after = await drained_while(admin, lambda: read.until(2))
                 assert before.delayed == 2

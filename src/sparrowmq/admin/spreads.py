@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from sparrowmq.admin.cluster_calls import ClusterCalls
-from sparrowmq.admin.drains import ORDER_NAMESPACE, order_configurations
+from sparrowmq.admin.drains import ORDER_NAMESPACE, drained_brokers, order_configurations
 from sparrowmq.admin.errors import AdminError, BrokerRefusal, shown
 from sparrowmq.admin.topics import (
     changed_request,
@@ -61,6 +61,7 @@ async def spread_topic(
         raise ValueError(f"topic {topic} belongs to the brokers, which make it where they need it")
     if not brokers:
         raise ValueError("brokers is empty; name those that should have the topic as well")
+    await _check_takes_messages(cluster, brokers)
     targets = await cluster.masters(brokers=brokers)
     route = await cluster.route(topic)
     having = {data.broker_name for data in route.queue_datas}
@@ -74,12 +75,6 @@ async def spread_topic(
                 raise
             return None
 
-    for name in sorted(set(brokers)):
-        if await is_hidden(cluster, name):
-            raise AdminError(
-                f"nothing was changed: {name} drains and takes no new messages; name another one,"
-                f" or take it back first: sparrowmq broker resume {name}"
-            )
     known = (await cluster.ask_each(addresses, ask)).all()
     configuration = (await order_configurations(cluster)).get(topic, "")
     plan = plan_spread(topic, known, set(brokers), configuration)
@@ -92,6 +87,17 @@ async def spread_topic(
         )
         await until_routed(cluster, plan.changes, done)
     return list(plan.shares)
+
+
+async def _check_takes_messages(cluster: ClusterCalls, brokers: Sequence[str]) -> None:
+    """Raises AdminError for a broker that drains or is drained."""
+    left = await drained_brokers(cluster)
+    for name in sorted(set(brokers)):
+        if name in left or await is_hidden(cluster, name):
+            raise AdminError(
+                f"nothing was changed: {name} drains and takes no new messages; name another one,"
+                f" or take it back first: sparrowmq broker resume {name}"
+            )
 
 
 def plan_spread(
