@@ -84,7 +84,7 @@ def test_a_topic_that_is_being_shrunk_is_spread_with_the_queues_that_stay() -> N
         ("orders", ["broker-a"], AdminError, "topic orders is on broker-a already; it is on brok"),
         ("both", ["broker-a", "broker-b"], AdminError, "both is on broker-a, broker-b already"),
         ("unequal", ["broker-b", "broker-c"], AdminError, r"broker-b has topic unequal with other.*"
-         r"\(queues 2, not 4\)\. Make them equal first: sparrowmq topic update unequal --broker br"),
+         r"\(queues 2, not 4\)\. Make them equal first: sparrowmq topic update unequal --broker b"),
         ("closed", ["broker-c"], AdminError, r"has topic closed with other settings .*\(perm "),
         ("TBW102", ["broker-b"], ValueError, "topic TBW102 belongs to the brokers"),
         ("%RETRY%billing", ["broker-b"], ValueError, "belongs to the brokers, which make it where"),
@@ -141,7 +141,7 @@ def test_a_broker_that_drains_gets_no_topic_and_one_without_a_master_neither() -
         async def begin(admin: Admin) -> None:
             await admin.create_topic("orders", queues=4, brokers=["broker-a"])
             await admin.drain_broker("broker-b", timeout_s=30)
-            with pytest.raises(NotFound, match="broker broker-b does not exist"):
+            with pytest.raises(AdminError, match="broker-b drains and takes no new messages"):
                 await admin.spread_topic("orders", ["broker-b"])
             await admin.resume_broker("broker-b")
 
