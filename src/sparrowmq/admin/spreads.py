@@ -78,7 +78,7 @@ async def spread_topic(
     known = (await cluster.ask_each(addresses, ask)).all()
     configuration = (await order_configurations(cluster)).get(topic, "")
     plan = plan_spread(topic, known, set(brokers), configuration)
-    if plan.order and not accept_disorder and not dry_run:
+    if plan.order and not accept_disorder:
         raise AdminError(f"nothing was changed: {plan.order}")
     if not dry_run:
         changed = {name: addresses[name] for name in plan.changes}
