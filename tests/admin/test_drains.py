@@ -654,3 +654,21 @@ def test_a_new_master_goes_on_draining(how: str) -> None:
         assert (ended.state, ended.address) == (DrainState.LEFT, sim.brokers["broker-a.1"].address)
         as_operator(sim, lambda admin: admin.resume_broker(A))
         assert perms(sim) == {A: True, "broker-b": True}
+
+
+def test_a_broker_that_has_just_started_waits_for_members_that_may_come_back() -> None:
+    """A group that has committed nothing yet is known by its members alone."""
+    with TWO.run() as sim:
+
+        async def prepare(client: Client) -> None:
+            await with_topic(client)
+            await on_a(client, 2)
+            await sim_call(sim, client, BeginDrain())
+
+        as_client(sim, prepare)
+        sim.brokers[A].restart()
+        dry = as_operator(sim, lambda admin: admin.drain_broker(A, dry_run=True))
+        assert (dry.is_settled, dry.is_finished) == (False, False)
+        began_s = sim.now_s
+        assert as_operator(sim, lambda admin: admin.drain_broker(A)).state is DrainState.LEFT
+        assert 35 <= sim.now_s - began_s <= 45

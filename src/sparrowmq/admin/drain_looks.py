@@ -72,6 +72,8 @@ class BrokerDrain:
     """When it began; None where that is not known."""
     refuses_sends: bool
     """False at the beginning, while connected producers learn that other brokers take messages."""
+    is_settled: bool = True
+    """False for 40 s after its start: members that have not come back yet may have much left."""
     unread: tuple[Unread, ...]
     delayed: int
     last_due: datetime | None
@@ -100,7 +102,7 @@ class BrokerDrain:
     def is_finished(self) -> bool:
         """Whether nothing is left that would end by itself, and nothing new can come."""
         is_done = not (self.left or self.delayed or self.half)
-        return is_done and self.refuses_sends and self.log_end >= 0
+        return is_done and self.is_settled and self.refuses_sends and self.log_end >= 0
 
 
 async def look_at(
@@ -122,6 +124,7 @@ async def look_at(
         state=report.state,
         since=time_of(report.since_ms),
         refuses_sends=report.refuses_sends,
+        is_settled=report.is_settled,
         unread=tuple(
             Unread(
                 group=each.group,

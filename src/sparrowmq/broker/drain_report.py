@@ -24,6 +24,16 @@ from sparrowmq.protocol.names import (
 )
 from sparrowmq.store.store import ColdTime
 
+SETTLED_MS = 40_000
+"""Clients send a heartbeat every 30 s."""
+
+
+def is_settled(broker: Broker) -> bool:
+    """Whether every live group is known. After a start, one that has not committed anything yet is
+    known again only when its members come back."""
+    running_ms = broker.monotonic() - broker.statistics.started_ms
+    return running_ms >= SETTLED_MS or broker.delivery.log_at_start == 0
+
 
 async def drain_report(broker: Broker) -> DrainReport:
     """What is left now."""
@@ -38,6 +48,7 @@ async def drain_report(broker: Broker) -> DrainReport:
         state=drain.state,
         since_ms=drain.since_ms,
         refuses_sends=bool(drain.refusal),
+        is_settled=is_settled(broker),
         groups=tuple(groups),
         delayed=_delayed(broker),
         last_due_ms=last_due_ms,

@@ -44,6 +44,8 @@ class DrainReport(Body, frozen=True, kw_only=True):
     """False for a moment after the beginning: producers learn first that others take messages."""
     log_end: int = -1
     """Where the log ended when all of this was true; -1 if it grew meanwhile."""
+    is_settled: bool = True
+    """False for a while after a start: members that have not come back yet may have much left."""
     groups: tuple[GroupLeft, ...] = ()
     """Only those with something left."""
     delayed: int = 0

@@ -176,6 +176,8 @@ def _progress(found: BrokerDrain) -> str:
     parts = []
     if not found.refuses_sends:
         parts.append("producers are turning to other brokers")
+    if not found.is_settled:
+        parts.append("it has just started, and members may still come back")
     groups = {each.group for each in found.unread if not each.is_ignored}
     if found.left:
         parts.append(f"{found.left:,} messages left to {_few(sorted(groups))}")
