@@ -24,7 +24,11 @@ from sparrowmq import (
     TransactionalProducer,
     TransactionState,
 )
+from sparrowmq.broker.monitoring.health import readiness
+from sparrowmq.client.client import core_of
+from sparrowmq.net.health import is_fine
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.drain import BeginDrain, EndDrain, LeaveCluster, LookAtDrain
 from sparrowmq.protocol.perm import is_writable
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
@@ -124,12 +128,12 @@ def test_keyed_sends_turn_to_another_broker_at_once() -> None:
         as_client(sim, work)
 
 
-async def sim_call(sim: RunningCluster, client: Client, header: object, name: str = A) -> int:
+async def sim_call(
+    sim: RunningCluster, client: Client, header: RequestHeader, name: str = A
+) -> int:
     """The code of a broker's answer."""
-    from sparrowmq.client.client import core_of
-
     peers = core_of(client).peers
-    response = await peers.call(sim.brokers[name].address, header, timeout_s=5.0)  # type: ignore[arg-type]
+    response = await peers.call(sim.brokers[name].address, header, timeout_s=5.0)
     return response.code
 
 
@@ -565,7 +569,7 @@ def test_without_name_servers_nothing_begins_and_a_drain_that_began_goes_on() ->
         (LookAtDrain(), ResponseCode.SUCCESS),
     ],
 )
-def test_a_broker_that_serves_answers(header: object, text: int) -> None:
+def test_a_broker_that_serves_answers(header: RequestHeader, text: int) -> None:
     with TWO.run() as sim:
         assert as_client(sim, lambda client: sim_call(sim, client, header)) == text
         assert state(sim) is DrainState.SERVING
@@ -672,3 +676,57 @@ def test_a_broker_that_has_just_started_waits_for_members_that_may_come_back() -
         began_s = sim.now_s
         assert as_operator(sim, lambda admin: admin.drain_broker(A)).state is DrainState.LEFT
         assert 35 <= sim.now_s - began_s <= 45
+
+
+def test_the_page_for_monitors_says_that_it_drains() -> None:
+    """Ready as long as consumers need it."""
+    with TWO.run() as sim:
+        server = sim.brokers[A].server
+
+        def page() -> tuple[bool, str]:
+            checks = readiness(server.broker, server.registration)
+            return is_fine(checks), "\n".join(map(str, checks))
+
+        assert page()[0]
+        as_client(sim, lambda client: sim_call(sim, client, BeginDrain()))
+        is_ready, text = page()
+        assert is_ready
+        assert "ok  it drains: it takes no new messages" in text
+        as_operator(sim, lambda admin: admin.drain_broker(A))
+        is_ready, text = page()
+        assert not is_ready
+        assert "this broker is drained; take it back with: sparrowmq broker resume broker-a" in text
+
+
+def test_drains_and_resumes_that_race_leave_one_clear_state() -> None:
+    with TWO.run() as sim:
+
+        async def work(client: Client) -> None:
+            admin = await with_topic(client)
+            for _ in range(10):
+                calls = [admin.drain_broker(A, timeout_s=20), admin.resume_broker(A)]
+                await asyncio.gather(*calls, return_exceptions=True)
+            await admin.resume_broker(A)
+            assert await admin.drained_brokers() == {}
+
+        as_client(sim, work)
+        assert state(sim) is DrainState.SERVING
+        assert perms(sim) == {A: True, "broker-b": True}
+
+
+@pytest.mark.parametrize("step_s", [-86_400, 86_400])
+def test_a_clock_that_is_set_neither_ends_nor_holds_up_a_drain(step_s: int) -> None:
+    with TWO.run() as sim:
+
+        async def work(client: Client) -> None:
+            admin = await with_topic(client)
+            await on_a(client, 1, "orders", delay_level=4)
+            begin_s = sim.now_s
+            draining = asyncio.create_task(admin.drain_broker(A, grace_s=10))
+            await asyncio.sleep(3)
+            sim.brokers[A].broker.clock = lambda: sim.clock() + step_s * 1000
+            async with consuming(client, "billing", "orders", 1):
+                assert (await draining).state is DrainState.LEFT
+            assert sim.now_s - begin_s >= 10
+
+        as_client(sim, work)
