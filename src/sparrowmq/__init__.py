@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sparrowmq.admin.deliveries import Delivered
     from sparrowmq.admin.doctor.catalogue import Severity
     from sparrowmq.admin.doctor.findings import Examination, Finding, NotMade
+    from sparrowmq.admin.drain_looks import BrokerDrain, Unread
+    from sparrowmq.admin.drains import DrainUnfinished
     from sparrowmq.admin.errors import (
         AdminError,
         AlreadyExists,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from sparrowmq.admin.roles import RoleChange
     from sparrowmq.admin.server_settings import ServerSettings
     from sparrowmq.admin.slaves import SlaveInfo
+    from sparrowmq.admin.spreads import TopicShare
     from sparrowmq.admin.subscriptions import GroupSubscription
     from sparrowmq.admin.topic_figures import TopicFigures
     from sparrowmq.admin.topic_readers import TopicReader
@@ -88,6 +91,7 @@ if TYPE_CHECKING:
     from sparrowmq.errors import SparrowMQError
     from sparrowmq.net.errors import NetError
     from sparrowmq.protocol.compression import CompressionType
+    from sparrowmq.protocol.drain import DrainState
     from sparrowmq.protocol.errors import BodyError
     from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
     from sparrowmq.protocol.message import Message, MessageQueue
@@ -100,6 +104,7 @@ __all__ = [
     "AdminError",
     "AlreadyExists",
     "BodyError",
+    "BrokerDrain",
     "BrokerFailure",
     "BrokerInfo",
     "BrokerRefusal",
@@ -117,6 +122,8 @@ __all__ = [
     "DeadLetterCount",
     "Deduplicate",
     "Delivered",
+    "DrainState",
+    "DrainUnfinished",
     "Examination",
     "Finding",
     "FlowLimits",
@@ -199,10 +206,12 @@ __all__ = [
     "TopicQueue",
     "TopicReader",
     "TopicSettings",
+    "TopicShare",
     "TransactionListener",
     "TransactionResult",
     "TransactionState",
     "TransactionalProducer",
+    "Unread",
     "__version__",
 ]
 
@@ -300,6 +309,11 @@ _HOMES = {
     "Sending": "client.hooks",
     "SettingChange": "admin.values",
     "RoleChange": "admin.roles",
+    "BrokerDrain": "admin.drain_looks",
+    "Unread": "admin.drain_looks",
+    "DrainUnfinished": "admin.drains",
+    "DrainState": "protocol.drain",
+    "TopicShare": "admin.spreads",
     "Severity": "admin.doctor.catalogue",
     "SlaveInfo": "admin.slaves",
     "SparrowMQError": "errors",

@@ -21,10 +21,10 @@ def broker(running: Cluster, *arguments: str, answer: str = "") -> Ran:
 class Sender:
     """A producer that sends all the time, and counts what fails."""
 
-    def __init__(self, running: Cluster) -> None:
+    def __init__(self, name_server: str) -> None:
         self.acknowledged: set[str] = set()
         self.failed: list[str] = []
-        self._at = running.name_server
+        self._at = name_server
         self._stopping = threading.Event()
         self._sent = threading.Condition()
         self._thread = threading.Thread(target=self._send)
@@ -80,7 +80,7 @@ def test_roles_change_and_change_back_while_a_producer_sends() -> None:
     with cluster(slaves=1, replication=Replication.SYNC) as running:
         running.create_topic("orders", queues=2)
         old, new = (running.broker_addresses[name] for name in (MASTER, SLAVE))
-        with Sender(running) as sender:
+        with Sender(running.name_server) as sender:
             sender.until_sent()
             dry = broker(running, "promote", MASTER, "--dry-run")
             assert dry.stdout.startswith(f"broker-a: slave 1 at {new}, ")

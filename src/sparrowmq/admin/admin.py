@@ -19,6 +19,7 @@ from sparrowmq.admin import (
     clients,
     dead_letters,
     deliveries,
+    drains,
     group_rows,
     groups,
     health,
@@ -36,6 +37,7 @@ from sparrowmq.admin import (
     roles,
     server_settings,
     slaves,
+    spreads,
     tails,
     topic_figures,
     topic_readers,
@@ -49,6 +51,8 @@ from sparrowmq.admin.dead_letters import DeadLetterCount
 from sparrowmq.admin.deliveries import Delivered
 from sparrowmq.admin.doctor.examine import FOR_S, MOST_EXAMINED, examine, order_of
 from sparrowmq.admin.doctor.findings import Examination
+from sparrowmq.admin.drain_looks import BrokerDrain
+from sparrowmq.admin.drains import GRACE_S
 from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.health import MOST_DISK, HealthCheck
@@ -68,6 +72,7 @@ from sparrowmq.admin.resets import JournaledReset
 from sparrowmq.admin.roles import RoleChange
 from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.slaves import SlaveInfo
+from sparrowmq.admin.spreads import TopicShare
 from sparrowmq.admin.subscriptions import GroupSubscription, subscriptions_of
 from sparrowmq.admin.topic_figures import TopicFigures
 from sparrowmq.admin.topic_readers import TopicReader
@@ -226,6 +231,52 @@ class Admin(Block):
             dry_run=dry_run,
         )
 
+    async def drain_broker(
+        self,
+        broker: str,
+        *,
+        ignore_groups: Collection[str] = (),
+        leave_dead_letters: bool = False,
+        grace_s: float = GRACE_S,
+        timeout_s: float | None = None,
+        progress: Callable[[BrokerDrain], None] | None = None,
+        dry_run: bool = False,
+    ) -> BrokerDrain:
+        """Empty a broker, so that it can be stopped without a loss.
+
+        It takes no new messages from then on, over restarts too, and is registered without write
+        permission. Producers that are connected get `grace_s` to turn to other brokers. Then this
+        waits until groups have read what is there, except `ignore_groups` and broadcasting ones,
+        and until delayed and half messages are done, and calls `progress` about every second (in
+        the thread of the event loop). At the end the broker leaves the name servers.
+
+        Ending this call, also by a timeout, leaves the broker read-only: call it again to go on, or
+        `resume_broker` to go back. Apache's brokers are only hidden from producers, by the name
+        servers. `dry_run` looks and changes nothing.
+
+        Raises NotFound; AdminError, having changed nothing, for the last broker that takes messages
+        of a topic and for dead letters that `leave_dead_letters` does not accept; DrainUnfinished
+        after `timeout_s`."""
+        return await drains.drain(
+            self._cluster,
+            broker,
+            ignore_groups=ignore_groups,
+            leave_dead_letters=leave_dead_letters,
+            grace_s=grace_s,
+            timeout_s=timeout_s,
+            progress=progress,
+            dry_run=dry_run,
+        )
+
+    async def resume_broker(self, broker: str, *, address: str | None = None) -> BrokerDrain:
+        """Let a broker that drains or is drained take messages again; how it was before. One that
+        left is found by the note that name servers have, or at `address`. Raises NotFound."""
+        return await drains.resume(self._cluster, broker, address)
+
+    async def drained_brokers(self) -> dict[str, str]:
+        """Name → address of brokers that were drained, and are not registered."""
+        return await drains.drained_brokers(self._cluster)
+
     async def producers(self) -> Listing[LiveProducer]:
         """The live producers of all brokers."""
         return await members.producers(self._cluster)
@@ -372,6 +423,22 @@ class Admin(Block):
         )
         return await topics.update_topic(
             self._cluster, topic, wanted, brokers=brokers, dry_run=dry_run
+        )
+
+    async def spread_topic(
+        self,
+        topic: str,
+        brokers: Sequence[str],
+        *,
+        accept_disorder: bool = False,
+        dry_run: bool = False,
+    ) -> list[TopicShare]:
+        """Put a topic on more brokers, with the settings that it has; the others get as many queues
+        as the one that has most. `accept_disorder` is needed for a topic that is marked as ordered
+        or has a single queue: keys move to other queues. Raises ValueError, NotFound; AdminError,
+        having changed nothing, for a broker that has it already or drains."""
+        return await spreads.spread_topic(
+            self._cluster, topic, brokers, accept_disorder=accept_disorder, dry_run=dry_run
         )
 
     async def delete_topic(self, topic: str, *, missing_ok: bool = False) -> list[str]:

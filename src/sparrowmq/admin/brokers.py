@@ -33,6 +33,8 @@ class BrokerRuntime:
     """Messages that wait for their delivery time."""
     busy_reason: str
     """Why it refuses sends at the moment; empty if it does not."""
+    drain: str
+    """That it is being emptied, or is empty, in words; empty if it is not."""
     copies_in_sync: int | None
     """Of a master: brokers that have nearly everything of its log, itself among them."""
     behind_bytes: int | None
@@ -160,6 +162,7 @@ def _runtime(table: Mapping[str, str], *, is_master: bool) -> BrokerRuntime:
         oldest_message=time_of(_whole(table, "earliestMessageTimeStamp")),
         waiting_timers=_whole(table, "timerCongestNum"),
         busy_reason=table.get("busyReason", ""),
+        drain=table.get("drain", ""),
         copies_in_sync=_whole(table, "copiesInSync"),
         behind_bytes=_whole(table, "slavesBehindBytes" if is_master else "behindMasterBytes"),
         behind_s=_seconds(table, "behindMasterSeconds"),

@@ -10,6 +10,7 @@ AdminError               the operation cannot be done; the text says why and wha
 ├── AlreadyExists        it exists, with other settings than the ones that were given
 ├── NotReadable          a broker's permission forbids to read a topic
 ├── InUse                members are consuming: stop them first
+├── DrainUnfinished      a broker takes no new messages, but is not empty yet (in `drains`)
 └── PartlyDone           it was done on some brokers and not on others, which it names
     └── PartlyReset      … and these offsets were moved
 

@@ -37,6 +37,7 @@ from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import (
     AUTO_CREATE_TOPIC,
+    INNER_PRODUCER_GROUP,
     check_group,
     check_topic,
     retry_topic,
@@ -289,7 +290,7 @@ async def _send(
 ) -> OffsetId:
     topic, address, queue_id = place
     header = SendMessageV2(
-        producer_group="CLIENT_INNER_PRODUCER",  # of RocketMQ's own tools
+        producer_group=INNER_PRODUCER_GROUP,  # of RocketMQ's own tools
         topic=topic,
         default_topic=AUTO_CREATE_TOPIC,
         default_topic_queue_nums=1,

@@ -35,7 +35,7 @@ from sparrowmq.protocol.headers.topics import (
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC, check_topic
 from sparrowmq.protocol.offsets_body import TopicStats
-from sparrowmq.protocol.perm import is_valid_perm, perm_text
+from sparrowmq.protocol.perm import PERM_WRITE, is_valid_perm, is_writable, perm_text
 from sparrowmq.protocol.route import TopicList
 from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig
 
@@ -242,6 +242,11 @@ def create_request(config: TopicConfig) -> CreateTopic:
     return _create(msgspec.structs.replace(config, attributes=signed))
 
 
+def changed_request(config: TopicConfig) -> CreateTopic:
+    """The request that gives a broker other settings of a topic, and leaves its attributes."""
+    return _create(msgspec.structs.replace(config, attributes={}))
+
+
 def _create(new: TopicConfig) -> CreateTopic:
     """Attributes are signed already."""
     signed = [
@@ -344,20 +349,35 @@ async def until_routed(
     """Brokers register a change with the name servers on their own; wait until it is there. Raises
     AdminError."""
     topic = next(iter(requests.values())).topic
-    wanted = {(name, _queue_numbers(requests[name])) for name in brokers}
+    wanted = {name: _queue_numbers(requests[name]) for name in brokers}
     for _ in range(_ROUTE_LOOKS):
         route = await cluster.find_route(topic)
         known = {
-            (data.broker_name, (data.read_queue_nums, data.write_queue_nums, data.perm))
+            data.broker_name: (data.read_queue_nums, data.write_queue_nums, data.perm)
             for data in (route.queue_datas if route else ())
         }
-        if known.issuperset(wanted):
+        other = {name for name, numbers in wanted.items() if known.get(name) != numbers}
+        # A broker that drains is registered without the permission to write.
+        reduced = {name for name in other if known.get(name) == _read_only(wanted[name])}
+        if other == reduced and all([await is_hidden(cluster, name) for name in other]):
             return
         await asyncio.sleep(_ROUTE_LOOK_S)
     raise AdminError(
         f"topic {topic} is set on {', '.join(sorted(brokers))}, but the name server does not know"
         " it yet; clients will find it within 30 s"
     )
+
+
+def _read_only(numbers: tuple[int, int, int]) -> tuple[int, int, int]:
+    read, write, perm = numbers
+    return read, write, perm & ~PERM_WRITE
+
+
+async def is_hidden(cluster: ClusterCalls, broker: str) -> bool:
+    """Whether name servers show a broker as read-only. Every broker has a topic of its name."""
+    route = await cluster.find_route(broker)
+    perms = [each.perm for each in route.queue_datas if each.broker_name == broker] if route else []
+    return bool(perms) and not any(map(is_writable, perms))
 
 
 def _queue_numbers(request: CreateTopic) -> tuple[int, int, int]:

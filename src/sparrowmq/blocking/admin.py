@@ -20,6 +20,8 @@ from sparrowmq.admin.dead_letters import DeadLetterCount
 from sparrowmq.admin.deliveries import Delivered
 from sparrowmq.admin.doctor.examine import FOR_S, MOST_EXAMINED
 from sparrowmq.admin.doctor.findings import Examination
+from sparrowmq.admin.drain_looks import BrokerDrain
+from sparrowmq.admin.drains import GRACE_S
 from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.health import MOST_DISK, HealthCheck
@@ -39,6 +41,7 @@ from sparrowmq.admin.resets import JournaledReset
 from sparrowmq.admin.roles import RoleChange
 from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.slaves import SlaveInfo
+from sparrowmq.admin.spreads import TopicShare
 from sparrowmq.admin.subscriptions import GroupSubscription
 from sparrowmq.admin.topic_figures import TopicFigures
 from sparrowmq.admin.topic_readers import TopicReader
@@ -163,6 +166,53 @@ class Admin(Facade[AsyncAdmin]):
                 broker, slave_id, accept_loss=accept_loss, address=address, dry_run=dry_run
             )
         )
+
+    def drain_broker(
+        self,
+        broker: str,
+        *,
+        ignore_groups: Collection[str] = (),
+        leave_dead_letters: bool = False,
+        grace_s: float = GRACE_S,
+        timeout_s: float | None = None,
+        progress: Callable[[BrokerDrain], None] | None = None,
+        dry_run: bool = False,
+    ) -> BrokerDrain:
+        """Empty a broker, so that it can be stopped without a loss.
+
+        It takes no new messages from then on, over restarts too, and is registered without write
+        permission. Producers that are connected get `grace_s` to turn to other brokers. Then this
+        waits until groups have read what is there, except `ignore_groups` and broadcasting ones,
+        and until delayed and half messages are done, and calls `progress` about every second (in
+        the thread of the event loop). At the end the broker leaves the name servers.
+
+        Ending this call, also by a timeout, leaves the broker read-only: call it again to go on, or
+        `resume_broker` to go back. Apache's brokers are only hidden from producers, by the name
+        servers. `dry_run` looks and changes nothing.
+
+        Raises NotFound; AdminError, having changed nothing, for the last broker that takes messages
+        of a topic and for dead letters that `leave_dead_letters` does not accept; DrainUnfinished
+        after `timeout_s`."""
+        return self._wait(
+            lambda admin: admin.drain_broker(
+                broker,
+                ignore_groups=ignore_groups,
+                leave_dead_letters=leave_dead_letters,
+                grace_s=grace_s,
+                timeout_s=timeout_s,
+                progress=progress,
+                dry_run=dry_run,
+            )
+        )
+
+    def resume_broker(self, broker: str, *, address: str | None = None) -> BrokerDrain:
+        """Let a broker that drains or is drained take messages again; how it was before. One that
+        left is found by the note that name servers have, or at `address`. Raises NotFound."""
+        return self._wait(lambda admin: admin.resume_broker(broker, address=address))
+
+    def drained_brokers(self) -> dict[str, str]:
+        """Name → address of brokers that were drained, and are not registered."""
+        return self._wait(lambda admin: admin.drained_brokers())
 
     def producers(self) -> Listing[LiveProducer]:
         """The live producers of all brokers."""
@@ -307,6 +357,24 @@ class Admin(Facade[AsyncAdmin]):
                 attributes=attributes,
                 brokers=brokers,
                 dry_run=dry_run,
+            )
+        )
+
+    def spread_topic(
+        self,
+        topic: str,
+        brokers: Sequence[str],
+        *,
+        accept_disorder: bool = False,
+        dry_run: bool = False,
+    ) -> list[TopicShare]:
+        """Put a topic on more brokers, with the settings that it has; the others get as many queues
+        as the one that has most. `accept_disorder` is needed for a topic that is marked as ordered
+        or has a single queue: keys move to other queues. Raises ValueError, NotFound; AdminError,
+        having changed nothing, for a broker that has it already or drains."""
+        return self._wait(
+            lambda admin: admin.spread_topic(
+                topic, brokers, accept_disorder=accept_disorder, dry_run=dry_run
             )
         )
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.broker.drain import Drain
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups, RequestModes
 from sparrowmq.broker.live_clients import ConsumerGroup, Consumers, MemberSessions, Producers
-from sparrowmq.broker.name_servers import ClusterQueues
+from sparrowmq.broker.name_servers import BrokerRegistration, ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
@@ -84,6 +85,8 @@ class Broker:
     positions: Positions
     delivery: Delivery
     dead_letters: DeadLetterLog
+    drain: Drain
+    """Whether it is being emptied."""
     locks: QueueLocks
     request_modes: RequestModes
     saving: TableSaving
@@ -125,6 +128,8 @@ class Broker:
     busy_reason: str = ""
     """Why sends are refused with SYSTEM_BUSY now; empty when they are not."""
     replication_figures: ReplicationFigures = field(init=False)
+    registration: BrokerRegistration = field(init=False)
+    """With name servers; set before the first client comes."""
     address: str = field(init=False)
     """host:port that clients connect to."""
     store_host: bytes = field(init=False)

@@ -330,6 +330,10 @@ class Producers:
         """The live producers of a group, in the order they came."""
         return list(self._groups.get(group, {}).values())
 
+    def has_any(self, *, but: str) -> bool:
+        """Whether a producer of any other group than `but` lives."""
+        return any(group != but for group in self._groups)
+
     def groups(self) -> Iterator[tuple[str, list[GroupMember]]]:
         """Every live group with its members."""
         return iter([(group, list(members.values())) for group, members in self._groups.items()])

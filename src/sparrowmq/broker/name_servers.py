@@ -9,6 +9,9 @@ that is refused so by every name server that answers does not start: no client w
 that is refused later runs on and logs that as an error once a minute, because it may hold messages
 that its consumers still have to get. It takes no more (`server.py`): clients that were connected
 before would send it messages which the master that the others know will never have.
+
+A broker that drains registers its topics without write permission, and one that is drained does not
+register at all (`drain`).
 """
 
 import asyncio
@@ -18,6 +21,7 @@ from contextlib import suppress
 from enum import Enum, auto
 
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.drain import Drain
 from sparrowmq.broker.topics import Topics
 from sparrowmq.clock import Clock
 from sparrowmq.episodes import Episode
@@ -78,6 +82,7 @@ class BrokerRegistration:
         self,
         config: BrokerConfig,
         topics: Topics,
+        drain: Drain,
         peers: Peers,
         *,
         port: int,
@@ -87,6 +92,7 @@ class BrokerRegistration:
     ) -> None:
         self._config = config
         self.topics = topics
+        self._drain = drain
         self._peers = peers
         self._address = config.address(port)
         self._ha_address = ha_address
@@ -94,6 +100,8 @@ class BrokerRegistration:
         self._log = log
         self._unreached: set[str] = set()
         """Name servers that do not know this broker, also those that refuse it."""
+        self._registered: set[str] = set()
+        """Name servers that have accepted it and were not left since."""
         self._taken: dict[str, str] = {}
         """Name servers that refuse it because of its name, and what they say."""
         self._name_lost: Episode | None = None
@@ -109,12 +117,21 @@ class BrokerRegistration:
         """What name servers say of the master that has the name."""
         return _refusals_text(self._taken)
 
+    @property
+    def _is_away(self) -> bool:
+        return self._has_unregistered or self._drain.has_left
+
     def state(self) -> dict[str, str]:
         """Every name server, and why it does not know this broker; empty where it does."""
         missing = dict.fromkeys(self._unreached, "it was not reached, or refuses")
         untried = {} if self._has_tried else dict.fromkeys(self._config.name_servers, "not yet")
-        left = dict.fromkeys(self._config.name_servers, "this broker is stopping")
-        reasons = {**missing, **untried, **self._taken, **(left if self._has_unregistered else {})}
+        reasons = {**missing, **untried, **self._taken}
+        if self._drain.has_left:
+            name = self._config.broker_name
+            drained = f"this broker is drained; take it back with: sparrowmq broker resume {name}"
+            reasons = dict.fromkeys(self._config.name_servers, drained)
+        if self._has_unregistered:
+            reasons = dict.fromkeys(self._config.name_servers, "this broker is stopping")
         return {server: reasons.get(server, "") for server in self._config.name_servers}
 
     async def run(self) -> None:
@@ -122,7 +139,10 @@ class BrokerRegistration:
         share one round."""
         while True:
             self.topics.changed.clear()
-            await self.register_everywhere()
+            if self._drain.has_left:
+                await self.leave()
+            else:
+                await self.register_everywhere()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config.register_interval_s):
                     await self._watch()
@@ -159,7 +179,8 @@ class BrokerRegistration:
         self._has_tried = True
         table = self.topics.table()
         topics = RegisteredTopics(
-            topic_config_table=table.topic_config_table, data_version=table.data_version
+            topic_config_table=self._drain.registered(table.topic_config_table),
+            data_version=table.data_version,
         )
         body = RegisterBrokerBody(topics=topics).encode(compressed=False)
         header = RegisterBroker(
@@ -175,7 +196,7 @@ class BrokerRegistration:
         return await asyncio.gather(*(self._register(server, header, body) for server in servers))
 
     async def _register(self, server: str, header: RegisterBroker, body: bytes) -> _Outcome:
-        if self._has_unregistered:
+        if self._is_away:
             return _Outcome.UNREACHED  # clients would come back to a broker that is about to end
         try:
             response = await self._peers.call(server, header, body, timeout_s=_CALL_S)
@@ -194,6 +215,9 @@ class BrokerRegistration:
         if server in self._unreached:
             self._unreached.discard(server)
             self._log.info("registered with name server %s again", server)
+        self._registered.add(server)
+        if self._drain.has_left:
+            self.topics.changed.set()  # it left meanwhile: the next round takes this back
         return _Outcome.REGISTERED
 
     def _report_taken(self) -> None:
@@ -232,16 +256,32 @@ class BrokerRegistration:
     async def unregister(self) -> None:
         """Leave all name servers, until `resume`, so that clients stop coming at once."""
         self._has_unregistered = True
+        await self._unregister_from(self._registered - self._unreached)
+
+    async def leave(self) -> list[str]:
+        """Leave all name servers, as a drained broker does; those that did not answer. They forget
+        it when its next registrations stay away, and are told again until then.
+
+        Only where it is registered: a broker may have its name that replaces it.
+        """
+        return await self._unregister_from(self._registered)
+
+    async def _unregister_from(self, servers: Iterable[str]) -> list[str]:
         header = UnregisterBroker(
             cluster_name=self._config.cluster_name,
             broker_name=self._config.broker_name,
             broker_id=self._config.broker_id,
             broker_addr=self._address,
         )
-        known = [server for server in self._config.name_servers if server not in self._unreached]
-        for server in known:
-            with suppress(NetError):
+        silent = []
+        for server in sorted(servers):
+            try:
                 await self._peers.call(server, header, timeout_s=1.0)
+            except NetError:
+                silent.append(server)
+            else:
+                self._registered.discard(server)
+        return silent
 
 
 class ClusterQueues:

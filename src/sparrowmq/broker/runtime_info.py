@@ -24,6 +24,7 @@ def runtime_info(broker: Broker) -> dict[str, str]:
         "brokerVersionDesc": VERSION_TEXT,
         "brokerVersion": MQ_VERSION,
         "startAcceptSendRequestTimeStamp": 0,
+        **_drain(broker),
         **_counts(broker, now_ms),
         **_log(broker),
         **_waiting(broker),
@@ -59,6 +60,13 @@ def _counts(broker: Broker, now_ms: int) -> dict[str, object]:
         "msgGetTotalTodayMorning": today[1],
         "msgGetTotalTodayNow": got,
     }
+
+
+def _drain(broker: Broker) -> dict[str, object]:
+    """Nothing while it serves."""
+    if not broker.drain.is_on:
+        return {}
+    return {"drain": broker.drain.words, "drainSince": broker.drain.since_ms}
 
 
 def _put_times(broker: Broker, now_ms: int) -> str:

@@ -47,6 +47,9 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
     if not broker.replication.is_master:
         # As Apache's slave: clients take it as a reason to try another broker.
         raise RequestRefused(ResponseCode.SYSTEM_BUSY, str(broker.store.admission.refusal))
+    if broker.drain.refusal and not broker.drain.passes(header.topic):
+        # Clients that try other brokers do so at this code, and know that nothing was stored.
+        raise RequestRefused(ResponseCode.SYSTEM_BUSY, broker.drain.refusal)
     fault = topic_fault(header.topic)
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)

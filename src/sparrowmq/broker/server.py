@@ -27,6 +27,7 @@ from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.delivery import delivery
 from sparrowmq.broker.delivery.dead_letter_log import DeadLetterLog
 from sparrowmq.broker.delivery.delivery import Delivery
+from sparrowmq.broker.drain import Drain
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.environment import Environment
 from sparrowmq.broker.groups import Groups, RequestModes
@@ -35,6 +36,7 @@ from sparrowmq.broker.handlers import (
     broker_admin,
     clients,
     connections,
+    drain,
     groups,
     member_calls,
     messages,
@@ -86,7 +88,7 @@ routes: Routes[Broker] = Routes()
 for capability in (
     *(send, send_back, transactions, pull, clients, offsets, topics, groups, messages),
     *(assignment, member_calls, connections, reply, broker_admin, offset_tables, statistics),
-    *(replication_handlers, role_change),
+    *(replication_handlers, role_change, drain),
 ):
     routes.include(capability.routes)
 
@@ -173,9 +175,10 @@ class BrokerServer:
             broker.state = State.SERVING
             if config.vip_alias and config.port:
                 await server.listen(config.listen_host, config.port - 2)
-            self.registration = registration = BrokerRegistration(
+            self.registration = registration = broker.registration = BrokerRegistration(
                 config,
                 broker.topics,
+                broker.drain,
                 peers,
                 port=self.port,
                 ha_address=replication.ha_address,
@@ -271,6 +274,14 @@ def open_broker(
         positions=Positions(store.epochs),
         delivery=Delivery.open(config, env, store, consumer_offsets, saving),
         dead_letters=DeadLetterLog(log, monotonic),
+        drain=Drain.open(
+            tables,
+            saving,
+            topic_table,
+            clock,
+            broker_name=config.broker_name,
+            cluster_name=config.cluster_name,
+        ),
         consumers=consumers,
         notices=notices,
         locks=QueueLocks(notices, clock=monotonic, timeout_s=config.lock_timeout_s),
@@ -302,6 +313,7 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         partial(housekeeping.watch_lag, broker, cpu),
         partial(broker.sampling.run, broker),
         broker.dead_letters.run,
+        broker.drain.run,
         *([] if copies is None else [copies.watch]),
         broker.replication.role_change.run,
         # A slave delivers nothing by itself: it has what its master delivers.

@@ -1,8 +1,8 @@
-"""The broker's tables on disk, under config/: topics, groups, request modes, consumer offsets, and
-what groups subscribed to at the last graceful shutdown.
+"""The broker's tables on disk, under config/: topics, groups, request modes, consumer offsets, what
+groups subscribed to at the last graceful shutdown, and whether the broker is drained.
 
-Topics, groups and request modes are rewritten whole (`table_saving`). Consumer offsets change with
-every commit, so a journal of changes follows their table and is replayed at the start.
+Topics, groups, request modes and the drain are rewritten whole (`table_saving`). Consumer offsets
+change with every commit, so a journal of changes follows their table and is replayed at the start.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.broker_stats import MessageRequestModeTable
+from sparrowmq.protocol.drain import DrainTable
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.group_config import SubscriptionGroupTable
 from sparrowmq.protocol.heartbeat import ConsumerData
@@ -54,6 +55,7 @@ class BrokerTables:
         self.topics = TableFile(disk, "topics.json", _decoder(TopicConfigTable))
         self.groups = TableFile(disk, "subscriptionGroup.json", _decoder(SubscriptionGroupTable))
         self.modes = TableFile(disk, "messageRequestMode.json", _decoder(MessageRequestModeTable))
+        self.drain = TableFile(disk, "drain.json", _decoder(DrainTable))
         self._subscriptions = TableFile(disk, "lastSubscriptions.json", _decoder(LastSubscriptions))
         self.offsets = OffsetsTable(disk, report)
 
@@ -71,6 +73,11 @@ class BrokerTables:
         """messageRequestMode.json, which exists once a mode was set."""
         found = self.modes.load(self._report, store_is_used=True, may_be_missing=True)
         return found if found is not None else MessageRequestModeTable()
+
+    def load_drain(self) -> DrainTable:
+        """drain.json, which exists once the broker was drained. Raises TableMissing."""
+        found = self.drain.load(self._report, store_is_used=True, may_be_missing=True)
+        return found if found is not None else DrainTable()
 
     def open_consumers(self, env: Environment, timeout_s: float) -> Consumers:
         """No live consumers yet, but what groups subscribed to at the last graceful shutdown.

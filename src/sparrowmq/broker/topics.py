@@ -163,6 +163,11 @@ class Topics:
             return None
         return tuple(MessageQueue(topic, broker_name, i) for i in range(config.read_queue_nums))
 
+    def touch(self) -> None:
+        """Have the table registered again although no topic changed."""
+        self._version = self._version.next(self._clock())
+        self._announce()
+
     def _commit(self, names: Iterable[str]) -> None:
         self._version = self._version.next(self._clock())
         self.recent.note(names)

@@ -43,7 +43,7 @@ def _broker(broker: BrokerInfo) -> list[Value]:
         now.stored_per_s,
         now.delivered_per_s,
         part(now.disk_used),
-        now.busy_reason,
+        now.busy_reason or now.drain,
         now.started,
     ]
 

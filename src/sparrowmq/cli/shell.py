@@ -179,9 +179,10 @@ class Shell:
 
 
 def shell_options(
-    *, watch: bool = False, json: bool = True
+    *, watch: bool = False, json: bool = True, timeout: bool = True
 ) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Options of every command over a cluster; the command gets them as `shell`."""
+    """Options of every command over a cluster; the command gets them as `shell`. Without `timeout`
+    it has one of its own, which limits all of it."""
 
     def add(command: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(command)
@@ -191,7 +192,7 @@ def shell_options(
             shell = Shell(name_servers=name_servers, origin=context.meta.get(ORIGIN, ""), **own)
             return command(*args, shell=shell, **values)
 
-        for option in reversed(_options(watch=watch, json=json)):
+        for option in reversed(_options(watch=watch, json=json, timeout=timeout)):
             wrapped = option(wrapped)
         return wrapped
 
@@ -205,7 +206,7 @@ _quiet_option = click.option(
 _OWN = ("timeout_s", "as_json", "is_quiet", "is_verbose", "watch_s")
 
 
-def _options(*, watch: bool, json: bool) -> list[Callable[[Any], Any]]:
+def _options(*, watch: bool, json: bool, timeout: bool) -> list[Callable[[Any], Any]]:
     options: list[Callable[[Any], Any]] = []
     if watch:
         options.append(
@@ -221,18 +222,21 @@ def _options(*, watch: bool, json: bool) -> list[Callable[[Any], Any]]:
         )
     if json:
         options.append(_json_option)
+    if timeout:
+        options.append(
+            click.option(
+                "--timeout",
+                "timeout_s",
+                type=Wait(),
+                metavar="DURATION",
+                default=None,
+                show_default="5s",
+                help="How long each broker may take to answer.",
+            )
+        )
     return [
         *options,
         name_servers_option,
-        click.option(
-            "--timeout",
-            "timeout_s",
-            type=Wait(),
-            metavar="DURATION",
-            default=None,
-            show_default="5s",
-            help="How long each broker may take to answer.",
-        ),
         _quiet_option,
         click.option(
             "--verbose", "-v", "is_verbose", is_flag=True, help="Show the trace of an error."

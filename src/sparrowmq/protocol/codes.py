@@ -175,6 +175,10 @@ class RequestCode(IntEnum):
     HAND_OVER = 30006
     TAKE_OVER = 30007
     GIVE_TABLES = 30008
+    BEGIN_DRAIN = 30009
+    LOOK_AT_DRAIN = 30010
+    LEAVE_CLUSTER = 30011
+    END_DRAIN = 30012
     """SparrowMQ's own. Apache's binary header holds numbers below 32,768; its own end at 5001."""
 
     POP_MESSAGE = 200050

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Self
 
-from msgspec import field
+from msgspec import field, structs
 
 from sparrowmq.protocol.body import Body, DataVersion
 from sparrowmq.protocol.errors import BodyError
@@ -34,6 +34,10 @@ class TopicConfig(Body, frozen=True, kw_only=True):
     topic_sys_flag: int = 0
     order: bool = False
     attributes: dict[str, str] = field(default_factory=dict)
+
+    def with_perm(self, perm: int) -> Self:
+        """The same with another permission."""
+        return self if perm == self.perm else structs.replace(self, perm=perm)
 
     def to_line(self) -> str:
         """The short form inside a compressed registration: name read write perm filter JSON."""

@@ -105,6 +105,7 @@ WRONG_CLUSTERS: list[tuple[str, Facts]] = [
         "permission-wiped",
         replace(CLUSTER, name_servers=(replace(N1, read_only=frozenset({"broker-a"})),)),
     ),
+    ("broker-drains", broker(runtime={**RUNTIME, "drain": "drains: it takes no new messages"})),
     (
         "protective-setting-ignored",
         broker(settings={"brokerRole": "ASYNC_MASTER", "inSyncReplicas": "2"}),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from sparrowmq import Examination, Message, Producer
 from sparrowmq.broker.config import Flush
 from sparrowmq.client.client import core_of
+from sparrowmq.protocol.headers.drain import BeginDrain
 from sparrowmq.protocol.headers.nameserver import RegisterBroker, UnregisterBroker, WipeWritePerm
 from sparrowmq.testing.sim_cluster import SMALL_STORE
 from tests.admin.doctor.provocations import Provocations, Scene, succeed
@@ -109,6 +110,12 @@ async def a_slave_is_away(scene: Scene) -> Examination:
 async def a_broker_is_hidden_from_producers(scene: Scene) -> Examination:
     header = WipeWritePerm(broker_name="broker-a")
     await scene.call(scene.sim.name_server_addresses[0], header)
+    return await scene.doctor("cluster")
+
+
+@provokes("broker-drains", brokers=2)
+async def a_broker_is_emptied(scene: Scene) -> Examination:
+    await scene.call(scene.sim.brokers["broker-a"].address, BeginDrain())
     return await scene.doctor("cluster")
 
 

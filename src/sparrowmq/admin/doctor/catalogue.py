@@ -146,6 +146,14 @@ _ALL = (
         remedy="when the maintenance is over, give the permission back",
     ),
     Diagnosis(
+        "broker-drains",
+        About.CLUSTER,
+        Severity.NOTE,
+        what="a broker takes no new messages because it is being emptied",
+        cause="an operator drains it, to stop or upgrade it",
+        remedy="finish the drain, or take the broker back",
+    ),
+    Diagnosis(
         "protective-setting-ignored",
         About.CLUSTER,
         Severity.WARNING,

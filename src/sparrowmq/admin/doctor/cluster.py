@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from sparrowmq.admin.doctor.facts import BrokerFacts, BrokerKey, ClusterFacts
 from sparrowmq.admin.doctor.findings import Decided, Finding, NotMade, count_of, found, shorten
+from sparrowmq.admin.values import time_of
 from sparrowmq.protocol.route import MASTER_ID
 
 DISK_SHARE = 0.85
@@ -23,6 +24,7 @@ def decide_cluster(facts: ClusterFacts) -> Decided:
         *_versions(facts),
         *_slaves(facts),
         *_wiped(facts),
+        *_draining(facts),
     ]
     not_made = list(facts.missing)
     for broker in facts.brokers:
@@ -67,7 +69,9 @@ def _place(key: BrokerKey) -> str:
 
 def _wiped(facts: ClusterFacts) -> Iterator[Finding]:
     open_names = {
-        each.name for each in facts.brokers if each.broker_id == MASTER_ID and each.takes_sends
+        each.name
+        for each in facts.brokers
+        if each.broker_id == MASTER_ID and each.takes_sends and not _drain(each)
     }
     servers = [each for each in facts.name_servers if each.brokers is not None]
     for name in sorted(open_names):
@@ -78,8 +82,22 @@ def _wiped(facts: ClusterFacts) -> Iterator[Finding]:
                 f"broker {name}",
                 f"{len(hiding)} of {count_of(len(servers), 'name server')} showing it as read-only"
                 f" ({shorten(hiding)}), while the broker itself takes sends",
-                f"mqadmin addWritePerm -b {name} -n {hiding[0]}",
+                f"sparrowmq broker resume {name}",
             )
+
+
+def _draining(facts: ClusterFacts) -> Iterator[Finding]:
+    for broker in facts.brokers:
+        if broker.broker_id == MASTER_ID and _drain(broker):
+            since = time_of(int((broker.runtime or {}).get("drainSince", "0")))
+            evidence = f"since {since:%Y-%m-%dT%H:%M:%SZ}" if since else "0 new messages"
+            evidence = f"it {_drain(broker)}, {evidence}"
+            command = f"sparrowmq broker resume {broker.name}"
+            yield found("broker-drains", f"broker {broker.name}", evidence, command)
+
+
+def _drain(broker: BrokerFacts) -> str:
+    return (broker.runtime or {}).get("drain", "")
 
 
 # ---- brokers by name

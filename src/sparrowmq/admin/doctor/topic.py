@@ -55,8 +55,19 @@ def _permissions(facts: TopicFacts) -> Iterator[Finding]:
         for each in datas
     )
     if not any(is_writable(each.perm) and each.write_queue_nums for each in datas):
-        command = f"sparrowmq topic update {facts.name} --perm rw"
-        yield found("not-writable", _subject(facts), texts, command)
+        hidden = [each.broker for each in facts.settings if is_writable(each.perm)]
+        if hidden:
+            yield found(
+                "not-writable",
+                _subject(facts),
+                texts,
+                f"sparrowmq broker resume {hidden[0]}",
+                cause="its brokers drain, or somebody wiped their write permission",
+                remedy="take a broker back, or put the topic on another one",
+            )
+        else:
+            command = f"sparrowmq topic update {facts.name} --perm rw"
+            yield found("not-writable", _subject(facts), texts, command)
     if not any(is_readable(each.perm) and each.read_queue_nums for each in datas):
         command = f"sparrowmq topic update {facts.name} --perm rw"
         yield found("not-readable", _subject(facts), texts, command)

@@ -284,6 +284,13 @@ class TimerRun:
         file.close()
         return self._block[::-1] + rest
 
+    def last(self) -> int:
+        """The entry that is due last, whether `next` has returned it or not."""
+        file = self._disk.open(_path(self.range), write=False)
+        (last,) = self._read(file, self._count - 1, 1)
+        file.close()
+        return last
+
     @property
     def left(self) -> int:
         """Entries that `next` has yet to return."""

@@ -132,6 +132,17 @@ class TimerIndex:
             heads.append(self._runs[0][0])
         return time_of(min(heads)) if heads else None
 
+    @property
+    def undelivered(self) -> int:
+        """Entries that wait, and those that are being delivered."""
+        return len(self) + len(self._in_flight)
+
+    def last_due_ms(self) -> int | None:
+        """When the last entry is due. Looks at all in memory, and reads one of each run."""
+        ends = [max(heap) for heap in (self._fresh, self._retries, self._in_flight) if heap]
+        ends += [max(head, run.last()) for head, _, run in self._runs]
+        return time_of(max(ends)) if ends else None
+
     def delivered_before(self, now_ms: int) -> int:
         """All messages due before this time are delivered; it is `now_ms` unless some are late."""
         late = [time_of(entry) for entry in self._in_flight]

@@ -46,7 +46,9 @@ def _registered(broker: Broker, registration: BrokerRegistration) -> Iterator[Ch
 def _takes_messages(broker: Broker) -> Iterator[Check]:
     refusal = broker.store.admission.refusal
     fault = broker.send_refusal or ("" if refusal is None else str(refusal))
-    yield Check("it takes messages, and the disk has room", fault)
+    # While it drains consumers still need it; `_registered` says when they do not any more.
+    drains = f"it {broker.drain.words}" if broker.drain.is_on else ""
+    yield Check(drains or "it takes messages, and the disk has room", fault)
 
 
 def _copies(broker: Broker) -> Iterator[Check]:

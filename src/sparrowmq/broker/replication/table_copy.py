@@ -66,6 +66,7 @@ def take_state(broker: Broker, question: TableQuestion) -> TableState:
         progress=progress,
         deletions=deletions,
         delivery=_delivery(broker),
+        drain=broker.drain.table(),
     )
 
 
@@ -129,6 +130,8 @@ async def apply_state(broker: Broker, state: TableState) -> None:
     Raises DiskFull, or OSError; then the state has to be applied again.
     """
     deleted = _follow_deletions(broker, state)
+    if state.drain is not None:
+        broker.drain.follow(state.drain)
     if state.topics is not None:
         deleted |= _follow_topics(broker, state.topics)
     for topic in deleted:

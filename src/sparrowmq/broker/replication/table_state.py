@@ -19,6 +19,7 @@ import msgspec
 from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import MessageRequestModeTable
+from sparrowmq.protocol.drain import DrainTable
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.protocol.topic_config import TopicConfig
@@ -107,6 +108,8 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
     """Offsets that changed, or all of them."""
     deletions: DeletionsCopied | None = None
     delivery: DeliveryCopied | None = None
+    drain: DrainTable | None = None
+    """Small, and always there; masters of earlier versions have none."""
 
 
 def encode_state(state: TableState) -> tuple[bytes, bool]:

@@ -69,6 +69,13 @@ def show(name: str, broker_id: int, is_long: bool, shell: Shell) -> None:
         found = next(
             (each for each in listed if (each.name, each.broker_id) == (name, broker_id)), None
         )
+        if found is None and broker_id == 0 and name in (left := await admin.drained_brokers()):
+            raise NotFound(
+                "broker",
+                name,
+                f"it was drained and is at {left[name]}; take it back with: sparrowmq broker resume"
+                f" {name}",
+            )
         if found is None:
             known = shown(f"{each.name} --id {each.broker_id}" for each in listed)
             raise NotFound("broker", f"{name} with id {broker_id}", f"registered are: {known}")
@@ -95,6 +102,7 @@ def _groups(broker: BrokerInfo) -> Table:
         rows += [
             ["broker", "version", now.version],
             ["broker", "since", now.started],
+            ["broker", "drain", now.drain],
             ["traffic", "stored per second", now.stored_per_s],
             ["traffic", "delivered per second", now.delivered_per_s],
             ["traffic", "stored today", now.stored_today],

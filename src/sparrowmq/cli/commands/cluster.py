@@ -31,7 +31,12 @@ def show(shell: Shell) -> None:
 
     async def look(admin: Admin) -> Report:
         listed = await admin.brokers()
-        return Report([broker_table(listed)], errors=listed.errors)
+        drained = await admin.drained_brokers()
+        notes = [
+            f"{name} at {address} is drained; take it back with: sparrowmq broker resume {name}"
+            for name, address in sorted(drained.items())
+        ]
+        return Report([broker_table(listed)], errors=listed.errors, notes=notes)
 
     shell.report(look)
 

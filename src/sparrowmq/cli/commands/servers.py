@@ -245,6 +245,8 @@ _BROKER_VERBS: dict[str, str] = {
     "clean": "broker_admin",
     "promote": "broker_roles",
     "demote": "broker_roles",
+    "drain": "broker_drain",
+    "resume": "broker_drain",
 }
 _NAMESERVER_VERBS: dict[str, str] = {
     "list": "nameserver_admin",

@@ -1,4 +1,4 @@
-"""`sparrowmq topic create`, `update` and `delete`."""
+"""`sparrowmq topic create`, `update`, `spread` and `delete`."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -8,6 +8,7 @@ import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError, AlreadyExists, NotFound
+from sparrowmq.admin.spreads import TopicShare
 from sparrowmq.admin.topic_readers import TopicReader
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
@@ -267,6 +268,49 @@ async def _lost_queues(admin: Admin, name: str, changes: Sequence[SettingChange]
     return table(columns, rows, key="lostQueues", empty="the queues that go are empty")
 
 
+# ---- spread
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_topics)
+@click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    required=True,
+    metavar="NAME",
+    help="A broker that lacks the topic; may be repeated.",
+)
+@dry_run_option
+@click.option("--yes", is_flag=True, help="Also a topic whose order would suffer.")
+@shell_options()
+def spread(name: str, brokers: tuple[str, ...], dry_run: bool, yes: bool, shell: Shell) -> None:
+    """Put a topic on more brokers, with the settings that it has.
+
+    All brokers get as many queues as the one that has most. Messages stay where they are.
+
+    \b
+    Examples:
+      sparrowmq topic spread orders --broker broker-b --dry-run
+      sparrowmq topic spread orders --broker broker-b --broker broker-c
+    """
+
+    async def work(admin: Admin) -> list[TopicShare]:
+        return await admin.spread_topic(name, brokers, accept_disorder=yes, dry_run=dry_run)
+
+    rows: list[list[Value]] = [
+        [each.broker, each.queues_before, each.queues_after] for each in shell.ask(work)
+    ]
+    columns = (
+        ("BROKER", "broker"),
+        ("QUEUES-WAS", "queuesWas"),
+        ("QUEUES-NOW", "queuesNow"),
+    )
+    shell.show(Report([table(columns, rows)]))
+    if not dry_run:
+        shell.done(f"topic {name} is spread; producers use the new queues within 30 s")
+
+
 # ---- delete
 
 
@@ -329,4 +373,4 @@ def _concerned(name: str, info: TopicInfo, readers: Listing[TopicReader]) -> Rep
 
 def commands() -> list[click.Command]:
     """For `topic`."""
-    return [create, update, delete]
+    return [create, update, spread, delete]

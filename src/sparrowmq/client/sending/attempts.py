@@ -281,7 +281,9 @@ class SendAttempts:
                 if pause_s is None:
                     return failures.end(topic, loop.time() - start_s)
                 await asyncio.sleep(pause_s)
-                await self._look_again(topic, limit_s - (loop.time() - start_s))
+                now = await self._look_again(topic, limit_s - (loop.time() - start_s))
+                if now is not None and queue not in now.queues:
+                    queue = choose(now.queues)  # it drains: the key moves, as with the next send
 
     async def _look_again(self, topic: str, left_s: float) -> TopicQueues | None:
         """The topic's queues as name servers know them now, None where none is found.

@@ -1,0 +1,248 @@
+"""What a broker has to finish before it can be stopped without a loss.
+
+SparrowMQ's brokers count it themselves, at one place of their log. Of Apache's it is put together
+from ordinary answers, between two looks at the end of the log: the same end means that nothing was
+stored meanwhile, and so all of it was true at once.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from sparrowmq.admin.brokers import runtime_table
+from sparrowmq.admin.cluster_calls import ClusterCalls, while_it_answers
+from sparrowmq.admin.errors import BrokerRefusal, is_unsupported
+from sparrowmq.admin.lag import committed
+from sparrowmq.admin.topics import all_topic_configs, is_hidden, topic_stats
+from sparrowmq.admin.values import time_of
+from sparrowmq.protocol.drain import DrainReport, DrainState, GroupLeft
+from sparrowmq.protocol.headers.drain import LookAtDrain
+from sparrowmq.protocol.headers.statistics import GetBrokerConsumeStats
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    TRANS_HALF_TOPIC,
+    is_dlq_topic,
+    is_retry_topic,
+    is_system_group,
+    is_system_topic,
+)
+from sparrowmq.protocol.offsets_body import ConsumeStatsList, OffsetPair, TopicStats
+
+_TRANSACTIONS = "CID_RMQ_SYS_TRANS"
+"""The group whose offset says how far Apache's broker has come with half messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """Messages of a topic that a group has not read on one broker."""
+
+    group: str
+    topic: str
+    messages: int
+    members: int | None
+    """Live ones; None where the broker does not say."""
+    is_paused: bool
+    is_ignored: bool
+    """Whether the drain does not wait for this group."""
+
+    @property
+    def why(self) -> str:
+        """Why it may take for ever, in words; empty where members read."""
+        if self.is_ignored:
+            return "ignored"
+        if self.is_paused:
+            return "paused"
+        return "no members" if self.members == 0 else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDrain:
+    """How far the drain of a broker is, and what is left."""
+
+    broker: str
+    address: str
+    is_apache: bool
+    """It goes on taking messages then: only name servers keep producers away, and only in memory.
+    """
+    state: DrainState
+    since: datetime | None
+    """When it began; None where that is not known."""
+    refuses_sends: bool
+    """False at the beginning, while connected producers learn that other brokers take messages."""
+    is_settled: bool = True
+    """False for 40 s after its start: members that have not come back yet may have much left."""
+    unread: tuple[Unread, ...]
+    delayed: int
+    last_due: datetime | None
+    """When the last delayed message is due; None if none waits, or the broker does not say."""
+    half: int
+    """Half messages whose transactions have not ended."""
+    dead: Mapping[str, int]
+    """Group → dead letters, which stay behind."""
+    broadcasting: tuple[str, ...] = ()
+    """Groups that are not waited for, because only their members know how far they are."""
+    unclaimed: Mapping[str, int]
+    """Topic → messages that no group has ever read, and that stay behind."""
+    log_end: int = -1
+    """Where the log ended when all of this was true; -1 if it grew meanwhile."""
+    unconfirmed: tuple[str, ...] = ()
+    """Name servers that did not answer when it left; they forget it within two minutes."""
+    failure: str = ""
+    """Why the broker does not answer at the moment: the rest is what it said last."""
+
+    @property
+    def left(self) -> int:
+        """Messages that groups still have to read, those of ignored ones not counted."""
+        return sum(each.messages for each in self.unread if not each.is_ignored)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left that would end by itself, and nothing new can come."""
+        is_done = not (self.left or self.delayed or self.half)
+        return is_done and self.is_settled and self.refuses_sends and self.log_end >= 0
+
+
+async def look_at(
+    cluster: ClusterCalls, broker: str, address: str, ignored: Collection[str]
+) -> BrokerDrain:
+    """How far a broker is. Raises AdminError if it does not answer."""
+    is_apache = False
+    try:
+        response = await cluster.call(address, LookAtDrain())
+        report = DrainReport.from_json(response.body)
+    except BrokerRefusal as error:
+        if not is_unsupported(error):
+            raise
+        report, is_apache = await _apache_report(cluster, broker, address), True
+    return BrokerDrain(
+        broker=broker,
+        address=address,
+        is_apache=is_apache,
+        state=report.state,
+        since=time_of(report.since_ms),
+        refuses_sends=report.refuses_sends,
+        is_settled=report.is_settled,
+        unread=tuple(
+            Unread(
+                group=each.group,
+                topic=each.topic,
+                messages=each.left,
+                members=None if is_apache else each.members,
+                is_paused=each.is_paused,
+                is_ignored=each.group in ignored,
+            )
+            for each in report.groups
+        ),
+        delayed=report.delayed,
+        last_due=time_of(report.last_due_ms),
+        half=report.half,
+        dead=report.dead,
+        broadcasting=report.broadcasting,
+        unclaimed=report.unclaimed,
+        log_end=report.log_end,
+    )
+
+
+# ---- Apache's brokers
+
+
+async def _apache_report(cluster: ClusterCalls, broker: str, address: str) -> DrainReport:
+    before = await runtime_table(cluster, address)
+    topics = await all_topic_configs(cluster, address)
+    names = [name for name in topics if name == TRANS_HALF_TOPIC or _may_be_left(name)]
+    stats = await while_it_answers(
+        {name: partial(topic_stats, cluster, address, name) for name in names}
+    )
+    progress = await _progress(cluster, address)
+    half_queue = MessageQueue(TRANS_HALF_TOPIC, broker, 0)
+    half = 0
+    if TRANS_HALF_TOPIC in stats:
+        done = await committed(cluster, address, _TRANSACTIONS, half_queue) or 0
+        half = sum(each.max_offset for each in stats[TRANS_HALF_TOPIC].offset_table.values()) - done
+    after = await runtime_table(cluster, address)
+    log_end = int(after.get("commitLogMaxOffset", "-1"))
+    is_same = before.get("commitLogMaxOffset") == after.get("commitLogMaxOffset")
+    unread = _unread(progress, stats)
+    read = {topic for _, topic in progress}
+    is_wiped = await is_hidden(cluster, broker)
+    held = {name: _messages(each) for name, each in stats.items()}
+    return DrainReport(
+        state=DrainState.DRAINING if is_wiped else DrainState.SERVING,
+        refuses_sends=is_wiped,
+        groups=tuple(
+            GroupLeft(group=group, topic=topic, left=left)
+            for (group, topic), left in sorted(unread.items())
+        ),
+        delayed=_apache_delayed(after),
+        half=max(0, half),
+        dead={
+            name.removeprefix(DLQ_PREFIX): count
+            for name, count in held.items()
+            if count and is_dlq_topic(name)
+        },
+        unclaimed={
+            name: count
+            for name, count in held.items()
+            if count and name not in read and not _is_own(name)
+        },
+        log_end=log_end if is_same else -1,
+    )
+
+
+def _may_be_left(topic: str) -> bool:
+    return not is_system_topic(topic) and not topic.endswith("_REPLY_TOPIC")
+
+
+def _is_own(topic: str) -> bool:
+    return topic == TRANS_HALF_TOPIC or is_retry_topic(topic) or is_dlq_topic(topic)
+
+
+async def _progress(
+    cluster: ClusterCalls, address: str
+) -> dict[tuple[str, str], dict[MessageQueue, OffsetPair]]:
+    """Group and topic → its queues."""
+    response = await cluster.call(address, GetBrokerConsumeStats(is_order=False))
+    found: dict[tuple[str, str], dict[MessageQueue, OffsetPair]] = {}
+    for table in ConsumeStatsList.from_json(response.body).consume_stats_list:
+        for group, by_topic in table.items():
+            for each in by_topic:
+                for queue, pair in each.offset_table.items():
+                    if not is_system_group(group) and not is_system_topic(queue.topic):
+                        found.setdefault((group, queue.topic), {})[queue] = pair
+    return found
+
+
+def _unread(
+    progress: Mapping[tuple[str, str], Mapping[MessageQueue, OffsetPair]],
+    stats: Mapping[str, TopicStats],
+) -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for (group, topic), queues in progress.items():
+        held = stats[topic].offset_table if topic in stats else {}
+        for queue, pair in queues.items():
+            low = held[queue].min_offset if queue in held else 0
+            left = max(0, pair.broker_offset - max(low, pair.consumer_offset))
+            found[group, topic] = found.get((group, topic), 0) + left
+    for topic, each in stats.items():  # retries of groups that have read none of them yet
+        group = topic.removeprefix(RETRY_PREFIX)
+        if is_retry_topic(topic) and (group, topic) not in progress:
+            found[group, topic] = _messages(each)
+    return {key: left for key, left in found.items() if left}
+
+
+def _messages(stats: TopicStats) -> int:
+    return sum(each.max_offset - each.min_offset for each in stats.offset_table.values())
+
+
+def _apache_delayed(runtime: Mapping[str, str]) -> int:
+    """Of all levels, and timers where the broker has them."""
+    waiting = 0
+    for name, value in runtime.items():
+        if name.startswith("scheduleMessageOffset_"):
+            done, _, end = value.partition(",")
+            waiting += max(0, int(end or 0) - int(done or 0))
+    timers = runtime.get("timerCongestNum", "")
+    return waiting + (int(timers) if timers.isdecimal() else 0)

@@ -1,0 +1,193 @@
+"""Whether this broker is being emptied, so that it can be stopped without a loss.
+
+```
+serving ──begin──▶ draining ──everything is finished──▶ left
+   ▲                  │                                   │
+   └──────────────────┴────────────── resume ─────────────┘
+```
+
+Draining: its topics are registered without write permission, and sends of clients are refused.
+Whatever is under way still ends here: retries, due delayed messages, commits, dead letters. Left:
+it is not registered, and answers only those who know its address. The state is in a table file, so
+that a restart or a crash changes nothing about it.
+
+Refusals come a little later than the registration. Java and Go raise a refusal of an asynchronous
+or ordered send, and Go of any send, instead of trying another broker; but all of them ask for
+routes every 30 s. Where there are producers they get that time to turn elsewhere by themselves.
+"""
+
+import asyncio
+from contextlib import suppress
+
+from sparrowmq.broker.table_saving import TableSaving
+from sparrowmq.broker.tables import BrokerTables
+from sparrowmq.broker.topics import Topics
+from sparrowmq.clock import Clock
+from sparrowmq.protocol.drain import DrainState, DrainTable
+from sparrowmq.protocol.names import is_retry_topic
+from sparrowmq.protocol.perm import PERM_WRITE
+from sparrowmq.protocol.topic_config import TopicConfig
+from sparrowmq.store.table_file import TableFile
+
+
+class Drain:
+    """The state of one broker. A change is saved soon, and registered soon."""
+
+    def __init__(
+        self,
+        table: DrainTable,
+        *,
+        broker_name: str,
+        reply_topic: str,
+        topics: Topics,
+        clock: Clock,
+        file: TableFile[DrainTable],
+        saving: TableSaving,
+    ) -> None:
+        self._table = table
+        self._broker_name = broker_name
+        self._reply_topic = reply_topic
+        self._topics = topics
+        self._clock = clock
+        self.file = file
+        self._saving = saving
+        self._refuses_at_s = 0.0
+        self._changed = asyncio.Event()
+        self.refusal = ""
+        """Why sends of clients are refused; empty when they are not."""
+        if self.is_on:
+            self._refuse()
+
+    @classmethod
+    def open(
+        cls,
+        tables: BrokerTables,
+        saving: TableSaving,
+        topics: Topics,
+        clock: Clock,
+        *,
+        broker_name: str,
+        cluster_name: str,
+    ) -> "Drain":
+        """As it was saved. A broker that starts while it drains refuses sends at once: those of
+        its producers have failed anyway. Raises TableMissing."""
+        return cls(
+            tables.load_drain(),
+            broker_name=broker_name,
+            reply_topic=f"{cluster_name}_REPLY_TOPIC",
+            topics=topics,
+            clock=clock,
+            file=tables.drain,
+            saving=saving,
+        )
+
+    # ---- what it is
+
+    @property
+    def state(self) -> DrainState:
+        """Serving, draining or left."""
+        return self._table.state
+
+    @property
+    def since_ms(self) -> int:
+        """When it began; 0 while it serves."""
+        return self._table.since_ms
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it is draining or has left."""
+        return self._table.state is not DrainState.SERVING
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it must not be registered."""
+        return self._table.state is DrainState.LEFT
+
+    def passes(self, topic: str) -> bool:
+        """Whether a send ends something that is under way: a retry, or a reply."""
+        return is_retry_topic(topic) or topic == self._reply_topic
+
+    def registered(self, topics: dict[str, TopicConfig]) -> dict[str, TopicConfig]:
+        """The topics as name servers should know them."""
+        if not self.is_on:
+            return topics
+        return {name: topic.with_perm(topic.perm & ~PERM_WRITE) for name, topic in topics.items()}
+
+    @property
+    def words(self) -> str:
+        """The state for people; empty while it serves."""
+        match self.state:
+            case DrainState.SERVING:
+                return ""
+            case DrainState.DRAINING if self.refusal:
+                return "drains: it takes no new messages"
+            case DrainState.DRAINING:
+                return "begins to drain: producers are still turning to other brokers"
+            case DrainState.LEFT:
+                return "is drained: it is not registered"
+
+    # ---- changing it
+
+    def begin(self, grace_s: float) -> None:
+        """Take no new messages. Nothing changes where that has begun before."""
+        if self.is_on:
+            return
+        self._set(DrainState.DRAINING)
+        self._refuses_at_s = asyncio.get_running_loop().time() + grace_s
+        if not grace_s:
+            self._refuse()
+
+    def leave(self) -> None:
+        """Be registered no longer."""
+        self._set(DrainState.LEFT)
+
+    def end(self) -> None:
+        """Take messages again."""
+        if self.is_on:
+            self.refusal = ""
+            self._set(DrainState.SERVING)
+
+    def follow(self, table: DrainTable) -> None:
+        """Be the same as a master's. A slave refuses sends by its role."""
+        if table != self._table:
+            self._table = table
+            self._saving.changed(self)
+            self._topics.changed.set()
+
+    def _set(self, state: DrainState) -> None:
+        since_ms = self.since_ms or self._clock()
+        self._table = DrainTable(
+            state=state, since_ms=0 if state is DrainState.SERVING else since_ms
+        )
+        self._saving.changed(self)
+        # Name servers ignore a table of topics that says it is the one they have
+        self._topics.touch()
+        self._changed.set()
+
+    def _refuse(self) -> None:
+        self.refusal = (
+            f"broker {self._broker_name} drains and takes no new messages; send to another one, or"
+            f" take it back with: sparrowmq broker resume {self._broker_name}"
+        )
+        self._topics.checked_for_send.clear()  # topics that it names are not checked again
+
+    async def run(self) -> None:
+        """Begin to refuse when producers have had their time. For ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._changed.clear()
+            is_waiting = self.is_on and not self.refusal
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._refuses_at_s if is_waiting else None):
+                    await self._changed.wait()
+            if self.is_on and not self.refusal and loop.time() >= self._refuses_at_s:
+                self._refuse()
+
+    # ---- its file
+
+    def table(self) -> DrainTable:
+        """As it is saved and handed to slaves."""
+        return self._table
+
+    def was_saved(self, table: DrainTable) -> None:
+        """Nothing depends on that here."""

@@ -1,0 +1,255 @@
+"""`sparrowmq broker drain` and `resume`: a broker is emptied before it is stopped."""
+
+import sys
+from collections.abc import Awaitable, Callable
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.drain_looks import BrokerDrain
+from sparrowmq.admin.drains import GRACE_S, DrainUnfinished
+from sparrowmq.cli.option_types import Duration, Wait
+from sparrowmq.cli.output import Report, Value, cell, table
+from sparrowmq.cli.shell import IN_PART, Shell, dry_run_option, shell_options
+from sparrowmq.protocol.drain import DrainState
+
+_APACHE = (
+    "{0} is a broker of Apache's and cannot refuse messages: name servers hide it from producers,"
+    " in memory only. A restart of a name server, or a change of a topic, shows it again"
+)
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--ignore-group",
+    "ignore_groups",
+    multiple=True,
+    metavar="GROUP",
+    help="Do not wait for this group; may be repeated.",
+)
+@click.option(
+    "--timeout",
+    "limit_s",
+    type=Wait(),
+    metavar="DURATION",
+    default=None,
+    show_default="none",
+    help="Stop waiting after so long; the broker stays read-only.",
+)
+@click.option(
+    "--grace",
+    "grace_s",
+    type=Duration(),
+    metavar="DURATION",
+    default=GRACE_S,
+    show_default="35s",
+    help="How long connected producers may still send until they use other brokers.",
+)
+@dry_run_option
+@click.option("--yes", is_flag=True, help="Leave dead letters behind without asking.")
+@shell_options(timeout=False)
+def drain(
+    name: str,
+    ignore_groups: tuple[str, ...],
+    limit_s: float | None,
+    grace_s: float,
+    dry_run: bool,
+    yes: bool,
+    shell: Shell,
+) -> None:
+    """Empty a broker, so that it can be stopped without a loss.
+
+    It takes no new messages and remembers that. The command waits until every group has read what
+    is there and until delayed and half messages are done; then the broker leaves the name servers.
+    Ctrl-C leaves it read-only. Run it again to go on, or `sparrowmq broker resume` to go back.
+
+    \b
+    Examples:
+      sparrowmq broker drain broker-a --dry-run
+      sparrowmq broker drain broker-a --ignore-group reports --timeout 30m
+    """
+    if grace_s < 0:
+        raise click.UsageError("--grace must be 0 or more, such as 35s")
+
+    async def look(admin: Admin) -> BrokerDrain:
+        return await admin.drain_broker(name, ignore_groups=ignore_groups, dry_run=True)
+
+    found = shell.ask(look)
+    if dry_run or found.state is DrainState.LEFT:
+        shell.show(_report(found))
+        shell.say(_outlook(found))
+        return
+    if found.dead:
+        shell.preview(_report(found))
+        count = sum(found.dead.values())
+        shell.confirm(f"{count:,} dead letters would stay behind on {name}", name, yes=yes)
+    if found.is_apache:
+        shell.say(_APACHE.format(name))
+
+    def work(tell: Callable[[BrokerDrain], None]) -> Work:
+        return lambda admin: admin.drain_broker(
+            name,
+            ignore_groups=ignore_groups,
+            leave_dead_letters=yes or bool(found.dead),
+            grace_s=grace_s,
+            timeout_s=limit_s,
+            progress=tell,
+        )
+
+    _wait(shell, name, work)
+
+
+Work = Callable[[Admin], Awaitable[BrokerDrain]]
+
+
+def _wait(shell: Shell, name: str, work: Callable[[Callable[[BrokerDrain], None]], Work]) -> None:
+    """Let the broker drain, and say how it goes and ends."""
+    said: list[str] = []
+
+    def tell(now: BrokerDrain) -> None:
+        line = _progress(now)
+        if line not in said[-1:]:
+            said.append(line)
+            shell.say(line)
+
+    async def run(admin: Admin) -> BrokerDrain | DrainUnfinished:
+        try:
+            return await work(tell)(admin)
+        except DrainUnfinished as error:
+            return error
+
+    try:
+        ended = shell.ask(run)
+    except KeyboardInterrupt:
+        shell.warn(
+            f"interrupted; {name} stays read-only. Go on with: sparrowmq broker drain {name};"
+            f" or back with: sparrowmq broker resume {name}"
+        )
+        raise
+    if isinstance(ended, DrainUnfinished):
+        shell.show(_report(ended.drain))
+        shell.warn(str(ended))
+        sys.exit(IN_PART)
+    shell.show(_report(ended))
+    shell.done(_farewell(ended))
+
+
+_UNREAD = (
+    ("GROUP", "group"),
+    ("TOPIC", "topic"),
+    ("LEFT", "left"),
+    ("MEMBERS", "members"),
+    ("WHY", "why"),
+)
+_WAITING = (("DELAYED", "delayed"), ("LAST-DUE", "lastDue"), ("HALF", "half"))
+_DEAD = (("GROUP", "group"), ("DEAD", "dead"))
+
+
+def _report(found: BrokerDrain) -> Report:
+    unread: list[list[Value]] = [
+        [each.group, each.topic, each.messages, each.members, each.why] for each in found.unread
+    ]
+    # Of Apache's brokers it is not known when the last one is due
+    last_due: Value = found.last_due or (None if found.delayed else "")
+    dead: list[list[Value]] = [[group, count] for group, count in sorted(found.dead.items())]
+    notes = []
+    if found.broadcasting:
+        notes.append(f"broadcasting, so not waited for: {', '.join(found.broadcasting)}")
+    if found.unclaimed:
+        left = ", ".join(f"{topic} ({count:,})" for topic, count in sorted(found.unclaimed.items()))
+        notes.append(f"messages that no group reads stay behind: {left}")
+    return Report(
+        [
+            table(_UNREAD, unread, empty="every group has read what is there"),
+            table(_WAITING, [[found.delayed, last_due, found.half]], key="waiting"),
+            table(_DEAD, dead, key="deadLetters", empty="no dead letters"),
+        ],
+        facts={"broker": found.broker, "state": found.state},
+        notes=notes,
+    )
+
+
+def _progress(found: BrokerDrain) -> str:
+    if found.failure:
+        return f"{found.broker} does not answer, trying again: {found.failure}"
+    parts = []
+    if not found.refuses_sends:
+        parts.append("producers are turning to other brokers")
+    if not found.is_settled:
+        parts.append("it has just started, and members may still come back")
+    groups = {each.group for each in found.unread if not each.is_ignored}
+    if found.left:
+        parts.append(f"{found.left:,} messages left to {_few(sorted(groups))}")
+    if found.delayed:
+        due = f", the last due {cell(found.last_due)}" if found.last_due else ""
+        parts.append(f"{found.delayed:,} delayed{due}")
+    if found.half:
+        parts.append(f"{found.half:,} half messages")
+    stuck = sorted(
+        {f"{each.group} ({each.why})" for each in found.unread if each.why and not each.is_ignored}
+    )
+    if stuck:
+        parts.append(f"waiting in vain for {_few(stuck)}? --ignore-group leaves a group out")
+    return f"{found.broker} drains: {'; '.join(parts) or 'nothing is left'}"
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _outlook(found: BrokerDrain) -> str:
+    if found.state is DrainState.LEFT:
+        return f"{found.broker} is drained already; {_WHAT_NEXT.format(found.broker)}"
+    if found.is_apache:
+        return _APACHE.format(found.broker)
+    return f"nothing was changed; {found.broker} would wait for what is listed above"
+
+
+_WHAT_NEXT = "it can be stopped; take it back with: sparrowmq broker resume {0}"
+
+
+def _farewell(ended: BrokerDrain) -> str:
+    if ended.is_apache:
+        return f"{ended.broker} is empty: stop it soon, {_APACHE.format('it')}"
+    silent = (
+        f"; {', '.join(ended.unconfirmed)} did not answer and forget it within two minutes"
+        if ended.unconfirmed
+        else ""
+    )
+    return f"{ended.broker} is drained: {_WHAT_NEXT.format(ended.broker)}{silent}"
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help="The broker, if it was drained and no name server has a note of it.",
+)
+@shell_options()
+def resume(name: str, address: str | None, shell: Shell) -> None:
+    """Let a broker that drains, or is drained, take messages again.
+
+    \b
+    Example:
+      sparrowmq broker resume broker-a
+    """
+
+    async def work(admin: Admin) -> BrokerDrain:
+        return await admin.resume_broker(name, address=address)
+
+    before = shell.ask(work)
+    rows: list[list[Value]] = [[name, before.address, before.state, DrainState.SERVING]]
+    columns = (("BROKER", "broker"), ("ADDRESS", "address"), ("WAS", "was"), ("NOW", "now"))
+    shell.show(Report([table(columns, rows)]))
+    if before.state is DrainState.SERVING:
+        shell.say(f"{name} does not drain; nothing was changed")
+        return
+    shell.done(f"{name} takes messages again; clients find it within 30 s")
+
+
+def commands() -> list[click.Command]:
+    """For `sparrowmq broker`."""
+    return [drain, resume]
