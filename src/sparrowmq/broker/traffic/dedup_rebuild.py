@@ -9,7 +9,7 @@ operations                 ─────────────────o�
 ```
 
 All queues are read backwards at once, always the one that has come least far, until the window is
-full or what comes next is too old. `replay` then goes through what was found in the order of the
+full or what comes next is too old. `Replay` then goes through what was found in the order of the
 log, as the broker did: the first record with an identity is the message, and one that was recalled,
 or a half message that ended without a commit, frees it.
 
@@ -17,16 +17,15 @@ Reading is done in slices of the loop's time, and by workers where the device is
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import Enum
-from struct import Struct
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from sparrowmq.broker.traffic.dedup_window import DedupWindow
 from sparrowmq.protocol.dedup import DedupRule, identity_of
-from sparrowmq.protocol.indexed_properties import indexed_properties
 from sparrowmq.protocol.names import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
@@ -40,19 +39,24 @@ from sparrowmq.protocol.properties import (
     TIMER_OUT_MS,
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_PREPARED,
+    UNIQUE_KEY,
     parse_properties,
 )
-from sparrowmq.protocol.record import Record, RecordError, decode_record
+from sparrowmq.protocol.record import RecordError, decode_record
+from sparrowmq.protocol.record_layout import HEAD_SIZE, HOSTS_V6, MAGIC_V1, head_of
 
 if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
     from sparrowmq.broker.reports import Slice
 
-_UNIT = Struct(">qiq")
 _MOST_UNITS = 512
 _LEAST_UNITS = 16
 _GAP_BYTES = 4096
 _READ_BYTES = 256 * 1024
+_STEP = 16
+"""Records between two looks at the time."""
+_SHORT_BODY = 8192
+"""Longer than that of any operation: no other body is looked at."""
 _WAITING_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC})
 
 
@@ -99,8 +103,8 @@ class Known(msgspec.Struct, gc=False):
     """Where it waits as a half message; -1 for what does not, or is committed."""
 
 
-class _Replay:
-    """Messages that are known, after one event after the other."""
+class Replay:
+    """What is known after these events, which come in the order of the log, the oldest first."""
 
     def __init__(self) -> None:
         self.known: dict[str, Known] = {}
@@ -110,6 +114,7 @@ class _Replay:
         """Identities and log offsets of timed messages by their unique ids."""
 
     def take(self, event: Event) -> None:
+        """The next event."""
         match event.kind:
             case Kind.SENT | Kind.TIMED | Kind.PREPARED:
                 self._sent(event)
@@ -154,27 +159,22 @@ class _Replay:
             del self.known[identity]
 
 
-def replay(events: Iterable[Event]) -> dict[str, Known]:
-    """What is known after these events, which come in the order of the log; the oldest first."""
-    state = _Replay()
-    for event in events:
-        state.take(event)
-    return state.known
-
-
 async def read_window(broker: "Broker", topic: str, rule: DedupRule) -> DedupWindow:
     """The window of a topic as the log has it now. Raises OSError."""
-    log = _LogReading(broker, topic, rule)
     with broker.slices.begin() as turn:
+        log = _LogReading(broker, topic, rule)
         await log.read(turn)
-        window = DedupWindow(rule)
-        known = replay(sorted(log.events, key=lambda event: event.log_offset))
-        now_ms = broker.monotonic()
-        await turn.pause()
-        found = sorted(known.items(), key=lambda item: item[1].log_offset)
-        for identity, message in found[-rule.ids :]:
-            window.add(identity, message.log_offset, now_ms - message.age_ms)
-            if turn.is_over:
+        state = Replay()
+        for number, event in enumerate(log.in_order()):
+            state.take(event)
+            if number % _STEP == 0 and turn.is_over:
+                await turn.pause()
+        window, now_ms = DedupWindow(rule), log.began_ms
+        too_many = max(0, len(state.known) - rule.ids)
+        for number, (identity, message) in enumerate(state.known.items()):
+            if number >= too_many:
+                window.add(identity, message.log_offset, now_ms - message.age_ms)
+            if number % _STEP == 0 and turn.is_over:
                 await turn.pause()
         window.expire(broker.monotonic())
     return window
@@ -187,14 +187,15 @@ class _Queue(msgspec.Struct):
     queue_id: int
     low: int
     at: int
-    """Units from here on have been read."""
+    """Units from here on have been read, …"""
+    events: list[list[Event]] = []
+    """… and gave these, the youngest part first."""
 
 
 class _LogReading:
     """Reads what the log says about the messages of one topic."""
 
     def __init__(self, broker: "Broker", topic: str, rule: DedupRule) -> None:
-        self.events: list[Event] = []
         self._broker = broker
         self._topic = topic
         self._rule = rule
@@ -209,8 +210,16 @@ class _LogReading:
             if name == topic or name in _WAITING_TOPICS
         ]
         self._chunk = max(_LEAST_UNITS, min(_MOST_UNITS, rule.ids // max(1, len(self._queues))))
+        self._since = broker.delivery.clock.since
         self._sent = 0
         self._now_ms = broker.delivery.clock.now_ms()
+        self.began_ms = broker.monotonic()
+        """The time from which ages count."""
+
+    def in_order(self) -> Iterator[Event]:
+        """What was found, in the order of the log."""
+        found = (chain.from_iterable(reversed(queue.events)) for queue in self._queues)
+        return heapq.merge(*found, key=lambda event: event.log_offset)
 
     async def read(self, turn: "Slice") -> None:
         """Read all queues, the youngest records first, until nothing more can matter."""
@@ -236,18 +245,22 @@ class _LogReading:
         first = max(queue.low, queue.at - self._chunk)
         units = self._broker.store.units(queue.topic, queue.queue_id, first, queue.at - first)
         queue.at = first
-        oldest_ms = -1
-        for data, log_offset in await self._records(units):
-            event = self._event(queue.topic, data, log_offset)
-            if isinstance(event, Event):
-                oldest_ms = max(oldest_ms, event.age_ms)
-                if event.age_ms < self._rule.time_ms and event.log_offset >= self._deleted_before:
-                    self.events.append(event)
+        oldest_ms, events = -1, []
+        for number, (data, log_offset) in enumerate(await self._records(units)):
+            record = outline(data, log_offset)
+            if record is None:
+                continue
+            # A clock that was set back while the machine was off may have it stored in the future.
+            age_ms = max(0, self._now_ms - record.store_timestamp - self._since(log_offset))
+            oldest_ms = max(oldest_ms, age_ms)
+            if age_ms < self._rule.time_ms and log_offset >= self._deleted_before:
+                event = event_of(record, age_ms, queue.topic, self._topic, self._real_topic)
+                if event is not None:
+                    events.append(event)
                     self._sent += event.kind in _SENDS
-            else:
-                oldest_ms = max(oldest_ms, event)
-            if turn.is_over:
+            if number % _STEP == 0 and turn.is_over:
                 await turn.pause()
+        queue.events.append(events)
         return oldest_ms < self._rule.time_ms
 
     async def _records(self, units: list[tuple[int, int, int]]) -> list[tuple[bytes, int]]:
@@ -264,66 +277,107 @@ class _LogReading:
             ]
         return found
 
-    def _event(self, topic: str, data: bytes, log_offset: int) -> Event | int:
-        """What a record says, or only its age."""
-        try:
-            record = decode_record(data, 0, check_crc=False)
-        except RecordError:
-            return -1
-        steps = self._broker.delivery.clock
-        # A clock that was set back while the machine was off may have it stored in the future.
-        age_ms = max(0, self._now_ms - record.store_timestamp - steps.since(log_offset))
-        event = event_of(record, age_ms, topic, self._topic, self._real_topic)
-        return age_ms if event is None else event
+
+class Outline(msgspec.Struct, gc=False):
+    """What matters of a record."""
+
+    log_offset: int
+    queue_offset: int
+    store_timestamp: int
+    prepared_transaction_offset: int
+    body: bytes
+    properties: bytes
+
+
+_unpack = head_of(
+    *("magic", "queue_offset", "sys_flag", "store_timestamp"),
+    *("prepared_transaction_offset", "body_size"),
+).unpack_from
+_SHORTEST = HEAD_SIZE + 3
+
+
+def outline(data: bytes, log_offset: int) -> Outline | None:
+    """Read one record, half as fast again as `decode_record`; None where it is none.
+
+    It is not checked: a start has checked what may be damaged, and left it out of the queues.
+    """
+    if len(data) >= _SHORTEST:
+        magic, queue_offset, sys_flag, stored_ms, prepared, body_size = _unpack(data)
+        topic_at = HEAD_SIZE + body_size
+        if magic == MAGIC_V1 and not sys_flag & HOSTS_V6 and 0 <= body_size < len(data) - HEAD_SIZE:
+            properties = data[topic_at + 3 + data[topic_at] :]
+            body = data[HEAD_SIZE:topic_at] if body_size < _SHORT_BODY else b""
+            return Outline(log_offset, queue_offset, stored_ms, prepared, body, properties)
+    try:
+        record = decode_record(data, 0, check_crc=False)
+    except RecordError:
+        return None
+    return Outline(
+        log_offset,
+        record.queue_offset,
+        record.store_timestamp,
+        record.prepared_transaction_offset,
+        record.body,
+        record.properties,
+    )
 
 
 def event_of(
-    record: Record, age_ms: int, stored_in: str, topic: str, real_topic: str
+    record: Outline, age_ms: int, stored_in: str, topic: str, real_topic: str
 ) -> Event | None:
     """What a record says about the messages of a topic, None if nothing."""
+    log_offset = record.log_offset
     if stored_in == TRANS_OP_HALF_TOPIC:
         numbers = record.body.split(b",")
         ended = tuple(int(part) for part in numbers if part.isdigit() and len(part) < 20)
-        return Event(record.log_offset, age_ms, Kind.ENDED, ended=ended)
+        return Event(log_offset, age_ms, Kind.ENDED, ended=ended)
     text = record.properties.decode("utf-8", "replace")
     if stored_in != topic and real_topic not in text:
         return None
-    unique_id = indexed_properties(text)[1]
     identity = identity_of(text)
     if not identity:
         return None
-    kind = Kind.SENT
     if "REAL_" in text or "TRAN" in text or record.prepared_transaction_offset:
-        fields = parse_properties(text)
-        if stored_in != topic and fields.get(REAL_TOPIC) != topic:
-            return None
-        special = _special_kind(record, fields, stored_in, topic)
-        if special is None:
-            return None
-        kind = special
-        if kind is Kind.RECALLED:
-            unique_id = fields[TIMER_DELETE_UNIQUE_KEY].removeprefix(f"{topic}+")
+        return _special_event(record, age_ms, stored_in, topic, identity, parse_properties(text))
+    return Event(log_offset, age_ms, Kind.SENT, identity)
+
+
+def _special_event(
+    record: Outline,
+    age_ms: int,
+    stored_in: str,
+    topic: str,
+    identity: str,
+    fields: dict[str, str],
+) -> Event | None:
+    """The same for what waits or waited; None for a delivery of what was sent before."""
+    if stored_in != topic and fields.get(REAL_TOPIC) != topic:
+        return None
+    unique_id = fields.get(UNIQUE_KEY, "")
+    kind = Kind.SENT
+    if stored_in == TRANS_HALF_TOPIC:
+        kind = Kind.MOVED if TRANSACTION_CHECK_TIMES in fields else Kind.PREPARED
+    elif record.prepared_transaction_offset or _was_prepared(fields, stored_in, topic):
+        kind = Kind.COMMITTED
+    elif stored_in == TIMER_TOPIC and TIMER_DELETE_UNIQUE_KEY in fields:
+        kind = Kind.RECALLED
+        unique_id = fields[TIMER_DELETE_UNIQUE_KEY].removeprefix(f"{topic}+")
+    elif stored_in == TIMER_TOPIC:
+        kind = Kind.TIMED
+    elif stored_in == topic and _was_delayed(fields, topic):
+        return None
     return Event(record.log_offset, age_ms, kind, identity, unique_id, record.queue_offset)
 
 
-def _special_kind(
-    record: Record, fields: dict[str, str], stored_in: str, topic: str
-) -> Kind | None:
-    """What a record is that waited, or waits; None for a delivery of what was sent before."""
-    if stored_in == TRANS_HALF_TOPIC:
-        return Kind.MOVED if TRANSACTION_CHECK_TIMES in fields else Kind.PREPARED
-    if record.prepared_transaction_offset or (
-        stored_in == topic and fields.get(TRANSACTION_PREPARED, "").lower() == "true"
-    ):
-        return Kind.COMMITTED
-    if TIMER_DELETE_UNIQUE_KEY in fields and stored_in == TIMER_TOPIC:
-        return Kind.RECALLED
-    if stored_in == TIMER_TOPIC:
-        return Kind.TIMED
-    if stored_in == topic and fields.get(REAL_TOPIC) == topic:
-        was_delayed = TIMER_OUT_MS in fields or fields.get(DELAY_LEVEL, "0") not in ("0", "")
-        return None if was_delayed else Kind.SENT
-    return Kind.SENT
+def _was_prepared(fields: dict[str, str], stored_in: str, topic: str) -> bool:
+    return stored_in == topic and fields.get(TRANSACTION_PREPARED, "").lower() == "true"
+
+
+def _was_delayed(fields: dict[str, str], topic: str) -> bool:
+    """Whether a message in its own queue was delivered there by the broker."""
+    if fields.get(REAL_TOPIC) != topic:
+        return False
+    return TIMER_OUT_MS in fields or fields.get(DELAY_LEVEL, "0") not in ("0", "")
 
 
 def _runs(units: list[tuple[int, int, int]], low: int) -> Iterator[list[tuple[int, int, int]]]:
