@@ -11,6 +11,7 @@ Another broker cannot know of it: once the outcome of an attempt is unknown, no 
 """
 
 import asyncio
+import random
 
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import BrokerRefused, NoRoute, NotDeduplicated, SendFailed
@@ -71,51 +72,31 @@ class IdempotentAttempts(SendAttempts):
         start_s = loop.time()
         found = self._queues.known(topic) or await self.find(topic, limit_s)
         queue = choose(found.queues) if choose else self._next(found, None, loop.time())
-        failures = Failures(max(1, self._rules.retries), self._client.rng)
-        is_open = False
+        course = _Course(topic, self._rules.retries, self._client.rng, is_chosen=choose is not None)
         while True:
             left_s = limit_s - (loop.time() - start_s)
-            try:
-                await self._check(queue, limit_s, left_s, is_open=is_open)
-                result = await self._once(queue, out, _share(left_s))
-                if result.is_ok or not self._rules.unless_ok:
-                    return result
-                outcome: SendResult | Exception = result
-            except NotDeduplicated as error:
-                if is_open:
-                    raise self._unknown(topic, failures, queue, error, start_s) from error
-                raise
-            except (NetError, NoRoute, BrokerRefused) as error:
-                outcome = error
-            if is_open and _is_final(outcome):
-                raise self._unknown(topic, failures, queue, outcome, start_s)
-            if choose and isinstance(outcome, BrokerRefused) and _is_definite(outcome):
-                raise outcome
-            failures.add(queue.broker_name, outcome)
-            is_open = is_open or not isinstance(outcome, Exception) or is_outcome_unknown(outcome)
-            if is_open:
-                failures.retries_left = max(0, failures.retries_left)  # they leave no second copy
-            left_s = limit_s - (loop.time() - start_s)
-            pause_s = failures.pause_s(1 if is_open or choose else found.brokers, left_s)
+            outcome = await self._attempt(queue, out, limit_s, left_s, is_open=course.is_open)
+            if isinstance(outcome, SendResult) and (outcome.is_ok or not self._rules.unless_ok):
+                return outcome
+            now_s = loop.time() - start_s
+            course.take(queue, outcome, now_s)
+            pause_s = course.pause_s(found.brokers, limit_s - now_s)
             if pause_s is None:
-                return failures.end(topic, loop.time() - start_s)
+                return course.failures.end(topic, now_s)
             await asyncio.sleep(pause_s)
             if pause_s:
                 found = await self._look_again(topic, limit_s - (loop.time() - start_s)) or found
-            if not is_open and choose is None:
+            if not course.stays:
                 queue = self._next(found, queue.broker_name, loop.time())
 
-    @staticmethod
-    def _unknown(
-        topic: str,
-        failures: Failures,
-        queue: MessageQueue,
-        outcome: SendResult | Exception,
-        start_s: float,
-    ) -> SendFailed:
-        attempts = [*failures.attempts, (queue.broker_name, str(outcome))]
-        elapsed_s = asyncio.get_running_loop().time() - start_s
-        return SendFailed(topic, attempts, elapsed_s, may_be_stored=True)
+    async def _attempt(
+        self, queue: MessageQueue, out: Outgoing, limit_s: float, left_s: float, *, is_open: bool
+    ) -> SendResult | Exception:
+        try:
+            await self._check(queue, limit_s, left_s, is_open=is_open)
+            return await self._once(queue, out, _share(left_s))
+        except (NetError, NoRoute, BrokerRefused, NotDeduplicated) as error:
+            return error
 
     # ---- whether a broker de-duplicates the topic
 
@@ -169,11 +150,42 @@ def _share(left_s: float) -> float:
     return left_s if left_s <= _LEAST_ATTEMPT_S else max(_LEAST_ATTEMPT_S, left_s / 3)
 
 
-def _is_final(outcome: SendResult | Exception) -> bool:
-    """Whether no repetition would change the answer."""
-    return isinstance(outcome, BrokerRefused) and outcome.code not in RETRIED
+class _Course:
+    """What became of one send so far, and where it may go next."""
 
+    def __init__(self, topic: str, retries: int, rng: random.Random, *, is_chosen: bool) -> None:
+        self.failures = Failures(max(1, retries), rng)
+        self.is_open = False
+        """Whether the outcome of an attempt is unknown."""
+        self._topic = topic
+        self._is_chosen = is_chosen
 
-def _is_definite(outcome: BrokerRefused) -> bool:
-    """Whether a broker refused the message, and is not just too busy for it."""
-    return not is_certainly_not_stored(outcome) and not is_outcome_unknown(outcome)
+    @property
+    def stays(self) -> bool:
+        """Whether no other queue may be tried."""
+        return self.is_open or self._is_chosen
+
+    def take(self, queue: MessageQueue, outcome: SendResult | Exception, elapsed_s: float) -> None:
+        """An attempt did not succeed. Raises what no repetition would change."""
+        failures = self.failures
+        if isinstance(outcome, Exception) and self._is_final(outcome):
+            if not self.is_open:
+                raise outcome
+            attempts = [*failures.attempts, (queue.broker_name, str(outcome))]
+            raise SendFailed(self._topic, attempts, elapsed_s, may_be_stored=True) from outcome
+        failures.add(queue.broker_name, outcome)
+        if not isinstance(outcome, Exception) or is_outcome_unknown(outcome):
+            self.is_open = True
+        if self.is_open:
+            failures.retries_left = max(0, failures.retries_left)  # they leave no second copy
+
+    def _is_final(self, outcome: Exception) -> bool:
+        if isinstance(outcome, BrokerRefused):
+            if self._is_chosen and not self.is_open:  # no other broker may take it
+                return not is_certainly_not_stored(outcome) and not is_outcome_unknown(outcome)
+            return outcome.code not in RETRIED
+        return isinstance(outcome, NotDeduplicated)
+
+    def pause_s(self, brokers: int, left_s: float) -> float | None:
+        """How long to wait before the next attempt; None when there is none."""
+        return self.failures.pause_s(1 if self.stays else brokers, left_s)

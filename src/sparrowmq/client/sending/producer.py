@@ -104,8 +104,9 @@ class Producer(GroupProducer):
 
         `retry_unless_ok` also tries again when a message is stored but less safe than asked for,
         which may store it twice. `idempotent` repeats a send whose outcome is unknown, at the same
-        broker only, which must de-duplicate the topic: then it is stored once. `avoid_faults` stays away from slow and failing brokers for a
-        while. A topic that is created by sending to it gets `default_queues` on each broker.
+        broker only, which must de-duplicate the topic: then it is stored once.
+        `avoid_faults` stays away from slow and failing brokers for a while. A topic that is created
+        by sending to it gets `default_queues` on each broker.
         `trace` records every stored message in RMQ_SYS_TRACE_TOPIC, for RocketMQ's tools.
         `hooks` are called before and after every send.
         `config` has name servers and more; `client` is shared with others, and has its own.
