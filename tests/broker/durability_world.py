@@ -11,7 +11,7 @@ from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.broker.durability import CROWD, Durability
 from sparrowmq.broker.housekeeping import watch_lag
-from sparrowmq.broker.send_checks import answer_when_safe
+from sparrowmq.broker.send_answers import answer_when_safe
 from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.net.routes import Answered, Reply
 from sparrowmq.net.tasks import Uncancellable

@@ -24,9 +24,11 @@ from sparrowmq.protocol.headers.messages import MessageRecalled, RecallMessage
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute
 from sparrowmq.protocol.headers.reply import SendReplyV2
 from sparrowmq.protocol.headers.send import MessageSent, SendBatchMessage, SendMessageV2
+from sparrowmq.protocol.headers.topics import GetTopicConfig
 from sparrowmq.protocol.headers.transactions import EndTransaction
 from sparrowmq.protocol.heartbeat import HeartbeatData
 from sparrowmq.protocol.route import BrokerData, QueueData, TopicRoute
+from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.testing.paths import Conditions
 from sparrowmq.testing.simulation import Simulation
 
@@ -56,6 +58,8 @@ class ScriptedBroker:
         self.puts_in: int | None = None
         """The queue that it takes instead of the one in the request."""
         self.transaction_id = ""
+        self.dedup: str | None = None
+        """How it de-duplicates the topic."""
         self.trace: tuple[str, str] | None = None
         """Its region, and whether it wants message trace."""
         self.sent: list[SendMessageV2] = []
@@ -136,6 +140,13 @@ def end_transaction(broker: ScriptedBroker, request: Request[EndTransaction]) ->
 @broker_routes.on(RecallMessage)
 def recall(broker: ScriptedBroker, request: Request[RecallMessage]) -> Reply | None:
     return None if broker.script.pop(0) == "silent" else Reply(MessageRecalled(msg_id="id"))
+
+
+@broker_routes.on(GetTopicConfig)
+def topic_config(broker: ScriptedBroker, request: Request[GetTopicConfig]) -> Reply:
+    attributes = {} if broker.dedup is None else {"sparrowmq.dedup": broker.dedup}
+    config = TopicConfig(topic_name=request.header.topic, attributes=attributes)
+    return Reply(body=config.to_json())
 
 
 name_server_routes: Routes["World"] = Routes()

@@ -5,7 +5,7 @@
     NAME      to another topic
 
 Body, tag, keys, properties and unique id stay; the property RESENT counts how often it was sent
-again. Whether a dead letter was sent before is asked of the cluster, so that two operators, and the
+again, and DEDUP_KEY is one of its own, so that a topic which is de-duplicated takes it. Whether a dead letter was sent before is asked of the cluster, so that two operators, and the
 pipeline, see what the other did: its unique id lies in a target, stored later than the dead letter.
 
 Brokers take a message that a client sends to a retry topic for one that ordered members gave up,
@@ -30,6 +30,7 @@ from sparrowmq.admin.messages import find_unique, viewed
 from sparrowmq.client.argument_checks import MAX_INT, check_time
 from sparrowmq.client.route_table import publish_queues
 from sparrowmq.protocol import properties as names
+from sparrowmq.protocol.dedup import DEDUP_KEY
 from sparrowmq.protocol.headers.send import MessageSent, SendBack, SendMessageV2
 from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.java import java_hash
@@ -218,6 +219,10 @@ def _kept(letter: MessageExt, to: str) -> dict[str, str]:
     }
     kept.setdefault(names.UNIQUE_KEY, letter.msg_id)  # of very old clients' messages
     kept[RESENT] = str(resends_of(letter) + 1)
+    if to != TO_GROUP:
+        # A topic that is de-duplicated may still know the message; retry topics never do.
+        place = f"{letter.broker_name}/{letter.queue_id}/{letter.queue_offset}"
+        kept[DEDUP_KEY] = f"resend {place} {kept[RESENT]}"
     origin = origin_of(letter)
     if to == TO_GROUP and origin is not None:
         kept[names.RETRY_TOPIC] = origin

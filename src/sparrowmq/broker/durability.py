@@ -166,6 +166,11 @@ class Durability:
             self._expiry = self._loop.call_at(deadline_s, self._expire)
         return None
 
+    def waiting_reply(self, request: Request[Any]) -> Reply | None:
+        """The reply that the request will get which `reply_when_safe` was called for last."""
+        last = self._waiters[-1] if self._waiters else None
+        return last.reply if last is not None and last.request is request else None
+
     def request_flush(self) -> None:
         """Flush soon although no sender waits: a consumer does, or may come."""
         if self.copies is not None and not self._waits_for_flush:

@@ -15,13 +15,12 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.traffic.traffic import Send
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.routes import Handled, Reply, Request
+from sparrowmq.net.routes import Handled, Request
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.send import AnySend
 from sparrowmq.protocol.names import TIMER_TOPIC, UNSENDABLE_TOPICS, is_retry_topic, topic_fault
-from sparrowmq.protocol.properties import WAIT_STORE_OK, parse_properties
 from sparrowmq.protocol.sys_flag import (
     COMPRESSED,
     INNER_BATCH,
@@ -126,22 +125,6 @@ def checked_sys_flag(sys_flag: int, topic: str) -> int:
             " the transaction could never end; set TRAN_MSG to true, or leave the bit out",
         )
     return sys_flag
-
-
-def answer_when_safe(
-    broker: Broker, request: Request[AnySend], reply: Reply, end_offset: int
-) -> Reply | None:
-    """The reply to a send, or None if the sender has to wait for it until `end_offset` is safe."""
-    if broker.durability.is_sync and _wants_to_wait(request):
-        return broker.durability.reply_when_safe(request, reply, end_offset)
-    return reply
-
-
-def _wants_to_wait(request: Request[AnySend]) -> bool:
-    """Whether the sender wants its answer only when the message is as safe as it can be."""
-    # Searched before it is parsed: hardly any sender says false, and parsing is expensive.
-    text = request.header.properties
-    return "WAIT\x01false" not in text or parse_properties(text).get(WAIT_STORE_OK) != "false"
 
 
 def check_size(broker: Broker, body_bytes: int, properties_bytes: int) -> None:

@@ -8,6 +8,7 @@ ClientError
 │   └── NameServerRefused    … and it was asked as a name server
 ├── StrategyFailed   queues cannot be allocated: the strategy raised, or gave what is not there
 ├── SendFailed       all attempts of a send failed; carries attempts, time and brokers tried
+├── NotDeduplicated  an idempotent producer sends to a topic that is not de-duplicated
 ├── QueueLost        a queue went to another member: what was read of it is not to be committed
 └── NotStarted       the producer or consumer is not running
 
@@ -94,7 +95,14 @@ def counted(number: int, noun: str) -> str:
 class SendFailed(ClientError):
     """No attempt succeeded. `attempts` lists (broker name, reason) in their order."""
 
-    def __init__(self, topic: str, attempts: list[tuple[str, str]], elapsed_s: float) -> None:
+    def __init__(
+        self,
+        topic: str,
+        attempts: list[tuple[str, str]],
+        elapsed_s: float,
+        *,
+        may_be_stored: bool = False,
+    ) -> None:
         tried = "; ".join(
             f"{broker}: {reason}" + (f" ({count} times)" if count > 1 else "")
             for (broker, reason), count in Counter(attempts).items()
@@ -102,7 +110,10 @@ class SendFailed(ClientError):
         tries = counted(len(attempts), "attempt")
         super().__init__(
             f"sending to topic {topic} failed after {tries} in {elapsed_s:.3f} s ({tried})"
+            + ("; whether the message is stored is unknown" if may_be_stored else "")
         )
+        self.may_be_stored = may_be_stored
+        """Whether an attempt may have left a copy: its answer did not come."""
         self.topic = topic
         self.attempts = attempts
         self.elapsed_s = elapsed_s
@@ -111,6 +122,20 @@ class SendFailed(ClientError):
     def brokers(self) -> list[str]:
         """Names of the brokers that were tried, each once."""
         return list(dict.fromkeys(broker for broker, _ in self.attempts))
+
+
+class NotDeduplicated(ClientError):
+    """`broker_name` would store a message of `topic` twice that an idempotent producer repeats.
+    Nothing was sent."""
+
+    def __init__(self, topic: str, broker_name: str, reason: str) -> None:
+        super().__init__(
+            f"topic {topic} is not de-duplicated at {broker_name}, which an idempotent producer"
+            f" needs: {reason}"
+        )
+        self.topic = topic
+        self.broker_name = broker_name
+        self.reason = reason
 
 
 class QueueLost(ClientError):

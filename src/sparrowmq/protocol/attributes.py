@@ -15,9 +15,11 @@ Tables are checked where operators change them, not where they are loaded or cop
 version or another broker has stored stays as it is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from sparrowmq.protocol.dedup import DEDUP_ATTRIBUTE, dedup_fault
 
 OWN_PREFIX = "sparrowmq."
 _LONGEST_SHOWN = 80
@@ -57,6 +59,20 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """A value with a form of its own."""
+
+    why_not: Callable[[str], str | None]
+    """What is allowed, where the value is not."""
+    is_changeable: bool = True
+
+    def fault(self, value: str) -> str | None:
+        """Why the value is refused."""
+        reason = self.why_not(value)
+        return None if reason is None else f"{_shown(value)} is refused, {reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Unserved:
     """Known to Apache's broker, without a meaning here."""
 
@@ -67,7 +83,7 @@ class Unserved:
         return "is not served by this broker"
 
 
-Attribute: TypeAlias = OneOf | Number | Unserved
+Attribute: TypeAlias = OneOf | Number | Form | Unserved
 
 # As in Apache's TopicAttributes of release 5.5.0.
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
@@ -80,6 +96,7 @@ TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     ),
     "reserve.time": Number(-1, 2**63 - 1),
     "lite.topic.expiration": Unserved(),
+    DEDUP_ATTRIBUTE: Form(dedup_fault),
 }
 # As in its SubscriptionGroupAttributes: they concern POP and lite topics only.
 GROUP_ATTRIBUTES: Mapping[str, Attribute] = {

@@ -14,10 +14,10 @@ def indexed_properties(text: str) -> tuple[str, str, str]:
         start = text.rfind("\x02UNIQ_KEY\x01") + 10
         uniq_key = text[start : text.find("\x02", start)] if start >= 10 else ""
         return (
-            _last_value(text, "\x02TAGS\x01") if "\x02TAGS\x01" in text else "",
+            last_value(text, "\x02TAGS\x01") if "\x02TAGS\x01" in text else "",
             # A name without a value is none: the one before it counts.
-            uniq_key or _last_value(text, "\x02UNIQ_KEY\x01"),
-            _last_value(text, "\x02KEYS\x01") if "\x02KEYS\x01" in text else "",
+            uniq_key or last_value(text, "\x02UNIQ_KEY\x01"),
+            last_value(text, "\x02KEYS\x01") if "\x02KEYS\x01" in text else "",
         )
     at = text.find("UNIQ_KEY\x01")
     if at < 0:
@@ -26,15 +26,17 @@ def indexed_properties(text: str) -> tuple[str, str, str]:
     # One that stands where a property stands, and has a value; a second one would count instead.
     if end > at + 9 and (not at or text[at - 1] == "\x02") and text.find("UNIQ_KEY", end) < 0:
         return "", text[at + 9 : end], ""
-    return "", _last_value(f"\x02{text}\x02", "\x02UNIQ_KEY\x01"), ""
+    return "", last_value(f"\x02{text}\x02", "\x02UNIQ_KEY\x01"), ""
 
 
-def _last_value(text: str, mark: str) -> str:
+def last_value(text: str, mark: str) -> str:
+    """The value of a property in `text`, which begins and ends with a separator; `mark` is its name
+    between separators. The last one counts that is not empty."""
     at = text.rfind(mark)
     if at < 0:
         return ""
     start = at + len(mark)
-    return text[start : text.find("\x02", start)] or _last_value(text[: at + 1], mark)
+    return text[start : text.find("\x02", start)] or last_value(text[: at + 1], mark)
 
 
 def indexed_columns(

@@ -175,4 +175,5 @@ def _give_up(
         append(broker, Placement(copy_to(record, topic, 0, fields)), broker.clock())
     except MessageTooLarge as error:
         broker.log.error("it cannot be stored there either: %s", error)
+    broker.traffic.dedup.half_ends(broker, half, fields)
     end(broker, half)

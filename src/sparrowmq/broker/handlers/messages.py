@@ -129,6 +129,7 @@ def _recall(broker: Broker, request: Request[RecallMessage], now_ms: int) -> Rep
         stored = append(broker, placement, now_ms)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise store_refusal(error) from error
+    broker.traffic.dedup.recalled(broker, handle.topic, handle.msg_id)
     reply = Reply(MessageRecalled(msg_id=handle.msg_id))
     end = stored.log_offset + stored.size
     return broker.durability.reply_when_safe(request, reply, end)

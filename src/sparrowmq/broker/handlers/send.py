@@ -14,10 +14,10 @@ from functools import partial
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.placement import SPECIAL, Placement, append, place, place_quickly
 from sparrowmq.broker.delivery.retry import dead_letter_when_exhausted
+from sparrowmq.broker.send_answers import answer_when_safe
 from sparrowmq.broker.send_checks import (
     UNUSUAL_BITS,
     admit,
-    answer_when_safe,
     check_size,
     checked_sys_flag,
     store_refusal,

@@ -18,6 +18,7 @@ from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.attributes import TOPIC_ATTRIBUTES, AttributeRefused, parse_changes
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.dedup import DEDUP_ATTRIBUTE
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.topics import (
     AllTopicConfig,
@@ -28,7 +29,7 @@ from sparrowmq.protocol.headers.topics import (
     GetSystemTopicsOfBroker,
     GetTopicConfig,
 )
-from sparrowmq.protocol.names import is_system_topic, topic_fault
+from sparrowmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, topic_fault
 from sparrowmq.protocol.perm import is_valid_perm
 from sparrowmq.protocol.route import TopicList
 from sparrowmq.protocol.topic_config import (
@@ -115,6 +116,9 @@ def _with_attributes(broker: Broker, config: TopicConfig) -> TopicConfig:
     current = None if known is None else known.attributes
     whose = f"topic {config.topic_name}"
     attributes = apply_attributes(whose, TOPIC_ATTRIBUTES, current, config.attributes)
+    if DEDUP_ATTRIBUTE in attributes and config.topic_name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        text = f"{whose}: retries and dead letters are never de-duplicated; their topic may be"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
     return msgspec.structs.replace(config, attributes=attributes)
 
 
@@ -141,6 +145,7 @@ def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Awaitable[Rep
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
     if broker.topics.remove(topic):
         audit(request, "deleted topic %s", topic)
+    broker.traffic.dedup.drop_topic(topic)
     broker.offsets.remove_topic(topic)
     broker.arrivals.end_topic(topic)
     return reply_when_deleted(broker, broker.topics)

@@ -51,6 +51,7 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Handled
             transactions.commit(broker, half, record, fields, now_ms)
             broker.delivery.committed[fields[REAL_TOPIC]] += 1  # it is there: it was delivered
         else:
+            broker.traffic.dedup.half_ends(broker, half, fields)
             transactions.end(broker, half)
             if REAL_TOPIC in fields:
                 broker.delivery.rolled_back[fields[REAL_TOPIC]] += 1

@@ -7,6 +7,7 @@ limits cost nothing where there are none.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sparrowmq.broker.traffic.dedup import Dedup
 from sparrowmq.net.routes import Handled, Request
 from sparrowmq.protocol.headers.send import AnySend
 from sparrowmq.protocol.topic_config import TopicConfig
@@ -21,12 +22,17 @@ Send = Callable[["Broker", Request[AnySend], TopicConfig | None], Handled]
 class Traffic:
     """The limits of one broker."""
 
+    def __init__(self) -> None:
+        self.dedup = Dedup()
+
     def watches(self, topic: TopicConfig) -> bool:
         """Whether a send to this topic has a limit of any kind."""
-        return False
+        return self.dedup.watches(topic)
 
     def handle(
         self, broker: "Broker", request: Request[AnySend], topic: TopicConfig, send: Send
     ) -> Handled:
         """Handle a send to a topic that is watched. Raises RequestRefused."""
+        if self.dedup.watches(topic):  # a duplicate is answered before anything else is counted
+            return self.dedup.handle(broker, request, topic, send)
         return send(broker, request, topic)

@@ -88,12 +88,27 @@ def is_certainly_not_stored(outcome: Exception) -> bool:
     return isinstance(outcome, NotConnected | NoRoute)
 
 
+_PERHAPS_STORED = frozenset(
+    {ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY}
+)
+"""Also answered when a broker fails, or its disk, after it has stored a message."""
+
+
+def is_outcome_unknown(outcome: Exception) -> bool:
+    """Whether a failed attempt may have left a copy of the message."""
+    if isinstance(outcome, BrokerRefused):
+        return outcome.code in _PERHAPS_STORED
+    return isinstance(outcome, NetError) and not isinstance(outcome, NotConnected)
+
+
 class RetryRules(msgspec.Struct, frozen=True, kw_only=True):
     """When a send is tried again."""
 
     retries: int
     unless_ok: bool
     """Also when the message is stored, but less safely than asked for."""
+    idempotent: bool = False
+    """Where the outcome is unknown, at the same broker only."""
 
 
 _BACKOFF = Backoff(0.1, 1.0)
@@ -115,6 +130,7 @@ class Failures:
         self.retries_left = retries
         self._is_patient = retries > 0
         self._less_safe: SendResult | None = None
+        self._may_be_stored = False
         self._rng = rng
 
     def add(self, broker_name: str, outcome: SendResult | Exception) -> None:
@@ -126,6 +142,7 @@ class Failures:
         if isinstance(outcome, BrokerRefused) and outcome.code not in RETRIED:
             raise outcome
         self.attempts.append((broker_name, str(outcome)))
+        self._may_be_stored = self._may_be_stored or is_outcome_unknown(outcome)
         if not (self._is_patient and is_certainly_not_stored(outcome)):
             self.retries_left -= 1
 
@@ -133,7 +150,7 @@ class Failures:
         """What is left when no attempt succeeded: a less safe result, or SendFailed is raised."""
         if self._less_safe is not None:
             return self._less_safe
-        raise SendFailed(topic, self.attempts, elapsed_s)
+        raise SendFailed(topic, self.attempts, elapsed_s, may_be_stored=self._may_be_stored)
 
     def pause_s(self, brokers: int, left_s: float) -> float | None:
         """How long to wait with `brokers` to choose from and `left_s` of the send's time left; None

@@ -45,6 +45,7 @@ class SendSettings(TypedDict, total=False):
     compress_from_bytes: int
     compression: CompressionType | CompressionName
     retry_unless_ok: bool
+    idempotent: bool
     avoid_faults: bool
     trace: bool
     hooks: Sequence[Hooks]
@@ -94,6 +95,7 @@ class Producer(GroupProducer):
         compress_from_bytes: int = 4096,
         compression: CompressionType | CompressionName = CompressionType.ZLIB,
         retry_unless_ok: bool = False,
+        idempotent: bool = False,
         avoid_faults: bool = False,
         trace: bool = False,
         hooks: Sequence[Hooks] = (),
@@ -101,8 +103,10 @@ class Producer(GroupProducer):
         """`timeout_s` is the time of all attempts together; `retries` come after the first one.
 
         `retry_unless_ok` also tries again when a message is stored but less safe than asked for,
-        which may store it twice. `avoid_faults` stays away from slow and failing brokers for a
-        while. A topic that is created by sending to it gets `default_queues` on each broker.
+        which may store it twice. `idempotent` repeats a send whose outcome is unknown, at the same
+        broker only, which must de-duplicate the topic: then it is stored once.
+        `avoid_faults` stays away from slow and failing brokers for a while. A topic that is created
+        by sending to it gets `default_queues` on each broker.
         `trace` records every stored message in RMQ_SYS_TRACE_TOPIC, for RocketMQ's tools.
         `hooks` are called before and after every send.
         `config` has name servers and more; `client` is shared with others, and has its own.
@@ -118,12 +122,17 @@ class Producer(GroupProducer):
             default_queues=default_queues,
         )
         check_settings(timeout_s, retries, packing)
-        check_flags(retry_unless_ok=retry_unless_ok, avoid_faults=avoid_faults, trace=trace)
+        check_flags(
+            retry_unless_ok=retry_unless_ok,
+            idempotent=idempotent,
+            avoid_faults=avoid_faults,
+            trace=trace,
+        )
         check_hooks(hooks)
         self._timeout_s = timeout_s
         own = config_of(name_servers, config, has_client=client is not None)
         used = ClientCore(own, routes=routes) if client is None else core_of(client)
-        rules = RetryRules(retries=retries, unless_ok=retry_unless_ok)
+        rules = RetryRules(retries=retries, unless_ok=retry_unless_ok, idempotent=idempotent)
         make = partial(HookedSender, hooks=HookCalls(hooks, used.log)) if hooks else Sender
         faults = FaultAvoidance() if avoid_faults else None
         sender = make(used, packing, rules, faults=faults, has_trace=trace)
@@ -145,7 +154,8 @@ class Producer(GroupProducer):
         queue, where a selector says, or to `queue` itself. A message's own `sharding_key` counts
         as `key`. A status other than SEND_OK is returned, not raised.
 
-        Raises ValueError (nothing was sent), NoRoute, SendFailed, BrokerRefused.
+        Raises ValueError (nothing was sent), NoRoute, SendFailed, BrokerRefused; NotDeduplicated
+        where the producer is `idempotent`, and the broker cannot be.
         """
         self._check_started()
         choose = chooser(message, queue, key, selector)

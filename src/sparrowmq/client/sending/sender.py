@@ -8,6 +8,7 @@ from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules, SendAttempts
+from sparrowmq.client.sending.idempotent import IdempotentAttempts
 from sparrowmq.client.sending.packing import Outgoing, Packing, pack, pack_batches
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, queue_on
 from sparrowmq.client.sending.request_reply import reply_to
@@ -100,7 +101,8 @@ class Sender:
         self._packing = packing
         self._queues = SendQueues(client, packing.default_queues)
         self.trace = TraceLog(client, packing.group) if has_trace else None
-        self._attempts = SendAttempts(client, self._queues, rules, faults, self.trace)
+        kind = IdempotentAttempts if rules.idempotent else SendAttempts
+        self._attempts = kind(client, self._queues, rules, faults, self.trace)
         self._registrations = BrokerRegistrations(client)
         self._recalled = RecalledMessages()
 

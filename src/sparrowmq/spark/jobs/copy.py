@@ -252,7 +252,9 @@ class Copier:
         frame = self._read(batch.ranges)
         if sending.where is not None:
             frame = frame.where(sending.where)
-        frame = self._shape(frame).observe(seen, F.count(F.lit(1)).alias("rows"))
+        frame = self._shape(with_own_key(frame, job_id)).observe(
+            seen, F.count(F.lit(1)).alias("rows")
+        )
         cores = self._spark.sparkContext.defaultParallelism
         tasks, rate = shared_rate(batch, cores, sending.rows_per_second)
         writer = frame.coalesce(tasks).write.format("rocketmq").mode("append")
@@ -269,6 +271,23 @@ class Copier:
 
     def _report(self, name: str, copied: Copied, rows: int = 0) -> None:
         self._on_step(Step(name, rows, copied.looked_at, copied.wanted))
+
+
+_DEDUP_KEY = "DEDUP_KEY"
+_PLACE = ("topic", "brokerName", "queueId", "queueOffset")
+
+
+def with_own_key(frame: "DataFrame", job_id: str) -> "DataFrame":
+    """The messages with a DEDUP_KEY of this batch: a topic that is de-duplicated takes what it has
+    stored before, and a batch that is sent again comes once."""
+    from pyspark.sql import functions as F
+
+    places = [F.col(name).cast("string") for name in _PLACE if name in frame.columns]
+    key = F.concat_ws("/", F.lit(job_id), *places)
+    others = F.map_filter("properties", lambda name, _: name != _DEDUP_KEY)
+    return frame.withColumn(
+        "properties", F.map_concat(others, F.create_map(F.lit(_DEDUP_KEY), key))
+    )
 
 
 # ---- ranges of queues: what the next batch reads, and how

@@ -1,0 +1,191 @@
+"""Sends that are stored once, however often their answer is lost.
+
+```
+attempt ──┬ answered ───────── done
+          ├ refused ────────── another broker, as any producer
+          └ outcome unknown ── the same queue of the same broker, until it answers or time is up
+```
+
+A broker that de-duplicates the topic answers a message that it has already with the first answer.
+Another broker cannot know of it: once the outcome of an attempt is unknown, no other is asked.
+"""
+
+import asyncio
+import random
+
+from sparrowmq.client.client_core import ClientCore
+from sparrowmq.client.errors import BrokerRefused, NoRoute, NotDeduplicated, SendFailed
+from sparrowmq.client.send_result import SendResult
+from sparrowmq.client.sending.attempts import (
+    RETRIED,
+    Failures,
+    FaultAvoidance,
+    RetryRules,
+    SendAttempts,
+    SentWatcher,
+    is_certainly_not_stored,
+    is_outcome_unknown,
+)
+from sparrowmq.client.sending.packing import Outgoing
+from sparrowmq.client.sending.queue_choice import Chooser, SendQueues
+from sparrowmq.net.errors import NetError, NotConnected
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.dedup import DEDUP_ATTRIBUTE, DedupRule, parse_dedup
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.headers.topics import GetTopicConfig
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.topic_config import TopicConfig
+
+_LEAST_ATTEMPT_S = 0.5
+
+
+class IdempotentAttempts(SendAttempts):
+    """The attempts of a producer with `idempotent`."""
+
+    def __init__(
+        self,
+        client: ClientCore,
+        queues: SendQueues,
+        rules: RetryRules,
+        faults: FaultAvoidance | None,
+        watcher: SentWatcher | None = None,
+    ) -> None:
+        super().__init__(client, queues, rules, faults, watcher)
+        self._windows: dict[tuple[str, str], DedupRule] = {}
+        """How long each broker remembers messages of a topic."""
+
+    async def send(self, topic: str, out: Outgoing, limit_s: float) -> SendResult:
+        """Try until a broker takes it. Raises NoRoute, SendFailed, BrokerRefused,
+        NotDeduplicated."""
+        return await self._send_once(topic, None, out, limit_s)
+
+    async def send_to(
+        self, topic: str, choose: Chooser, out: Outgoing, limit_s: float
+    ) -> SendResult:
+        """The same at the queue that is chosen, and at no other."""
+        return await self._send_once(topic, choose, out, limit_s)
+
+    async def _send_once(
+        self, topic: str, choose: Chooser | None, out: Outgoing, limit_s: float
+    ) -> SendResult:
+        loop = asyncio.get_running_loop()
+        start_s = loop.time()
+        found = self._queues.known(topic) or await self.find(topic, limit_s)
+        queue = choose(found.queues) if choose else self._next(found, None, loop.time())
+        course = _Course(topic, self._rules.retries, self._client.rng, is_chosen=choose is not None)
+        while True:
+            left_s = limit_s - (loop.time() - start_s)
+            outcome = await self._attempt(queue, out, limit_s, left_s, is_open=course.is_open)
+            if isinstance(outcome, SendResult) and (outcome.is_ok or not self._rules.unless_ok):
+                return outcome
+            now_s = loop.time() - start_s
+            course.take(queue, outcome, now_s)
+            pause_s = course.pause_s(found.brokers, limit_s - now_s)
+            if pause_s is None:
+                return course.failures.end(topic, now_s)
+            await asyncio.sleep(pause_s)
+            if pause_s:
+                found = await self._look_again(topic, limit_s - (loop.time() - start_s)) or found
+            if not course.stays:
+                queue = self._next(found, queue.broker_name, loop.time())
+
+    async def _attempt(
+        self, queue: MessageQueue, out: Outgoing, limit_s: float, left_s: float, *, is_open: bool
+    ) -> SendResult | Exception:
+        try:
+            await self._check(queue, limit_s, left_s, is_open=is_open)
+            return await self._once(queue, out, _share(left_s))
+        except (NetError, NoRoute, BrokerRefused, NotDeduplicated) as error:
+            return error
+
+    # ---- whether a broker de-duplicates the topic
+
+    async def _check(
+        self, queue: MessageQueue, limit_s: float, left_s: float, *, is_open: bool
+    ) -> None:
+        """Raises NotDeduplicated where the broker would store a repeated message twice. Asked
+        before the first send to each broker, and before each repetition, since topics change."""
+        place = (queue.topic, queue.broker_name)
+        rule = None if is_open else self._windows.get(place)
+        if rule is None:
+            try:
+                rule = self._windows[place] = await self._ask_rule(queue, _share(left_s))
+            except NetError as error:
+                # The message itself was not sent.
+                raise NotConnected(self.address(queue), str(error)) from error
+        if rule.time_ms <= limit_s * 1000:
+            raise NotDeduplicated(
+                queue.topic,
+                queue.broker_name,
+                f"it remembers messages for {rule.time_ms / 1000:g} s, and they may be repeated for"
+                f" {limit_s:g} s (timeout_s); make its window longer, or timeout_s shorter",
+            )
+
+    async def _ask_rule(self, queue: MessageQueue, limit_s: float) -> DedupRule:
+        address = self.address(queue)
+        header = GetTopicConfig(topic=queue.topic)
+        response = await self._client.peers.call(address, header, timeout_s=limit_s)
+        value = None
+        if response.code == ResponseCode.SUCCESS:
+            try:
+                value = TopicConfig.from_json(response.body).attributes.get(DEDUP_ATTRIBUTE)
+            except BodyError as error:
+                raise NotDeduplicated(queue.topic, queue.broker_name, str(error)) from error
+        if value is None:
+            reason = response.remark if response.code != ResponseCode.SUCCESS else "it is off"
+            raise NotDeduplicated(
+                queue.topic,
+                queue.broker_name,
+                f"{reason}; switch it on with: sparrowmq topic update {queue.topic}"
+                f" --attribute {DEDUP_ATTRIBUTE}=on, or leave idempotent out",
+            )
+        try:
+            return parse_dedup(value)
+        except ValueError:
+            return DedupRule()  # as the broker takes it
+
+
+def _share(left_s: float) -> float:
+    """The time of an attempt: some is left to repeat it."""
+    return left_s if left_s <= _LEAST_ATTEMPT_S else max(_LEAST_ATTEMPT_S, left_s / 3)
+
+
+class _Course:
+    """What became of one send so far, and where it may go next."""
+
+    def __init__(self, topic: str, retries: int, rng: random.Random, *, is_chosen: bool) -> None:
+        self.failures = Failures(max(1, retries), rng)
+        self.is_open = False
+        """Whether the outcome of an attempt is unknown."""
+        self._topic = topic
+        self._is_chosen = is_chosen
+
+    @property
+    def stays(self) -> bool:
+        """Whether no other queue may be tried."""
+        return self.is_open or self._is_chosen
+
+    def take(self, queue: MessageQueue, outcome: SendResult | Exception, elapsed_s: float) -> None:
+        """An attempt did not succeed. Raises what no repetition would change."""
+        failures = self.failures
+        if isinstance(outcome, Exception) and self._is_final(outcome):
+            if not self.is_open:
+                raise outcome
+            attempts = [*failures.attempts, (queue.broker_name, str(outcome))]
+            raise SendFailed(self._topic, attempts, elapsed_s, may_be_stored=True) from outcome
+        failures.add(queue.broker_name, outcome)
+        if not isinstance(outcome, Exception) or is_outcome_unknown(outcome):
+            self.is_open = True
+        if self.is_open:
+            failures.retries_left = max(0, failures.retries_left)  # they leave no second copy
+
+    def _is_final(self, outcome: Exception) -> bool:
+        if isinstance(outcome, BrokerRefused):
+            if self._is_chosen and not self.is_open:  # no other broker may take it
+                return not is_certainly_not_stored(outcome) and not is_outcome_unknown(outcome)
+            return outcome.code not in RETRIED
+        return isinstance(outcome, NotDeduplicated)
+
+    def pause_s(self, brokers: int, left_s: float) -> float | None:
+        """How long to wait before the next attempt; None when there is none."""
+        return self.failures.pause_s(1 if self.stays else brokers, left_s)
