@@ -61,7 +61,8 @@ class Wired:
     def join(self) -> None:
         """Be a member, as one is some seconds later: pulls wait for nobody."""
         self.receive(frames.heartbeat(1))
-        self.broker.notices.rebalancing.clear()
+        for group in tuple(self.broker.watched.rebalancing):
+            self.broker.watched.end_rebalance(group)
 
     def wake(self) -> None:
         """What the loop does at the end of its turn for pulls whose queue grew."""

@@ -29,6 +29,7 @@ from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics
 from sparrowmq.broker.traffic.traffic import Traffic
+from sparrowmq.broker.watched_groups import WatchedGroups
 from sparrowmq.clock import Clock
 from sparrowmq.disk.disk import Disk
 from sparrowmq.net.connection import Connection
@@ -98,6 +99,8 @@ class Broker:
     unique_ids: UniqueIds
     consumers: Consumers
     notices: RebalanceNotices
+    watched: WatchedGroups
+    """Groups that rebalance or have a quota."""
     uncancellable: Uncancellable
     """Saves and flushes that are under way."""
     port: int

@@ -175,6 +175,7 @@ class RequestCode(IntEnum):
     HAND_OVER = 30006
     TAKE_OVER = 30007
     GIVE_TABLES = 30008
+    LIST_LIMITS = 30010
     """SparrowMQ's own. Apache's binary header holds numbers below 32,768; its own end at 5001."""
 
     POP_MESSAGE = 200050
