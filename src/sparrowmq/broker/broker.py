@@ -147,7 +147,7 @@ class Broker:
     def refuse_sends(self, reason: str) -> None:
         """Refuse them for that reason from now on; take them again where it is empty."""
         self.send_refusal = reason
-        self.topics.checked_for_send.clear()  # topics that it names are not checked again
+        self.topics.forget_checked()
 
     def connection_closed(self, connection: Connection) -> None:
         """Everything a peer held or waited for ends with its connection."""

@@ -13,22 +13,48 @@ class Bucket:
     Times are monotonic.
     """
 
-    __slots__ = ("_at_ms", "_level", "rate")
+    __slots__ = ("_at_ms", "_full", "_level", "counts_bytes", "rate", "taken")
 
-    def __init__(self, rate: int, now_ms: int) -> None:
+    def __init__(self, rate: int, now_ms: int, *, counts_bytes: bool = False) -> None:
         self.rate = rate
-        self._level = rate * _WHOLE
+        self.counts_bytes = counts_bytes
+        """Whether a token is a byte, not a message."""
+        self.taken = 0
+        """All that passed so far."""
+        self._full = self._level = rate * _WHOLE
         self._at_ms = now_ms
+
+    def admit(self, tokens: int, now_ms: int) -> bool:
+        """Whether something passes; then it has taken its tokens."""
+        # As in `_refill`, written out: this runs for every send to a topic with a quota.
+        level, passed_ms = self._level, now_ms - self._at_ms
+        if passed_ms:
+            self._at_ms = now_ms
+            if passed_ms > 0:
+                level += passed_ms * self.rate
+                if level > self._full:
+                    level = self._full
+        if level < _WHOLE:
+            self._level = level
+            return False
+        self._level = level - tokens * _WHOLE
+        self.taken += tokens
+        return True
+
+    def give_back(self, tokens: int) -> None:
+        """What was admitted did not happen."""
+        self.take(-tokens)
+
+    def take(self, tokens: int) -> None:
+        """Something passed without being asked about."""
+        self._level -= tokens * _WHOLE
+        self.taken += tokens
 
     def wait_ms(self, now_ms: int) -> int:
         """How long until something passes; 0 if it does now."""
         self._refill(now_ms)
         missing = _WHOLE - self._level
         return -(-missing // self.rate) if missing > 0 else 0
-
-    def take(self, tokens: int) -> None:
-        """Something passed."""
-        self._level -= tokens * _WHOLE
 
     def tokens(self, now_ms: int) -> int:
         """How many are there; negative after an overdraft."""
@@ -42,7 +68,7 @@ class Bucket:
     def is_full(self, now_ms: int) -> bool:
         """Whether it is as good as a new one."""
         self._refill(now_ms)
-        return self._level >= self.rate * _WHOLE
+        return self._level >= self._full
 
     def change_rate(self, rate: int, now_ms: int) -> None:
         """Another limit. What is left or owed stays the same number of tokens or the same time,
@@ -50,12 +76,10 @@ class Bucket:
         self._refill(now_ms)
         same_time = self._level * rate // self.rate
         self._level = min(self._level, same_time, key=abs)
-        self.rate = rate
+        self.rate, self._full = rate, rate * _WHOLE
 
     def _refill(self, now_ms: int) -> None:
         passed_ms = now_ms - self._at_ms
         if passed_ms > 0:
-            full = self.rate * _WHOLE
-            level = self._level + passed_ms * self.rate
-            self._level = level if level < full else full
+            self._level = min(self._full, self._level + passed_ms * self.rate)
         self._at_ms = now_ms

@@ -17,7 +17,9 @@ class ClientQuota:
         self.busiest = (0, 0)
         """Most messages and bytes that a client has sent in the last second."""
         self._clients: dict[str, Metered] = {}
-        """What each has left, and has sent since the last tick."""
+        """What each has left."""
+        self._taken: dict[str, tuple[int, int]] = {}
+        """What each had taken at the last tick."""
         self._refused_before = [0]
 
     def of(self, client_id: str, now_ms: int) -> Metered:
@@ -44,13 +46,19 @@ class ClientQuota:
 
     def tick(self, now_ms: int) -> None:
         """A second is over: forget clients that have all of theirs left."""
-        clients = self._clients.values()
+        taken = {client_id: each.buckets.taken for client_id, each in self._clients.items()}
+        before = self._taken
+        lately = [
+            (messages - had[0], size - had[1])
+            for client_id, (messages, size) in taken.items()
+            for had in [before.get(client_id, (0, 0))]
+        ]
         self.busiest = (
-            max((each.sent for each in clients), default=0),
-            max((each.sent_bytes for each in clients), default=0),
+            max((messages for messages, _ in lately), default=0),
+            max((size for _, size in lately), default=0),
         )
         for client_id, each in tuple(self._clients.items()):
-            each.sent = each.sent_bytes = 0
             if each.buckets.is_full(now_ms):
-                del self._clients[client_id]
+                del self._clients[client_id], taken[client_id]
+        self._taken = taken
         self._refused_before = [*self._refused_before[-59:], self.refusals.total]

@@ -55,7 +55,7 @@ class GroupQuota:
 
     def take(self, count: int, size_bytes: int) -> None:
         """So many messages were handed out."""
-        self.meter.take(count, size_bytes)
+        self.meter.buckets.take(count, size_bytes)
 
     def hold(self, key: "QueueKey", arrivals: "Arrivals") -> None:
         """A pull has to wait; `arrivals` looks at it again when its turn comes."""

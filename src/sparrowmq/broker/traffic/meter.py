@@ -26,8 +26,17 @@ class Buckets:
 
     def __init__(self, quota: Quota, now_ms: int) -> None:
         self.quota = quota
-        self.messages = None if quota.messages is None else Bucket(quota.messages, now_ms)
-        self.bytes = None if quota.bytes is None else Bucket(quota.bytes, now_ms)
+        self.messages: Bucket | None = (
+            None if quota.messages is None else Bucket(quota.messages, now_ms)
+        )
+        self.bytes: Bucket | None = None
+        if quota.bytes is not None:
+            self.bytes = Bucket(quota.bytes, now_ms, counts_bytes=True)
+
+    @property
+    def row(self) -> tuple[Bucket, ...]:
+        """Those that there are."""
+        return tuple(each for each in (self.messages, self.bytes) if each is not None)
 
     def wait_ms(self, now_ms: int) -> int:
         """How long until something passes; 0 if it does now."""
@@ -44,9 +53,15 @@ class Buckets:
         if self.bytes is not None:
             self.bytes.take(size_bytes)
 
+    @property
+    def taken(self) -> tuple[int, int]:
+        """Messages and bytes that passed so far; 0 for what has no limit."""
+        messages, size = self.messages, self.bytes
+        return 0 if messages is None else messages.taken, 0 if size is None else size.taken
+
     def is_full(self, now_ms: int) -> bool:
         """Whether they are as good as new ones."""
-        return all(each is None or each.is_full(now_ms) for each in (self.messages, self.bytes))
+        return all(each.is_full(now_ms) for each in self.row)
 
     def change(self, quota: Quota, now_ms: int) -> None:
         """Another limit, with what is left of this one."""
@@ -97,9 +112,9 @@ class Refusals:
 
 
 class Metered:
-    """Something with a quota of its own, and what passed of it."""
+    """Something with a quota of its own."""
 
-    __slots__ = ("buckets", "name", "refusals", "scope", "sent", "sent_bytes")
+    __slots__ = ("buckets", "name", "refusals", "scope")
 
     def __init__(
         self, scope: Scope, name: str, quota: Quota, refusals: Refusals, now_ms: int
@@ -108,13 +123,6 @@ class Metered:
         self.name = name
         self.buckets = Buckets(quota, now_ms)
         self.refusals = refusals
-        self.sent = self.sent_bytes = 0
-
-    def take(self, count: int, size_bytes: int) -> None:
-        """So many messages passed."""
-        self.sent += count
-        self.sent_bytes += size_bytes
-        self.buckets.take(count, size_bytes)
 
     def refusal(self, now_ms: int, broker_name: str) -> str:
         """Why something is refused: quota, use, and when to come back."""
@@ -139,13 +147,17 @@ class Meter(Metered):
 
     def tick(self, now_ms: int) -> None:
         """Remember where things stand."""
-        self._samples.append((now_ms, self.sent, self.sent_bytes, self.refusals.total))
+        self._samples.append((now_ms, *self.buckets.taken, self.refusals.total))
 
     def use(self, now_ms: int) -> tuple[float, float]:
-        """Messages and bytes a second, lately."""
-        since_ms, sent, sent_bytes, _ = self._samples[max(-len(self._samples), -_USE_S - 1)]
+        """Messages and bytes a second, lately; 0 for what has no limit."""
+        since_ms, *before, _ = self._samples[max(-len(self._samples), -_USE_S - 1)]
         passed_s = max(1000, now_ms - since_ms) / 1000
-        return (self.sent - sent) / passed_s, (self.sent_bytes - sent_bytes) / passed_s
+        messages, size = (
+            max(0, now - then) / passed_s
+            for now, then in zip(self.buckets.taken, before, strict=True)
+        )
+        return messages, size
 
     @property
     def refused_last_minute(self) -> int:

@@ -7,15 +7,18 @@ messages and commits are stored by the broker itself.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from sparrowmq.broker.reports import Slice
 from sparrowmq.broker.traffic.backlog import BacklogState, Presence, look
+from sparrowmq.broker.traffic.bucket import Bucket
 from sparrowmq.broker.traffic.clients import ClientQuota
 from sparrowmq.broker.traffic.meter import Meter, Metered, Refusals
 from sparrowmq.broker.traffic.slowing import Slowing
+from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Reply, Request
 from sparrowmq.protocol.batch import count_messages
 from sparrowmq.protocol.codes import ResponseCode
@@ -46,13 +49,13 @@ _BACKLOG_RETRY_MS = 1000
 class TopicLimits:
     """The limits of one topic, as its configuration has them."""
 
-    __slots__ = ("backlog", "config", "meter", "meters")
+    __slots__ = ("backlog", "buckets", "config", "meter")
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
         self.meter: Meter | None = None
-        self.meters: tuple[Metered, ...] = ()
-        """The same as a sequence."""
+        self.buckets: tuple[Bucket, ...] = ()
+        """Those of `meter`."""
         self.backlog: BacklogState | None = None
 
     def follow(self, config: TopicConfig, now_ms: int) -> None:
@@ -60,7 +63,7 @@ class TopicLimits:
         self.config = config
         quota, backlog = quota_of(config.attributes), backlog_of(config.attributes)
         self.meter = _meter(self.meter, Scope.TOPIC, config.topic_name, quota, now_ms)
-        self.meters = () if self.meter is None else (self.meter,)
+        self.buckets = () if self.meter is None else self.meter.buckets.row
         if backlog is None:
             self.backlog = None
         elif self.backlog is None or self.backlog.limit != backlog:
@@ -85,6 +88,8 @@ class Traffic:
         """Topics that were sent to, or listed, since they have a limit."""
         self.producers: dict[str, Meter] = {}
         self.clients: ClientQuota | None = None
+        self.concerns_all = False
+        """Whether sends to every topic have a quota, that of their producer group or client."""
         self.slowing = Slowing()
         self._presence = Presence()
         self._own: TopicConfig | None = None
@@ -106,7 +111,7 @@ class Traffic:
             return
         self._own, now_ms = own, broker.monotonic()
         attributes = {} if own is None else own.attributes
-        had_any = bool(self.producers) or self.clients is not None
+        concerned_all = self.concerns_all
         quotas = producer_quotas(attributes)
         self.producers = {
             group: meter
@@ -124,17 +129,18 @@ class Traffic:
             self.clients = ClientQuota(each)
         elif self.clients.quota != each:
             self.clients.change(each, now_ms)
-        if had_any or self.producers or self.clients is not None:
-            broker.topics.checked_for_send.clear()
+        self.concerns_all = bool(self.producers) or self.clients is not None
+        if self.concerns_all != concerned_all:
+            broker.topics.forget_checked()
 
     def watches(self, topic: TopicConfig) -> bool:
         """Whether a send to this topic has a limit of any kind."""
-        if not topic.attributes and not self.producers and self.clients is None:
+        if not topic.attributes and not self.concerns_all:
             return False
         name = topic.topic_name
         if is_retry_topic(name) or is_dlq_topic(name) or is_system_topic(name):
             return False
-        if self.producers or self.clients is not None:
+        if self.concerns_all:
             return True
         return bool(quota_of(topic.attributes)) or backlog_of(topic.attributes) is not None
 
@@ -154,38 +160,44 @@ class Traffic:
         self, broker: "Broker", request: Request[AnySend], topic: TopicConfig, send: Send
     ) -> Handled:
         """Handle a send to a topic that is watched. Raises RequestRefused."""
-        now_ms = broker.monotonic()
-        limits = self.limits_of(topic, now_ms)
-        meters, backlog = limits.meters, limits.backlog
-        if self.producers or self.clients is not None:
-            meters = self._all_meters(broker, request, meters, now_ms)
+        now_ms, header = broker.monotonic(), request.header
+        limits = self.topics.get(header.topic)
+        if limits is None or limits.config is not topic:
+            limits = self.limits_of(topic, now_ms)
+        backlog, buckets = limits.backlog, limits.buckets
+        is_batch = header.batch or type(header) is SendBatchMessage
+        count, size = count_messages(request.body) if is_batch else 1, len(request.body)
         if backlog is not None and backlog.is_over:
             if backlog.limit.action is Action.REFUSE:
-                text = backlog.refusal(topic.topic_name)
-                return _refused(request, backlog.refusals, now_ms, text, _BACKLOG_RETRY_MS)
+                text = backlog.refusal(header.topic)
+                return _refused(request, count, backlog.refusals, now_ms, text, _BACKLOG_RETRY_MS)
             send = partial(self.slowing.send_slowly, backlog, send)
-        for meter in meters:
-            if meter.buckets.wait_ms(now_ms):
-                return _over_quota(broker, request, meters, now_ms)
-        count, size_bytes = _count(request), len(request.body)
-        handled = send(broker, request, topic)
-        for meter in meters:  # only now: what is refused for another reason uses nothing up
-            meter.take(count, size_bytes)
-        return handled
+        if self.concerns_all:
+            meters = self._meters(broker, request, limits, now_ms)
+            buckets = tuple(chain.from_iterable(meter.buckets.row for meter in meters))
+        for bucket in buckets:
+            if not bucket.admit(size if bucket.counts_bytes else count, now_ms):
+                _give_back(buckets[: buckets.index(bucket)], count, size)
+                meters = self._meters(broker, request, limits, now_ms)
+                return _over_quota(broker, request, count, meters, now_ms)
+        try:
+            return send(broker, request, topic)
+        except RequestRefused:  # nothing was stored, so nothing is used up
+            _give_back(buckets, count, size)
+            raise
 
-    def _all_meters(
-        self,
-        broker: "Broker",
-        request: Request[AnySend],
-        of_topic: tuple[Metered, ...],
-        now_ms: int,
-    ) -> tuple[Metered, ...]:
+    def _meters(
+        self, broker: "Broker", request: Request[AnySend], limits: TopicLimits, now_ms: int
+    ) -> list[Metered]:
+        """All quotas that a send has to obey."""
+        found: list[Metered] = [] if limits.meter is None else [limits.meter]
         group = self.producers.get(request.header.producer_group)
-        meters = of_topic if group is None else (*of_topic, group)
-        if self.clients is None:
-            return meters
-        client_id = broker.producers.client_id(request.connection)
-        return (*meters, self.clients.of(client_id, now_ms))
+        if group is not None:
+            found.append(group)
+        if self.clients is not None:
+            client_id = broker.producers.client_id(request.connection)
+            found.append(self.clients.of(client_id, now_ms))
+        return found
 
     # ---- every second
 
@@ -235,25 +247,27 @@ class Traffic:
                 broker.log.warning("topic %s: sends are taken again without %s", topic, what)
 
 
-def _count(request: Request[AnySend]) -> int:
-    header = request.header
-    if header.batch or type(header) is SendBatchMessage:
-        return count_messages(request.body)
-    return 1
+def _give_back(buckets: Iterable[Bucket], count: int, size_bytes: int) -> None:
+    for bucket in buckets:
+        bucket.give_back(size_bytes if bucket.counts_bytes else count)
 
 
 def _over_quota(
-    broker: "Broker", request: Request[AnySend], meters: tuple[Metered, ...], now_ms: int
+    broker: "Broker",
+    request: Request[AnySend],
+    count: int,
+    meters: Sequence[Metered],
+    now_ms: int,
 ) -> Reply:
     """The answer names the quota that has to be waited for longest; it alone counts a refusal."""
     worst = max(meters, key=lambda meter: meter.buckets.wait_ms(now_ms))
     text = worst.refusal(now_ms, broker.config.broker_name)
-    return _refused(request, worst.refusals, now_ms, text, worst.buckets.wait_ms(now_ms))
+    return _refused(request, count, worst.refusals, now_ms, text, worst.buckets.wait_ms(now_ms))
 
 
 def _refused(
-    request: Request[AnySend], refusals: Refusals, now_ms: int, text: str, wait_ms: int
+    request: Request[AnySend], count: int, refusals: Refusals, now_ms: int, text: str, wait_ms: int
 ) -> Reply:
-    refusals.add(_count(request), now_ms, is_oneway=request.is_oneway)
+    refusals.add(count, now_ms, is_oneway=request.is_oneway)
     header = SendLimited(retry_after_ms=wait_ms)
     return Reply(header, code=ResponseCode.FLOW_CONTROL, remark=text)
