@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from sparrowmq.client.errors import (
         BrokerRefused,
         ClientError,
+        LimitReached,
         NoNameServer,
         NoRoute,
         NotStarted,
@@ -133,6 +134,7 @@ __all__ = [
     "Hooks",
     "InUse",
     "JournaledReset",
+    "LimitReached",
     "Listing",
     "LitePullConsumer",
     "LiveClient",
@@ -254,6 +256,7 @@ _HOMES = {
     "Hooks": "client.hooks",
     "InUse": "admin.errors",
     "JournaledReset": "admin.resets",
+    "LimitReached": "client.errors",
     "Listing": "admin.values",
     "LitePullConsumer": "client.consuming.lite_pull_consumer",
     "LiveProducer": "admin.members",
