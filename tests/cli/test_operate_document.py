@@ -100,7 +100,8 @@ def shape(document: dict[str, Any]) -> str:
 MINE = [
     each
     for each in shapes()
-    if each.split()[0] in ("cluster", "broker", "nameserver", "topic", "client", "send", "context")
+    if each.split()[0]
+    in ("cluster", "broker", "nameserver", "topic", "client", "quota", "send", "context")
 ]
 
 
