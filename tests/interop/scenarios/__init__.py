@@ -29,6 +29,7 @@ from tests.interop.scenarios import (
     spark,
     spark_jobs,
     spark_sink,
+    traffic,
     wire,
 )
 
@@ -61,5 +62,6 @@ __all__ = [
     "spark",
     "spark_jobs",
     "spark_sink",
+    "traffic",
     "wire",
 ]
