@@ -34,9 +34,9 @@ async def _measure(folder: Path) -> list[Figure]:
     numbers = count()
     async with wired(folder, monotonic_clock) as client:
         send = await _least(client, lambda: _feed(client, _sends(numbers)), _REQUESTS)
-        await client.limit(messages=10**12)
+        client.limit(messages=10**12)
         limited = await _least(client, lambda: _feed(client, _sends(numbers)), _REQUESTS)
-        await client.limit()
+        client.limit()
         batch = await _least(
             client, lambda: _feed(client, _batches(numbers)), _BATCHES * frames.BATCHED
         )

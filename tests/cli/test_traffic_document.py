@@ -44,6 +44,6 @@ def test_a_section_runs_as_pasted(
     for program in blocks(title, "python"):
         text = PATIENT + program.replace("127.0.0.1:9876", servers)
         command = [sys.executable, "-W", "error", "-c", text]
-        ended = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True)
-        assert ended.returncode == 0, ended.stderr
-        assert "topic orders 1000 0\n" in ended.stdout
+        made = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True)
+        assert made.returncode == 0, made.stderr
+        assert "topic orders 1000 0\n" in made.stdout

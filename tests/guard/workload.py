@@ -67,12 +67,12 @@ class Wired:
         for group in tuple(self.broker.watched.rebalancing):
             self.broker.watched.end_rebalance(group)
 
-    async def limit(self, **per_second: int) -> None:
+    def limit(self, **per_second: int) -> None:
         """Give the topic a quota; none without."""
         attributes = {f"sparrowmq.quota.{unit}": str(rate) for unit, rate in per_second.items()}
         topic = msgspec.structs.replace(plain_topic(frames.TOPIC, QUEUES), attributes=attributes)
         self.broker.topics.put(topic)
-        await self.broker.saving.save()
+        self.broker.topics.was_saved(self.broker.topics.table())
 
     def wake(self) -> None:
         """What the loop does at the end of its turn for pulls whose queue grew."""

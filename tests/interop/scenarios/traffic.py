@@ -1,8 +1,12 @@
 """Quotas and backlogs of SparrowMQ's broker, as unmodified clients meet them."""
 
+import shutil
+import signal
 import time
 
-from tests.interop import raw
+from tests.interop import apache, raw, sparrow
+from tests.interop.cluster import Cluster, Settings
+from tests.interop.handles import Producer
 from tests.interop.outcomes import bodies
 from tests.interop.peers import PeerError
 from tests.interop.registry import Outcome, check, scenario
@@ -69,3 +73,43 @@ def a_group_over_its_quota_gets_everything_and_no_error(scene: Scene) -> Outcome
     took_s = time.monotonic() - began_s
     check(took_s >= 2.5, f"40 messages at 10 a second came within {took_s:.1f} s")
     return {"bodies": sorted(bodies(got))}
+
+
+@scenario(clients=("java5",), needs="exchange", lane="apart", compared=False)
+def apache_opens_a_store_with_limits_and_keeps_them(scene: Scene) -> Outcome:
+    last: Cluster | None = None
+    for step, target in enumerate((sparrow, apache, sparrow)):
+        folder = scene.folder / f"{step}-{target.NAME}"
+        if last is not None:
+            folder.mkdir(parents=True)
+            shutil.move(last.store, folder / "store")
+        here = scene.on(target.start(folder, Settings()))
+        topic = here.topic(queues=1) if step == 0 else here.name("orders")
+        here.wait_for_route(topic)
+        producer = here.producer()
+        producer.send(topic, [f"{step}-first"])
+        if target is sparrow:
+            _meet_the_quota(here, topic, producer, is_set=step > 0)
+        else:
+            producer.send(topic, [f"{step}-{number}" for number in range(5)])
+        saved = here.cluster.store / "config" / "topics.json"
+        here.wait_until(lambda: QUOTA in saved.read_text(), "limits are saved")  # noqa: B023
+        here.cluster.stop_broker(signal.SIGTERM)
+        check(QUOTA in saved.read_text(), f"{target.NAME} lost the quota")
+        last = here.cluster
+    return {}
+
+
+QUOTA = "sparrowmq.quota.messages"
+
+
+def _meet_the_quota(here: Scene, topic: str, producer: Producer, *, is_set: bool) -> None:
+    if not is_set:
+        attributes = f"+{QUOTA}=1,+sparrowmq.backlog=100000:refuse:billing"
+        limit_topic(here, topic, attributes, queues=1)
+    for number in range(5):
+        try:
+            producer.send(topic, [f"more-{number}"])
+        except PeerError:
+            return
+    raise AssertionError("the quota refuses nothing")
