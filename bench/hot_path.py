@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.contest import Effort
 from bench.figures import Figure, at_most
+from sparrowmq.clock import monotonic_clock
 from sparrowmq.protocol.codes import ResponseCode
 from tests.guard import frames
 from tests.guard.workload import Wired, wired
@@ -24,15 +25,18 @@ _QUEUES = 8
 
 
 def hot_path(folder: Path, effort: Effort) -> list[Figure]:
-    """A send, a batched message, a pulled one, and what a parked pull adds to a send."""
+    """A send, what a quota adds to it, a batched and a pulled message, what a parked pull adds."""
     folder.mkdir(parents=True)
     return asyncio.run(_measure(folder))
 
 
 async def _measure(folder: Path) -> list[Figure]:
     numbers = count()
-    async with wired(folder) as client:
+    async with wired(folder, monotonic_clock) as client:
         send = await _least(client, lambda: _feed(client, _sends(numbers)), _REQUESTS)
+        client.limit(messages=10**12)
+        limited = await _least(client, lambda: _feed(client, _sends(numbers)), _REQUESTS)
+        client.limit()
         batch = await _least(
             client, lambda: _feed(client, _batches(numbers)), _BATCHES * frames.BATCHED
         )
@@ -43,6 +47,9 @@ async def _measure(folder: Path) -> list[Figure]:
     work = "in process, without sockets"
     return [
         Figure(work, "a send, index included", "µs CPU", send),
+        Figure(
+            work, "a quota on top of a send", "µs CPU", max(0.0, limited - send), None, at_most(1)
+        ),
         Figure(work, "a message of a batch, index included", "µs CPU", batch),
         Figure(work, "a message that a pull finds", "µs CPU", found),
         Figure(

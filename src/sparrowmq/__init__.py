@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sparrowmq.admin.groups import GroupInfo, GroupSettings
     from sparrowmq.admin.health import Health, HealthCheck
     from sparrowmq.admin.lag import GroupLag, QueueLag
+    from sparrowmq.admin.limits import Limit
     from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
     from sparrowmq.admin.message_traces import MessageTrace
     from sparrowmq.admin.migration import ClusterState, MigrationItem
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from sparrowmq.client.errors import (
         BrokerRefused,
         ClientError,
+        LimitReached,
         NoNameServer,
         NoRoute,
         NotDeduplicated,
@@ -141,6 +143,8 @@ __all__ = [
     "Hooks",
     "InUse",
     "JournaledReset",
+    "Limit",
+    "LimitReached",
     "Listing",
     "LitePullConsumer",
     "LiveClient",
@@ -265,6 +269,8 @@ _HOMES = {
     "Hooks": "client.hooks",
     "InUse": "admin.errors",
     "JournaledReset": "admin.resets",
+    "Limit": "admin.limits",
+    "LimitReached": "client.errors",
     "Listing": "admin.values",
     "LitePullConsumer": "client.consuming.lite_pull_consumer",
     "LiveProducer": "admin.members",

@@ -70,13 +70,16 @@ def test_several_groups_are_created_all_or_none(world: World) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("+colour", "group billing: attribute 'colour': is unknown, allowed: none"),
+        (
+            "+colour",
+            "group billing: attribute 'colour': is unknown, allowed: sparrowmq.quota.messages",
+        ),
         ("+lite.sub.model", "group billing: attribute 'lite.sub.model': is not served"),
         ("colour", "begins with"),
         ("-colour", "group billing: attribute 'colour': cannot be removed"),
     ],
 )
-def test_a_group_has_no_attributes_that_could_be_set(
+def test_a_group_takes_no_attributes_but_its_quota(
     world: World, change: str, reason: str, in_bulk: bool
 ) -> None:
     group = SubscriptionGroupConfig(group_name="billing", attributes={change: "red"})

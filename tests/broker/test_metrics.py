@@ -19,6 +19,7 @@ from sparrowmq.testing.loop_watchdog import LoopWatchdog
 from tests.broker import transaction_world
 from tests.broker.delivery_world import orders_world
 from tests.broker.scraping import MonitoredWorld, get, monitor, monitored_world
+from tests.broker.traffic.limits_world import BACKLOG, MESSAGES, admitted, limit_topic
 from tests.broker.world import subscribes, world_with
 from tests.metrics.slices import A_SLICE, Slices, counted_slices
 from tests.store.stores import message
@@ -324,3 +325,14 @@ def test_a_page_of_sixty_thousand_samples_holds_the_loop_for_no_more_than_a_slic
             assert asyncio.run(scrape()) > 60_000
         finally:
             gc.enable()
+
+
+def test_what_limits_refused_and_dropped_is_counted(world: MonitoredWorld) -> None:
+    assert limit_topic(world, {MESSAGES: 3, BACKLOG: "100:refuse:billing"}).code == 0
+    assert admitted(world, 10) == 3
+    samples = scraped(world)
+    refused = "sparrowmq_refused_sends_total"
+    assert value(samples, refused, limit="quota", scope="topic") == 7
+    assert value(samples, refused, limit="backlog", scope="topic") == 0
+    assert value(samples, "sparrowmq_dropped_sends_total", limit="quota") == 0
+    assert value(samples, "sparrowmq_backlog_reached", topic="orders") == 0

@@ -140,7 +140,7 @@ def test_an_owner_that_keeps_its_queue_is_waited_for_as_long_as_python_members_w
     assert (code, next_offset) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 3)
     assert LONGEST_S * 2 / 3 - NEARLY_S < took_s < LONGEST_S * 2 / 3 + NEARLY_S
     assert is_served(world, pull(java))
-    assert "billing" not in world.broker.notices.rebalancing
+    assert "billing" not in world.broker.watched.names
 
 
 def test_no_pull_waits_longer_than_it_asks_for() -> None:

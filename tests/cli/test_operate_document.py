@@ -80,7 +80,8 @@ TWO_BROKERS = ("broker drain", "broker resume", "topic spread")
 MINE = [
     each
     for each in shapes()
-    if each.split()[0] in ("cluster", "broker", "nameserver", "topic", "client", "send", "context")
+    if each.split()[0]
+    in ("cluster", "broker", "nameserver", "topic", "client", "quota", "send", "context")
     and not each.startswith(TWO_BROKERS)
 ]
 

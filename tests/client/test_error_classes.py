@@ -9,6 +9,7 @@ import sparrowmq
 from sparrowmq import (
     BrokerRefused,
     InUse,
+    LimitReached,
     MessageQueue,
     NoNameServer,
     NotFound,
@@ -43,6 +44,7 @@ MADE: list[SparrowMQError] = [
     NoNameServer("orders", ["a:1"], "the default", "connection refused"),
     SendFailed("orders", [("broker-a", "busy")], 1.5),
     BrokerRefused("a:1", 1, "disk is full"),
+    LimitReached("a:1", 215, "over quota", 0.5),
     QueueLost(QUEUE),
     NotConnected("a:1", "connection refused"),
     CallTimedOut("a:1", "SendMessage", 3.0),

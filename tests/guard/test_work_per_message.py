@@ -40,6 +40,12 @@ def sends(client: Wired) -> Callable[[], None]:
     return lambda: client.feed(next(prepared))
 
 
+def limited_sends(client: Wired) -> Callable[[], None]:
+    """The same to a topic with a quota that is not reached."""
+    client.limit(messages=10**9)
+    return sends(client)
+
+
 def tagged_sends(client: Wired) -> Callable[[], None]:
     """Messages with a tag and a key."""
     prepared = _rounds(lambda number: frames.tagged_send(number, number % QUEUES))
@@ -95,6 +101,9 @@ class Case:
 
 CASES = {
     "a plain send": Case(sends, REQUESTS, REQUESTS, Budget(calls=57, instructions=955)),
+    "a send with a quota": Case(
+        limited_sends, REQUESTS, REQUESTS, Budget(calls=66, instructions=1110)
+    ),
     "a send with tag and key": Case(
         tagged_sends, REQUESTS, REQUESTS, Budget(calls=65, instructions=1025)
     ),

@@ -8,10 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer, routes
 from sparrowmq.broker.topics import plain_topic
+from sparrowmq.clock import Clock
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import InlineSyncer
 from sparrowmq.net.connection import Connection
@@ -61,7 +64,15 @@ class Wired:
     def join(self) -> None:
         """Be a member, as one is some seconds later: pulls wait for nobody."""
         self.receive(frames.heartbeat(1))
-        self.broker.notices.rebalancing.clear()
+        for group in tuple(self.broker.watched.rebalancing):
+            self.broker.watched.end_rebalance(group)
+
+    def limit(self, **per_second: int) -> None:
+        """Give the topic a quota; none without."""
+        attributes = {f"sparrowmq.quota.{unit}": str(rate) for unit, rate in per_second.items()}
+        topic = msgspec.structs.replace(plain_topic(frames.TOPIC, QUEUES), attributes=attributes)
+        self.broker.topics.put(topic)
+        self.broker.topics.was_saved(self.broker.topics.table())
 
     def wake(self) -> None:
         """What the loop does at the end of its turn for pulls whose queue grew."""
@@ -80,7 +91,7 @@ class Wired:
 
 
 @asynccontextmanager
-async def wired(folder: Path) -> AsyncIterator[Wired]:
+async def wired(folder: Path, monotonic: Clock = lambda: _NOW_MS) -> AsyncIterator[Wired]:
     """The broker runs on the real disk; what is counted never gives the loop a turn."""
     disk = RealDisk(folder)
     log = logging.getLogger("guard")
@@ -89,7 +100,7 @@ async def wired(folder: Path) -> AsyncIterator[Wired]:
         BrokerConfig(data_dir=folder, port=0, busy_lag_s=3600.0),
         disk=disk,
         clock=lambda: _NOW_MS,
-        monotonic=lambda: _NOW_MS,
+        monotonic=monotonic,
         rng=random.Random(1),
         workers=InlineWorkers(),
         syncer=InlineSyncer(disk),

@@ -10,7 +10,7 @@ NAME = "sparrow"
 # What the broker can do by now. A scenario that needs more is counted as "not yet".
 CAPABILITIES = frozenset(
     {"core", "admin", "retry", "delay", "transactions", "sql92", "request-reply", "statistics"}
-    | {"reset", "restart", "cross", "exchange", "replication", "peers", "refusals"}
+    | {"reset", "restart", "cross", "exchange", "replication", "peers", "refusals", "limits"}
 )
 
 

@@ -233,22 +233,22 @@ def wanted_topic(
 
 
 def _request(wanted: WantedSettings, config: TopicConfig) -> CreateTopic:
-    return _create(wanted.applied(config))
+    return change_request(wanted.applied(config))
 
 
 def create_request(config: TopicConfig) -> CreateTopic:
     """The request that gives a broker a topic it does not have, with all its settings."""
     signed = {f"+{name}": value for name, value in config.attributes.items()}
-    return _create(msgspec.structs.replace(config, attributes=signed))
+    return change_request(msgspec.structs.replace(config, attributes=signed))
 
 
 def changed_request(config: TopicConfig) -> CreateTopic:
     """The request that gives a broker other settings of a topic, and leaves its attributes."""
-    return _create(msgspec.structs.replace(config, attributes={}))
+    return change_request(msgspec.structs.replace(config, attributes={}))
 
 
-def _create(new: TopicConfig) -> CreateTopic:
-    """Attributes are signed already."""
+def change_request(new: TopicConfig) -> CreateTopic:
+    """The request that gives a topic these settings; attributes are changes, with their signs."""
     signed = [
         name if name.startswith("-") else f"{name}={value}"
         for name, value in new.attributes.items()

@@ -26,6 +26,7 @@ from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
+from sparrowmq.admin.limits import Limit
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.message_traces import MessageTrace
 from sparrowmq.admin.messages import MOST_FOUND
@@ -383,6 +384,80 @@ class Admin(Facade[AsyncAdmin]):
         none if one does not answer. Raises NotFound if none has it, unless `missing_ok`; an
         interrupted call can be repeated."""
         return self._wait(lambda admin: admin.delete_topic(topic, missing_ok=missing_ok))
+
+    # ---- limits
+
+    def limits(self) -> Listing[Limit]:
+        """All quotas and largest backlogs with their use, summed over the brokers that have them.
+        Apache's brokers have none."""
+        return self._wait(lambda admin: admin.limits())
+
+    def set_quota(
+        self,
+        scope: str,
+        name: str = "*",
+        *,
+        messages: int | None = None,
+        bytes: int | None = None,
+        brokers: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> list[SettingChange]:
+        """Limit what a `topic` or `producer-group` sends, what a `consumer-group` gets, or what
+        every `client` sends: so many messages and bytes a second, on each broker. A limit that is
+        not given stays as it is. Raises ValueError, and NotFound for an unknown topic or group."""
+        return self._wait(
+            lambda admin: admin.set_quota(
+                scope,
+                name,
+                messages=messages,
+                bytes=bytes,
+                brokers=brokers,
+                dry_run=dry_run,
+            )
+        )
+
+    def set_backlog(
+        self,
+        topic: str,
+        groups: Sequence[str],
+        *,
+        messages: int | None = None,
+        seconds: int | None = None,
+        action: str = "refuse",
+        brokers: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> list[SettingChange]:
+        """Let each broker refuse sends to a topic, or slow them, while one of these groups is so
+        many messages or seconds behind, until it is at 80 % of that. Raises ValueError, and
+        NotFound for an unknown topic or group."""
+        return self._wait(
+            lambda admin: admin.set_backlog(
+                topic,
+                groups,
+                messages=messages,
+                seconds=seconds,
+                action=action,
+                brokers=brokers,
+                dry_run=dry_run,
+            )
+        )
+
+    def unset_limits(
+        self,
+        scope: str,
+        name: str = "*",
+        *,
+        which: Collection[str] = (),
+        brokers: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> list[SettingChange]:
+        """Remove limits: those in `which` (messages, bytes, backlog), or all of them. Raises
+        ValueError, and NotFound for an unknown topic or group."""
+        return self._wait(
+            lambda admin: admin.unset_limits(
+                scope, name, which=which, brokers=brokers, dry_run=dry_run
+            )
+        )
 
     # ---- groups
 

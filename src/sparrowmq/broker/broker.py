@@ -30,6 +30,7 @@ from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics
 from sparrowmq.broker.traffic.traffic import Traffic
+from sparrowmq.broker.watched_groups import WatchedGroups
 from sparrowmq.clock import Clock
 from sparrowmq.disk.disk import Disk
 from sparrowmq.net.connection import Connection
@@ -101,6 +102,8 @@ class Broker:
     unique_ids: UniqueIds
     consumers: Consumers
     notices: RebalanceNotices
+    watched: WatchedGroups
+    """Groups that rebalance or have a quota."""
     uncancellable: Uncancellable
     """Saves and flushes that are under way."""
     port: int
@@ -154,7 +157,7 @@ class Broker:
         if reason:
             self._send_refusals[holder] = reason
         self.send_refusal = next(iter(self._send_refusals.values()), "")
-        self.topics.checked_for_send.clear()  # topics that it names are not checked again
+        self.topics.forget_checked()
 
     def connection_closed(self, connection: Connection) -> None:
         """Everything a peer held or waited for ends with its connection."""

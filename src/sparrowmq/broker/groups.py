@@ -7,6 +7,7 @@ from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.replication.table_rules import RecentChanges
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
+from sparrowmq.broker.watched_groups import WatchedGroups
 from sparrowmq.clock import Clock
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import MessageRequestMode, MessageRequestModeTable
@@ -28,6 +29,7 @@ class Groups:
         clock: Clock,
         file: TableFile[SubscriptionGroupTable],
         saving: TableSaving,
+        watched: WatchedGroups,
         auto_create: bool,
         max_groups: int,
     ) -> None:
@@ -43,6 +45,9 @@ class Groups:
         """What slaves may lack."""
         self.is_copy = False
         """Whether it is a slave's, which makes no groups of its own."""
+        self._watched = watched
+        for group in self._groups.values():
+            watched.learn(group)
 
     @classmethod
     def open(
@@ -51,6 +56,7 @@ class Groups:
         tables: BrokerTables,
         saving: TableSaving,
         clock: Clock,
+        watched: WatchedGroups,
         *,
         store_is_used: bool,
     ) -> Self:
@@ -60,6 +66,7 @@ class Groups:
             clock=clock,
             file=tables.groups,
             saving=saving,
+            watched=watched,
             auto_create=config.auto_create_group,
             max_groups=config.max_groups,
         )
@@ -109,11 +116,13 @@ class Groups:
         """Create or replace groups."""
         for group in groups:
             self._groups[group.group_name] = group
+            self._watched.learn(group)
         self._commit(*(group.group_name for group in groups))
 
     def remove(self, group: str) -> bool:
         """Forget a group; its offsets are another table's business."""
         self._forbidden.pop(group, None)
+        self._watched.forget(group)
         if self._groups.pop(group, None) is None:
             return False
         self._commit(group)
@@ -133,8 +142,10 @@ class Groups:
             return
         for group in news:
             self._groups[group.group_name] = group
+            self._watched.learn(group)
         for name in gone:
             del self._groups[name]
+            self._watched.forget(name)
         self._forbidden = {group: dict(topics) for group, topics in forbidden.items()}
         self._version = version
         self._saving.changed(self)

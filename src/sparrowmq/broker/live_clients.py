@@ -317,6 +317,13 @@ class Producers:
             if current is not None and current.connection is member.connection:
                 del self._by_client_id[member.client_id]
 
+    def client_id(self, connection: Connection) -> str:
+        """Who sends over a connection; its address where no heartbeat has said that yet."""
+        groups = self._groups_of.get(connection)
+        if not groups:
+            return connection.peer
+        return self._groups[next(iter(groups))][connection].client_id
+
     def find(self, client_id: str) -> GroupMember | None:
         """The live producer with a client id, on its newest connection."""
         return self._by_client_id.get(client_id)

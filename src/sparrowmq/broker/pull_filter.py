@@ -12,10 +12,13 @@ from sparrowmq.protocol.properties import decode_properties
 from sparrowmq.protocol.record import decode_record
 from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
 from sparrowmq.protocol.sys_flag import PULL_SUBSCRIPTION
+from sparrowmq.store.messages import QueueRead
+from sparrowmq.store.store import ColdRead
 
 
 class PullFilter:
-    """What the store checks: the hash in the queue unit first, the record only where needed."""
+    """How a pull reads: the store checks the hash in the queue unit first, the record only where
+    needed."""
 
     __slots__ = ("record", "tag_codes")
 
@@ -26,6 +29,28 @@ class PullFilter:
     ) -> None:
         self.tag_codes = tag_codes
         self.record = record
+
+    def read(self, broker: Broker, header: PullMessage, offset: int) -> QueueRead | ColdRead:
+        """What a pull gets of its queue from an offset on."""
+        # Comparisons, not min and max: this runs twice for every message that a parked pull gets.
+        config = broker.config
+        max_count, max_bytes = header.max_msg_nums, header.max_msg_bytes
+        if not 1 <= max_count <= config.max_pull_count:
+            max_count = 1 if max_count < 1 else config.max_pull_count
+        if not max_bytes:
+            max_bytes = config.max_pull_bytes
+        elif max_bytes > config.max_asked_pull_bytes:
+            max_bytes = config.max_asked_pull_bytes
+        return broker.store.read_queue(
+            header.topic,
+            header.queue_id,
+            offset,
+            max_count=max_count,
+            max_bytes=max_bytes,
+            accepts_tag=self.tag_codes,
+            accepts_record=self.record,
+            only_visible=True,
+        )
 
 
 EVERYTHING = PullFilter()

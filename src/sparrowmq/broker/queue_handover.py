@@ -30,13 +30,15 @@ LONGEST_S = 15.0
 def handover_wait_s(broker: Broker, header: PullMessage, connection: Connection) -> float:
     """How long a pull has to wait for the owner of its queue, at most.
 
-    Only for groups in `broker.notices.rebalancing`: all others are served without a look at locks.
+    Groups that do not rebalance are served without a look at locks.
     """
     group = header.consumer_group
-    rebalancing = broker.notices.rebalancing
-    left_s = LONGEST_S - (broker.monotonic() - rebalancing[group]) / 1000
+    began_ms = broker.watched.rebalancing.get(group)
+    if began_ms is None:
+        return 0.0
+    left_s = LONGEST_S - (broker.monotonic() - began_ms) / 1000
     if left_s <= 0:
-        del rebalancing[group]
+        broker.watched.end_rebalance(group)
         return 0.0
     is_kept = belongs_to_another(broker, group, header.topic, header.queue_id, connection)
     return left_s if is_kept else 0.0

@@ -8,30 +8,28 @@ from collections.abc import Collection, Iterable
 
 from sparrowmq.broker.groups import Groups
 from sparrowmq.broker.live_clients import ConsumerGroup, Consumers
-from sparrowmq.clock import Clock
+from sparrowmq.broker.watched_groups import WatchedGroups
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.headers.clients import NotifyConsumerIdsChanged
 
 
 class RebalanceNotices:
-    """Sends notices, and remembers which groups are rebalancing."""
+    """Sends notices, and notes which groups are rebalancing."""
 
     def __init__(
-        self, consumers: Consumers, groups: Groups, *, monotonic: Clock, is_enabled: bool
+        self, consumers: Consumers, groups: Groups, watched: WatchedGroups, *, is_enabled: bool
     ) -> None:
         self.is_enabled = is_enabled
         """Whether the broker's configuration allows notices; changes at an operator's request."""
-        self.rebalancing: dict[str, int] = {}
-        """Groups whose members were notified lately that one joined or left, and when."""
         self._consumers = consumers
         self._groups = groups
-        self._monotonic = monotonic
+        self._watched = watched
 
     def members_changed(self, group: ConsumerGroup) -> None:
         """A member joined or left: notify all members."""
         if self._may_notify(group):
-            self.rebalancing[group.name] = self._monotonic()
+            self._watched.begin_rebalance(group.name)
             _send(group.members, NotifyConsumerIdsChanged(consumer_group=group.name))
 
     def ask_to_rebalance(self, group_name: str, connection: Connection) -> None:

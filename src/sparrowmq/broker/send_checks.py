@@ -62,14 +62,20 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
 def admit(broker: Broker, request: Request[AnySend], send: Send) -> Handled:
     """Handle a send to a topic that is not in `topics.checked_for_send`. Raises RequestRefused.
 
-    A topic that is saved and has no limits is remembered there until it changes. With one that is
-    new and not saved yet, a crash could lose an acknowledged message: the send waits for that.
+    A topic that is saved and has no limits is remembered there until it changes, and one that has
+    limits beside it. With one that is new and not saved yet, a crash could lose an acknowledged
+    message: the send waits for that.
     """
+    limited = broker.topics.checked_with_limits.get(request.header.topic)
+    if limited is not None:
+        return broker.traffic.handle(broker, request, limited, send)
     topic = topic_for_send(broker, request)
     is_saved = broker.topics.is_saved(topic.topic_name)
     if not is_saved and not request.is_oneway:
         return broker.saving.handle_when_saved(broker.topics, partial(send, broker, request, None))
     if broker.traffic.watches(topic):
+        if is_saved:
+            broker.topics.checked_with_limits[topic.topic_name] = topic
         return broker.traffic.handle(broker, request, topic, send)
     if is_saved:
         broker.topics.checked_for_send[topic.topic_name] = topic

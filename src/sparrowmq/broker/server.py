@@ -38,6 +38,7 @@ from sparrowmq.broker.handlers import (
     connections,
     drain,
     groups,
+    limits,
     member_calls,
     messages,
     offset_tables,
@@ -74,6 +75,7 @@ from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics, broker_made_topics, unlisted_topics
+from sparrowmq.broker.watched_groups import WatchedGroups
 from sparrowmq.clock import Clock, Zone, cpu_clock, monotonic_clock, utc
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import Syncer
@@ -88,7 +90,7 @@ routes: Routes[Broker] = Routes()
 for capability in (
     *(send, send_back, transactions, pull, clients, offsets, topics, groups, messages),
     *(assignment, member_calls, connections, reply, broker_admin, offset_tables, statistics),
-    *(replication_handlers, role_change, drain),
+    *(replication_handlers, role_change, drain, limits),
 ):
     routes.include(capability.routes)
 
@@ -216,7 +218,8 @@ def open_broker(
     tables, uncancellable = BrokerTables(env.disk, env.report), Uncancellable()
     saving = TableSaving(env.workers, uncancellable, log)
     topic_table = Topics.open(config, tables, saving, clock, store_is_used=is_used)
-    group_table = Groups.open(config, tables, saving, clock, store_is_used=is_used)
+    watched = WatchedGroups(monotonic)
+    group_table = Groups.open(config, tables, saving, clock, watched, store_is_used=is_used)
     is_copy = topic_table.is_copy = group_table.is_copy = not replication.is_master
     if not is_copy:  # a slave has what its master has
         topic_table.add_missing(broker_made_topics(store.queues(), group_table))
@@ -237,7 +240,7 @@ def open_broker(
     )
     consumers = tables.open_consumers(env, config.client_timeout_s)
     is_enabled = config.notify_consumer_ids_changed
-    notices = RebalanceNotices(consumers, group_table, monotonic=monotonic, is_enabled=is_enabled)
+    notices = RebalanceNotices(consumers, group_table, watched, is_enabled=is_enabled)
     loop = asyncio.get_running_loop()
     arrivals = Arrivals(loop, store, max_waiting=config.max_waiting_pulls)
     copies = None
@@ -284,6 +287,7 @@ def open_broker(
         ),
         consumers=consumers,
         notices=notices,
+        watched=watched,
         locks=QueueLocks(notices, clock=monotonic, timeout_s=config.lock_timeout_s),
         cluster_queues=ClusterQueues(config, topic_table, peers, monotonic),
         statistics=Statistics.open(config, env),
@@ -291,6 +295,7 @@ def open_broker(
     )
     if replication.follower is not None:
         broker.table_following = TableFollowing(broker, replication.follower, peers)
+    broker.traffic.follow(broker)
     sample(broker)  # the first look: what is counted is counted from here
     return broker
 
@@ -312,6 +317,7 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         partial(housekeeping.end_silent_sessions, broker),
         partial(housekeeping.watch_lag, broker, cpu),
         partial(broker.sampling.run, broker),
+        partial(broker.traffic.run, broker),
         broker.dead_letters.run,
         broker.drain.run,
         *([] if copies is None else [copies.watch]),

@@ -48,6 +48,8 @@ class Topics:
         """Set by every change; cleared by the loop that registers topics with name servers."""
         self.checked_for_send: dict[str, TopicConfig] = {}
         """Saved topics that have passed all checks of a send: the only look-up on the hot path."""
+        self.checked_with_limits: dict[str, TopicConfig] = {}
+        """Those whose sends have a limit that has to be looked at each time."""
 
     @classmethod
     def open(
@@ -86,9 +88,18 @@ class Topics:
         """Create or replace topics."""
         for topic in topics:
             self._topics[topic.topic_name] = topic
-            self.checked_for_send.pop(topic.topic_name, None)
+            self._forget_checked(topic.topic_name)
         self._commit(topic.topic_name for topic in topics)
         self._unsaved.update((topic.topic_name, self._version.counter) for topic in topics)
+
+    def forget_checked(self) -> None:
+        """Check every topic again when it is sent to."""
+        self.checked_for_send.clear()
+        self.checked_with_limits.clear()
+
+    def _forget_checked(self, topic: str) -> None:
+        self.checked_for_send.pop(topic, None)
+        self.checked_with_limits.pop(topic, None)
 
     def is_saved(self, topic: str) -> bool:
         """Whether the topic would be the same after a crash."""
@@ -101,7 +112,7 @@ class Topics:
 
     def remove(self, topic: str) -> bool:
         """Remove a topic from the table; its messages stay in the store."""
-        self.checked_for_send.pop(topic, None)
+        self._forget_checked(topic)
         self._unsaved.pop(topic, None)
         if self._topics.pop(topic, None) is None:
             return False

@@ -21,6 +21,7 @@ _MODULES = {
     "dlq": "dlq",
     "cluster": "cluster",
     "client": "client",
+    "quota": "quota",
     "slave": "slave",
     "store": "store",
     "send": "send",

@@ -5,7 +5,8 @@ ClientError
 │   ├── NoNameServer     … because no name server answers
 │   └── MasterAway       … because the master of every broker that has it is away
 ├── BrokerRefused    a server answered with a code other than success
-│   └── NameServerRefused    … and it was asked as a name server
+│   ├── NameServerRefused    … and it was asked as a name server
+│   └── LimitReached         … because a quota or a largest backlog is reached
 ├── StrategyFailed   queues cannot be allocated: the strategy raised, or gave what is not there
 ├── SendFailed       all attempts of a send failed; carries attempts, time and brokers tried
 ├── NotDeduplicated  an idempotent producer sends to a topic that is not de-duplicated
@@ -76,6 +77,15 @@ class BrokerRefused(ClientError):
 
 class NameServerRefused(BrokerRefused):
     """The name server at `address` answered a request for a route with `code`."""
+
+
+class LimitReached(BrokerRefused):
+    """A quota or a largest backlog of the broker at `address` let the message wait for longer than
+    the send had time. It is not stored; another send is worth its while in `retry_after_s`."""
+
+    def __init__(self, address: str, code: int, text: str, retry_after_s: float) -> None:
+        super().__init__(address, code, text)
+        self.retry_after_s = retry_after_s
 
 
 class StrategyFailed(ClientError):

@@ -188,6 +188,21 @@ QUEUE_LAG = _gauge(
     "Lag by queue, with metrics-per-queue only.",
     *("consumer_group", "queue_id", "topic"),
 )
+REFUSED_SENDS = _counter(
+    "sparrowmq_refused_sends_total",
+    "Messages that a quota or a largest backlog refused; pulls held for a consumer group's quota.",
+    *("limit", "name", "scope"),
+)
+DROPPED_SENDS = _counter(
+    "sparrowmq_dropped_sends_total",
+    "Those of them that were sent one-way: nobody was told.",
+    *("limit", "name", "scope"),
+)
+BACKLOG_REACHED = _gauge(
+    "sparrowmq_backlog_reached",
+    "1 while sends are refused or slowed because a group is too far behind.",
+    "topic",
+)
 NAMED_BROKERS = _gauge("sparrowmq_nameserver_brokers", "Brokers that are registered.", "cluster")
 NAMED_TOPICS = _gauge("sparrowmq_nameserver_topics", "Topics that have a route.")
 BROKER_SILENCE = _gauge(
@@ -205,6 +220,7 @@ BROKER_FAMILIES = (
     *(TIMER_ENQUEUE_LAG, TIMER_ENQUEUE_LATENCY, TIMER_DEQUEUE_LATENCY, TIMING_MESSAGES),
     *(HALF_MESSAGES, COMMITS, ROLLBACKS, RPC_LATENCY, TOPIC_CREATION, GROUP_CREATION),
     *(BUILD, IS_READY, IS_BUSY, CONNECTIONS, WAITING_PULLS),
+    *(REFUSED_SENDS, DROPPED_SENDS, BACKLOG_REACHED),
 )
 NAME_SERVER_FAMILIES = (
     *(BUILD, IS_READY, CONNECTIONS, NAMED_BROKERS, NAMED_TOPICS, BROKER_SILENCE, RPC_LATENCY),

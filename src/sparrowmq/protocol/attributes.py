@@ -19,7 +19,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from sparrowmq.protocol import limits
 from sparrowmq.protocol.dedup import DEDUP_ATTRIBUTE, dedup_fault
+from sparrowmq.protocol.names import group_fault
 
 OWN_PREFIX = "sparrowmq."
 _LONGEST_SHOWN = 80
@@ -83,7 +85,25 @@ class Unserved:
         return "is not served by this broker"
 
 
-Attribute: TypeAlias = OneOf | Number | Form | Unserved
+@dataclass(frozen=True, slots=True)
+class LargestBacklog:
+    """A limit, an action and groups: `limits.read_backlog`."""
+
+    is_changeable: bool = True
+
+    def fault(self, value: str) -> str | None:
+        """Why the value is refused."""
+        try:
+            limits.read_backlog(value)
+        except ValueError as error:
+            return f"{_shown(value)} {error}"
+        return None
+
+
+Attribute: TypeAlias = OneOf | Number | Form | Unserved | LargestBacklog
+
+_PER_SECOND = Number(1, limits.MOST_PER_SECOND)
+_QUOTAS: Mapping[str, Attribute] = {limits.QUOTA + unit: _PER_SECOND for unit in limits.UNITS}
 
 # As in Apache's TopicAttributes of release 5.5.0.
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
@@ -97,6 +117,8 @@ TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     "reserve.time": Number(-1, 2**63 - 1),
     "lite.topic.expiration": Unserved(),
     DEDUP_ATTRIBUTE: Form(dedup_fault),
+    **_QUOTAS,
+    limits.BACKLOG: LargestBacklog(),
 }
 # As in its SubscriptionGroupAttributes: they concern POP and lite topics only.
 GROUP_ATTRIBUTES: Mapping[str, Attribute] = {
@@ -108,7 +130,23 @@ GROUP_ATTRIBUTES: Mapping[str, Attribute] = {
     "lite.sub.client.quota": Unserved(),
     "lite.sub.client.max.event.cnt": Unserved(),
     "lite.sub.wildcard": Unserved(),
+    **_QUOTAS,
 }
+
+
+def broker_attributes(changes: Mapping[str, str]) -> Mapping[str, Attribute]:
+    """What the topic with the broker's name may be given, as far as changes name it.
+
+    Quotas of producer groups have the group's name at their end.
+    """
+    known: dict[str, Attribute] = {limits.CLIENT_QUOTA + unit: _PER_SECOND for unit in limits.UNITS}
+    for signed in changes:
+        for unit in limits.UNITS:
+            prefix = f"{limits.PRODUCER_QUOTA}{unit}."
+            group = signed[1:].removeprefix(prefix)
+            if signed[1:].startswith(prefix) and group_fault(group) is None:
+                known[signed[1:]] = _PER_SECOND
+    return known
 
 
 class AttributeRefused(ValueError):

@@ -21,6 +21,7 @@ _HEAD_SIZE = _HEAD.size
 _PROPERTIES_SIZE = struct.Struct(">h")
 _LEAST_SIZE = _HEAD_SIZE + _PROPERTIES_SIZE.size
 _unpack_head = _HEAD.unpack_from
+_unpack_total = struct.Struct(">i").unpack_from
 _unpack_size = _PROPERTIES_SIZE.unpack_from
 
 
@@ -36,6 +37,18 @@ def encode_batch(messages: Iterable[BatchedMessage]) -> bytes:
         parts.append(_PROPERTIES_SIZE.pack(len(properties)))
         parts.append(properties)
     return b"".join(parts)
+
+
+def count_messages(data: bytes) -> int:
+    """How many messages a batch body holds; what cannot be read counts as one."""
+    at, end, count = 0, len(data), 0
+    while end - at >= _LEAST_SIZE:
+        (size,) = _unpack_total(data, at)
+        if size < _LEAST_SIZE:
+            break
+        at += size
+        count += 1
+    return count or 1
 
 
 def decode_columns(data: bytes) -> BatchColumns:

@@ -179,6 +179,7 @@ class RequestCode(IntEnum):
     LOOK_AT_DRAIN = 30010
     LEAVE_CLUSTER = 30011
     END_DRAIN = 30012
+    LIST_LIMITS = 30013
     """SparrowMQ's own. Apache's binary header holds numbers below 32,768; its own end at 5001."""
 
     POP_MESSAGE = 200050

@@ -22,7 +22,9 @@ from sparrowmq.admin.doctor.facts import (
     TopicFacts,
     TopicReader,
 )
+from sparrowmq.admin.limits import Limit
 from sparrowmq.protocol.connections import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
+from sparrowmq.protocol.limits import read_backlog
 from sparrowmq.protocol.properties import encode_properties
 from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.route import QueueData, TopicRoute
@@ -166,6 +168,15 @@ TOPIC = TopicFacts(
     },
     masters=("broker-a",),
 )
+SINCE = datetime(2026, 11, 18, tzinfo=UTC)
+QUOTA = Limit(scope="topic", name="orders", messages=10, brokers=("broker-a",))
+BACKLOG = Limit(
+    scope="topic",
+    name="orders",
+    backlog=read_backlog("10:refuse:billing"),
+    lags={"billing": 9},
+    brokers=("broker-a",),
+)
 WRONG_TOPICS: list[tuple[str, Facts]] = [
     ("no-route", TopicFacts(name="orders", no_route="topic orders does not exist")),
     ("no-route", TopicFacts(name="orders", no_route="its brokers are gone", is_lost=True)),
@@ -185,9 +196,15 @@ WRONG_TOPICS: list[tuple[str, Facts]] = [
         "auto-created",
         replace(TOPIC, settings=(on("broker-a", 4),), masters=("broker-a", "broker-b")),
     ),
+    ("quota-reached", replace(TOPIC, limits=(replace(QUOTA, refused_last_minute=7),))),
+    (
+        "backlog-refused",
+        replace(TOPIC, limits=(replace(BACKLOG, since=datetime(2026, 11, 18, tzinfo=UTC)),)),
+    ),
 ]
 HEALTHY_TOPICS: list[tuple[str, Facts]] = [
     ("it is read", TOPIC),
+    ("its limits are not reached", replace(TOPIC, limits=(QUOTA, BACKLOG))),
     ("it is empty and not read", replace(TOPIC, queues=(), readers=())),
     ("readers are not known", replace(TOPIC, readers=None)),
     ("few messages lie in one queue by chance", replace(TOPIC, queues=(held(Q0, 9), held(Q1, 0)))),

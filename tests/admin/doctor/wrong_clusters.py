@@ -9,7 +9,7 @@ from sparrowmq.client.client import core_of
 from sparrowmq.protocol.headers.drain import BeginDrain
 from sparrowmq.protocol.headers.nameserver import RegisterBroker, UnregisterBroker, WipeWritePerm
 from sparrowmq.testing.sim_cluster import SMALL_STORE
-from tests.admin.doctor.provocations import Provocations, Scene, succeed
+from tests.admin.doctor.provocations import Provocations, Scene, succeed, wait_for_ever
 
 SCENES = Provocations()
 provokes = SCENES.provokes
@@ -185,3 +185,23 @@ async def the_first_message_creates_a_topic(scene: Scene) -> Examination:
         await producer.send(Message("orders", b"first"))
     await asyncio.sleep(1)
     return await scene.doctor("topic", "orders")
+
+
+@provokes("quota-reached")
+async def more_is_sent_than_the_quota_allows(scene: Scene) -> Examination:
+    await scene.topic()
+    await scene.admin.set_quota("topic", "orders", messages=1)
+    await scene.send(2)
+    return await scene.doctor("topic", "orders")
+
+
+@provokes("backlog-refused")
+async def a_group_is_further_behind_than_it_may(scene: Scene) -> Examination:
+    await scene.topic(messages=1)
+    async with scene.member(succeed):
+        await asyncio.sleep(8)  # it has progress now
+    async with scene.member(wait_for_ever):
+        await scene.admin.set_backlog("orders", ["billing"], messages=1)
+        await scene.send(1)
+        await asyncio.sleep(2.5)
+        return await scene.doctor("topic", "orders")

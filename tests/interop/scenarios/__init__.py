@@ -30,6 +30,7 @@ from tests.interop.scenarios import (
     spark,
     spark_jobs,
     spark_sink,
+    traffic,
     wire,
 )
 
@@ -63,5 +64,6 @@ __all__ = [
     "spark",
     "spark_jobs",
     "spark_sink",
+    "traffic",
     "wire",
 ]

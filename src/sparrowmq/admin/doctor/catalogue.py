@@ -234,6 +234,22 @@ _ALL = (
         cause="autoCreateTopicEnable is on, and no operator created the topic",
         remedy="create it with the queues that it needs, on all brokers",
     ),
+    Diagnosis(
+        "quota-reached",
+        About.TOPIC,
+        Severity.WARNING,
+        what="a quota of the topic refused messages within the last minute",
+        cause="more is sent than the quota allows, or it is too low",
+        remedy="send less, or raise the quota",
+    ),
+    Diagnosis(
+        "backlog-refused",
+        About.TOPIC,
+        Severity.ERROR,
+        what="sends are refused or slowed, because a group is too far behind",
+        cause="the group is slower than the producers",
+        remedy="help the group to catch up, or raise the largest backlog",
+    ),
     # ---- group
     Diagnosis(
         "no-members",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from sparrowmq.admin.doctor.findings import NotMade
 from sparrowmq.admin.groups import GroupSettings
 from sparrowmq.admin.lag import QueueLag
+from sparrowmq.admin.limits import Limit
 from sparrowmq.admin.members import GroupMember, Subscription
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.topics import TopicQueue, TopicSettings
@@ -102,6 +103,8 @@ class TopicFacts:
     broker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     masters: tuple[str, ...] = ()
     """Names of all brokers of the cluster."""
+    limits: tuple[Limit, ...] = ()
+    """Quotas and the largest backlog of this topic."""
     missing: tuple[NotMade, ...] = ()
     errors: tuple[BrokerFailure, ...] = ()
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from sparrowmq.admin.doctor.facts import TopicFacts
 from sparrowmq.admin.doctor.findings import Decided, Finding, count_of, found, shorten
+from sparrowmq.protocol.limits import Action, Quota
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import is_readable, is_writable
 
@@ -36,6 +37,7 @@ def decide_topic(facts: TopicFacts) -> Decided:
         *_old_routes(facts),
         *_retention(facts),
         *_auto_created(facts),
+        *_limits(facts),
     ]
     return Decided(findings, facts.missing)
 
@@ -187,3 +189,28 @@ def _auto_created(facts: TopicFacts) -> Iterator[Finding]:
         f"{texts}, which an automatic topic gets; not on {shorten(lacking)}",
         f"sparrowmq topic create {facts.name} --queues 8",
     )
+
+
+def _limits(facts: TopicFacts) -> Iterator[Finding]:
+    for limit in facts.limits:
+        if limit.backlog is None and limit.refused_last_minute:
+            quota = Quota(limit.messages, limit.bytes)
+            yield found(
+                "quota-reached",
+                _subject(facts),
+                f"{count_of(limit.refused_last_minute, 'message')} refused in the last minute,"
+                f" {quota} are allowed over {count_of(len(limit.brokers), 'broker')}",
+                "sparrowmq quota list",
+            )
+        if limit.backlog is not None and limit.is_refusing:
+            group = max(limit.lags, key=limit.lags.__getitem__, default="")
+            unit = "s" if limit.backlog.is_time else "messages"
+            does = "refused" if limit.backlog.action is Action.REFUSE else "slowed"
+            yield found(
+                "backlog-refused",
+                _subject(facts),
+                f"group {group} is {limit.lags.get(group, 0):,} {unit} behind,"
+                f" {limit.backlog.limit_text} are allowed;"
+                f" {count_of(limit.refused_last_minute, 'message')} {does} in the last minute",
+                f"sparrowmq group lag {group}",
+            )

@@ -8,16 +8,19 @@ from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
 from sparrowmq.admin.doctor.facts import TopicFacts, TopicReader
 from sparrowmq.admin.doctor.findings import NotMade
 from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound
+from sparrowmq.admin.limits import Limit, limits
 from sparrowmq.admin.members import connected, with_details
 from sparrowmq.admin.topics import describe_topic
 from sparrowmq.protocol.body import GroupList
 from sparrowmq.protocol.headers.connections import GetConsumersOfTopic
 from sparrowmq.protocol.headers.statistics import GetConsumeTimeSpan
+from sparrowmq.protocol.limits import Scope
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import check_topic, is_system_group
 from sparrowmq.protocol.offsets_body import ConsumeTimeSpan
 
 MOST_READERS = 50
+_LIMIT_CHECKS = ("quota-reached", "backlog-refused")
 _READER_CHECKS = ("nobody-consumes", "old-route-in-client", "retention-overtakes-lag")
 
 
@@ -31,13 +34,17 @@ async def look_at_topic(calls: ClusterCalls, name: str) -> TopicFacts:
     try:
         described = await describe_topic(calls, name)
     except NoBrokerAnswers as error:
-        ids = ("queues-uneven", "queues-differ-by-broker", "auto-created", *_READER_CHECKS)
+        ids = (
+            *("queues-uneven", "queues-differ-by-broker", "auto-created"),
+            *(*_LIMIT_CHECKS, *_READER_CHECKS),
+        )
         missing = NotMade(ids, f"topic {name}", "no broker that has it answers")
         return replace(facts, errors=error.errors, missing=(missing,))
     addresses = addresses_of(route.broker_datas)
     settings = await at_once([partial(broker_config, calls, each) for each in addresses.values()])
     info = await calls.info()
     readers, missing_readers = await _readers(calls, name, addresses)
+    own_limits, missing_limits = await _limits(calls, name)
     return replace(
         facts,
         settings=described.settings,
@@ -51,9 +58,23 @@ async def look_at_topic(calls: ClusterCalls, name: str) -> TopicFacts:
         masters=tuple(
             sorted(each for each, data in info.broker_addr_table.items() if data.master_addr)
         ),
-        missing=missing_readers,
+        limits=own_limits,
+        missing=(*missing_readers, *missing_limits),
         errors=described.errors,
     )
+
+
+async def _limits(calls: ClusterCalls, topic: str) -> tuple[tuple[Limit, ...], tuple[NotMade, ...]]:
+    try:
+        listed = await limits(calls)
+    except NoBrokerAnswers as error:
+        return (), (NotMade(_LIMIT_CHECKS, f"topic {topic}", str(error)),)
+    own = [each for each in listed if (each.scope, each.name) == (Scope.TOPIC.value, topic)]
+    missing = [
+        NotMade(_LIMIT_CHECKS, f"topic {topic} on {each.broker}", each.reason)
+        for each in listed.errors
+    ]
+    return tuple(own), tuple(missing)
 
 
 async def _readers(

@@ -4,7 +4,7 @@ This is the other half of the hot path. A pull that finds messages is answered i
 callback with slices of the mapped log, undecoded. A pull that finds nothing is parked as a small
 record (`arrivals`), and the send that ends its wait answers it in the same turn of the loop. Only a
 read that would wait for the device becomes a task: the loop must not wait for a disk. Checks for
-what is rare (handover, shortened queues, resets) ask a dictionary or a flag first, so that they
+what is rare (handover, quotas, shortened queues, resets) ask a set or a flag first, so that they
 cost next to nothing while nothing of the kind is going on.
 
 A slave answers from its copy of the log in the same way, with one difference: it moves no position.
@@ -24,6 +24,7 @@ from sparrowmq.broker.positions import resume_offset
 from sparrowmq.broker.pull_filter import PullFilter, filter_for
 from sparrowmq.broker.queue_handover import handover_wait_s, offset_after_handover
 from sparrowmq.broker.slave_pulls import held_at_slave, not_moved, why_not_at_slave
+from sparrowmq.broker.traffic.limited_reads import within_quota
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
@@ -64,12 +65,12 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
         return _held(broker, request, why)
     group = _readable_group(broker, request)
     accepts = filter_for(broker, header, group)
-    if header.consumer_group in broker.notices.rebalancing and header.sys_flag & PULL_SUSPEND:
+    if header.consumer_group in broker.watched.names:
         wait_s = min(handover_wait_s(broker, header, request.connection), _poll_s(broker, header))
-        if wait_s > 0:
-            return _answer_after_handover(
-                broker, request, offset_after_handover(broker, header, wait_s)
-            )
+        if wait_s > 0 and header.sys_flag & PULL_SUSPEND:
+            next_offset = offset_after_handover(broker, header, wait_s)
+            return _answer_after_handover(broker, request, next_offset)
+        accepts = within_quota(broker, header.consumer_group, accepts)
     if header.epoch is not None or broker.store.epochs.has_doubts:
         end = broker.positions.valid_end(
             request.connection,
@@ -90,7 +91,7 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
     )
     if reset is not None and broker.slave_reads is None:
         return _moved_to(broker, request, reset, "the offset was reset")
-    found = _read(broker, header, header.queue_offset, accepts)
+    found = accepts.read(broker, header, header.queue_offset)
     if isinstance(found, ColdRead):
         return _answer_cold(broker, request, found)
     return _answer(broker, request, found, accepts)
@@ -137,30 +138,6 @@ async def _answer_after_handover(
     epoch = broker.store.epochs.current if is_known else header.epoch or 0
     code, text = ResponseCode.PULL_RETRY_IMMEDIATELY, "the queue is being handed over"
     return _nothing_found(broker, request, offset, code, text, epoch=epoch)
-
-
-def _read(
-    broker: Broker, header: PullMessage, offset: int, accepts: PullFilter
-) -> QueueRead | ColdRead:
-    # Comparisons, not min and max: this runs twice for every message that a parked pull gets.
-    config = broker.config
-    max_count, max_bytes = header.max_msg_nums, header.max_msg_bytes
-    if not 1 <= max_count <= config.max_pull_count:
-        max_count = 1 if max_count < 1 else config.max_pull_count
-    if not max_bytes:
-        max_bytes = config.max_pull_bytes
-    elif max_bytes > config.max_asked_pull_bytes:
-        max_bytes = config.max_asked_pull_bytes
-    return broker.store.read_queue(
-        header.topic,
-        header.queue_id,
-        offset,
-        max_count=max_count,
-        max_bytes=max_bytes,
-        accepts_tag=accepts.tag_codes,
-        accepts_record=accepts.record,
-        only_visible=True,
-    )
 
 
 def _answer(
@@ -255,7 +232,7 @@ class ParkedPull(msgspec.Struct, eq=False):
         """
         broker, request = self.broker, self.request
         epoch = broker.store.epochs.current
-        found = _read(broker, request.header, self.offset, self.accepts)
+        found = self.accepts.read(broker, request.header, self.offset)
         if isinstance(found, ColdRead):
             later: Awaitable[Reply] = _answer_cold(broker, request, found)
             request.connection.answer_later(request, later)

@@ -16,7 +16,12 @@ from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
-from sparrowmq.protocol.attributes import TOPIC_ATTRIBUTES, AttributeRefused, parse_changes
+from sparrowmq.protocol.attributes import (
+    TOPIC_ATTRIBUTES,
+    AttributeRefused,
+    broker_attributes,
+    parse_changes,
+)
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.dedup import DEDUP_ATTRIBUTE
 from sparrowmq.protocol.errors import BodyError
@@ -91,6 +96,7 @@ def _put(
     new = [config for config in wanted if broker.topics.get(config.topic_name) != config]
     if new:
         broker.topics.put(*new)
+        broker.traffic.follow(broker, new)
         # One line for all of them: thousands would take longer than creating the topics.
         audit(request, "set topics %s", msgspec.json.encode(new).decode())
     return broker.saving.reply_when_saved(broker.topics, Reply())
@@ -99,6 +105,8 @@ def _put(
 def _check(broker: Broker, config: TopicConfig) -> None:
     fault = topic_fault(config.topic_name)
     most = broker.config.max_queues_per_topic
+    if _only_sets_attributes(broker, config):
+        return
     if fault is None and _belongs_to_the_broker(broker, config.topic_name):
         name = config.topic_name
         fault = f"topic {name} belongs to the broker and cannot be changed; choose another name"
@@ -111,11 +119,25 @@ def _check(broker: Broker, config: TopicConfig) -> None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
 
 
+def _only_sets_attributes(broker: Broker, config: TopicConfig) -> bool:
+    """Whether a change leaves the topic with the broker's name as it is, but for its attributes:
+    they are the quotas of producer groups and clients."""
+    if config.topic_name != broker.config.broker_name or not config.attributes:
+        return False
+    known = broker.topics.get(config.topic_name)
+    return known is not None and msgspec.structs.replace(
+        known, attributes={}
+    ) == msgspec.structs.replace(config, attributes={})
+
+
 def _with_attributes(broker: Broker, config: TopicConfig) -> TopicConfig:
     known = broker.topics.get(config.topic_name)
     current = None if known is None else known.attributes
     whose = f"topic {config.topic_name}"
-    attributes = apply_attributes(whose, TOPIC_ATTRIBUTES, current, config.attributes)
+    allowed = TOPIC_ATTRIBUTES
+    if config.topic_name == broker.config.broker_name:
+        allowed = broker_attributes(config.attributes)
+    attributes = apply_attributes(whose, allowed, current, config.attributes)
     if DEDUP_ATTRIBUTE in attributes and config.topic_name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         text = f"{whose}: retries and dead letters are never de-duplicated; their topic may be"
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)

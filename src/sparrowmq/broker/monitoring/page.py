@@ -10,6 +10,7 @@ from sparrowmq.broker.monitoring.health import readiness
 from sparrowmq.broker.monitoring.lag import GroupLag, LagSamples
 from sparrowmq.broker.monitoring.traffic import TopicTraffic, Traffic, message_type
 from sparrowmq.broker.server import BrokerServer
+from sparrowmq.broker.traffic.report import limits_of
 from sparrowmq.metrics import families
 from sparrowmq.metrics.families import Family
 from sparrowmq.metrics.request_times import RequestTimes
@@ -62,6 +63,7 @@ class BrokerPage:
             await self._add_traffic(page)
             await self._add_lag(page)
             await _add_delivery(page, broker)
+            await _add_limits(page, broker)
         for family, rows in self._gauges():
             await page.add(family, rows)
         await page.add(families.PRODUCER_CONNECTIONS, await _producers(broker, page.pace))
@@ -171,6 +173,21 @@ async def _add_delivery(page: Page, broker: Broker) -> None:
     ):
         await page.add(family, [((topic,), count) for topic, count in ended.items()])
     await page.add(families.HALF_MESSAGES, [((TRANS_HALF_TOPIC,), len(broker.delivery.halves))])
+
+
+async def _add_limits(page: Page, broker: Broker) -> None:
+    limits = [
+        (("quota" if each.backlog is None else "backlog", each.name, each.scope), each)
+        for each in await limits_of(broker)
+    ]
+    await page.add(families.REFUSED_SENDS, [(labels, each.refused) for labels, each in limits])
+    await page.add(families.DROPPED_SENDS, [(labels, each.dropped) for labels, each in limits])
+    reached = [
+        ((each.name,), int(each.lasting_ms is not None))
+        for _, each in limits
+        if each.backlog is not None
+    ]
+    await page.add(families.BACKLOG_REACHED, reached)
 
 
 def _queue_rows(groups: list[GroupLag]) -> Iterator[Row]:

@@ -28,6 +28,7 @@ from sparrowmq.broker.traffic.dedup_rebuild import read_window
 from sparrowmq.broker.traffic.dedup_window import DedupWindow
 from sparrowmq.net.routes import Handled, Reply, Request
 from sparrowmq.protocol.batch import decode_columns, encode_batch
+from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.dedup import (
     DEDUP_ATTRIBUTE,
     MOST_IDS,
@@ -48,7 +49,7 @@ from sparrowmq.protocol.topic_config import TopicConfig
 if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
     from sparrowmq.broker.delivery.half_messages import PendingHalf
-    from sparrowmq.broker.traffic.traffic import Send
+    from sparrowmq.broker.traffic.traffic import Admitted, Send
 
 _LOOK_EVERY = 1_000
 """Messages between two looks at how much all windows hold together."""
@@ -115,20 +116,26 @@ class Dedup:
         return rule
 
     def handle(
-        self, broker: "Broker", request: Request[AnySend], topic: TopicConfig, send: "Send"
+        self,
+        broker: "Broker",
+        request: Request[AnySend],
+        topic: TopicConfig,
+        *,
+        send: "Admitted",
+        again: "Send",
     ) -> Handled:
-        """Handle a send to a topic that is watched; `send` stores what is not known. Raises
-        RequestRefused."""
+        """Handle a send to a topic that is watched; `send` stores what is not known, unless a limit
+        refuses it, and `again` begins anew. Raises RequestRefused."""
         rule = self._rule(topic)
         assert rule is not None
         window = self._windows.get(topic.topic_name)
         if window is None or window.rule != rule:
-            return self._handle_when_read(broker, request, topic.topic_name, rule, send)
+            return self._handle_when_read(broker, request, topic.topic_name, rule, again)
         clock = broker.delivery.clock
         clock.now_ms()
         if not clock.is_saved:
             # A special message would be stored later then, and another one like it meanwhile.
-            return broker.saving.handle_when_saved(clock, lambda: send(broker, request, None))
+            return broker.saving.handle_when_saved(clock, lambda: again(broker, request, None))
         header = request.header
         if header.batch or isinstance(header, SendBatchMessage):
             return self._handle_batch(broker, request, topic, send, window)
@@ -141,9 +148,9 @@ class Dedup:
             window.duplicates += 1
             return answer_again(broker, request, first)
         handled = send(broker, request, topic)
-        self._remember(
-            window, (identity,), stored_offsets(_reply(broker, request, handled)), now_ms
-        )
+        reply = _reply(broker, request, handled)
+        if reply.code is not ResponseCode.FLOW_CONTROL:  # refused by a limit, so not stored
+            self._remember(window, (identity,), stored_offsets(reply), now_ms)
         return handled
 
     def _handle_batch(
@@ -151,7 +158,7 @@ class Dedup:
         broker: "Broker",
         request: Request[AnySend],
         topic: TopicConfig,
-        send: "Send",
+        send: "Admitted",
         window: DedupWindow,
     ) -> Handled:
         """Store the messages of a batch that are not known, each once."""
@@ -177,6 +184,8 @@ class Dedup:
             request.body = encode_batch([messages[number] for number in new])
         handled = send(broker, request, topic)
         reply = _reply(broker, request, handled)
+        if reply.code is ResponseCode.FLOW_CONTROL:
+            return handled
         stored = stored_offsets(reply)
         self._remember(window, [identities[number] for number in new], stored, now_ms)
         if len(new) < len(identities):
@@ -218,7 +227,7 @@ class Dedup:
         request: Request[AnySend],
         topic: str,
         rule: DedupRule,
-        send: "Send",
+        again: "Send",
     ) -> Reply | None:
         reading = self._readings.get(topic)
         if reading is not None and reading.rule == rule:
@@ -226,7 +235,7 @@ class Dedup:
         else:
             await self._read(broker, topic, rule)
         # From the beginning: the topic may be another one by now, or the reading was given up.
-        handled = send(broker, request, None)
+        handled = again(broker, request, None)
         return handled if handled is None or isinstance(handled, Reply) else await handled
 
     async def _read(self, broker: "Broker", topic: str, rule: DedupRule) -> None:

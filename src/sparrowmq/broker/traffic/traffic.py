@@ -1,15 +1,39 @@
 """Which sends have limits, and what becomes of those that do.
 
 A topic without limits is remembered in `topics.checked_for_send`, and its sends never get here:
-limits cost nothing where there are none.
+limits cost nothing where there are none. A quota of a producer group or of clients concerns every
+topic. What is not a client's send is never counted or refused: retries, dead letters, due delayed
+messages and commits are stored by the broker itself.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from sparrowmq.broker.reports import Slice
+from sparrowmq.broker.traffic.backlog import BacklogState, Presence, look
+from sparrowmq.broker.traffic.bucket import Bucket
+from sparrowmq.broker.traffic.clients import ClientQuota
 from sparrowmq.broker.traffic.dedup import Dedup
-from sparrowmq.net.routes import Handled, Request
-from sparrowmq.protocol.headers.send import AnySend
+from sparrowmq.broker.traffic.meter import Meter, Metered, Refusals
+from sparrowmq.broker.traffic.slowing import Slowing
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.routes import Handled, Reply, Request
+from sparrowmq.protocol.batch import count_messages
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.send import AnySend, SendBatchMessage, SendLimited
+from sparrowmq.protocol.limits import (
+    CLIENT_QUOTA,
+    Action,
+    Quota,
+    Scope,
+    backlog_of,
+    producer_quotas,
+    quota_of,
+)
+from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
 from sparrowmq.protocol.topic_config import TopicConfig
 
 if TYPE_CHECKING:
@@ -17,6 +41,46 @@ if TYPE_CHECKING:
 
 Send = Callable[["Broker", Request[AnySend], TopicConfig | None], Handled]
 """A handler of sends, told that the topic is admitted."""
+Admitted = Callable[["Broker", Request[AnySend], TopicConfig], Handled]
+"""One that is only called with a topic."""
+
+_TICK_S = 1.0
+_BACKLOG_RETRY_MS = 1000
+"""Backlogs are looked at so often."""
+
+
+class TopicLimits:
+    """The limits of one topic, as its configuration has them."""
+
+    __slots__ = ("backlog", "buckets", "config", "meter")
+
+    def __init__(self, config: TopicConfig) -> None:
+        self.config = config
+        self.meter: Meter | None = None
+        self.buckets: tuple[Bucket, ...] = ()
+        """Those of `meter`."""
+        self.backlog: BacklogState | None = None
+
+    def follow(self, config: TopicConfig, now_ms: int) -> None:
+        """The topic has changed; what is used of a quota stays used."""
+        self.config = config
+        quota, backlog = quota_of(config.attributes), backlog_of(config.attributes)
+        self.meter = _meter(self.meter, Scope.TOPIC, config.topic_name, quota, now_ms)
+        self.buckets = () if self.meter is None else self.meter.buckets.row
+        if backlog is None:
+            self.backlog = None
+        elif self.backlog is None or self.backlog.limit != backlog:
+            self.backlog = BacklogState(backlog)
+
+
+def _meter(known: Meter | None, scope: Scope, name: str, quota: Quota, now_ms: int) -> Meter | None:
+    if not quota:
+        return None
+    if known is None:
+        return Meter(scope, name, quota, now_ms)
+    if known.buckets.quota != quota:
+        known.buckets.change(quota, now_ms)
+    return known
 
 
 class Traffic:
@@ -24,15 +88,201 @@ class Traffic:
 
     def __init__(self) -> None:
         self.dedup = Dedup()
+        self.topics: dict[str, TopicLimits] = {}
+        """Topics that were sent to, or listed, since they have a limit."""
+        self.producers: dict[str, Meter] = {}
+        self.clients: ClientQuota | None = None
+        self.concerns_all = False
+        """Whether sends to every topic have a quota, that of their producer group or client."""
+        self.slowing = Slowing()
+        self._presence = Presence()
+        self._own: TopicConfig | None = None
+        """The topic that has the quotas of producer groups and clients."""
+
+    # ---- what has a limit
+
+    def follow(self, broker: "Broker", changed: Iterable[TopicConfig] = ()) -> None:
+        """Topics have changed: another limit counts from now on, not from the next send."""
+        for topic in changed:
+            if topic.topic_name in self.topics:
+                self.limits_of(topic, broker.monotonic())
+        self._follow_own_topic(broker)
+
+    def _follow_own_topic(self, broker: "Broker") -> None:
+        """Learn the quotas of producer groups and clients, which may have changed."""
+        own = broker.topics.get(broker.config.broker_name)
+        if own is self._own:
+            return
+        self._own, now_ms = own, broker.monotonic()
+        attributes = {} if own is None else own.attributes
+        concerned_all = self.concerns_all
+        quotas = producer_quotas(attributes)
+        self.producers = {
+            group: meter
+            for group, quota in quotas.items()
+            if (
+                meter := _meter(
+                    self.producers.get(group), Scope.PRODUCER_GROUP, group, quota, now_ms
+                )
+            )
+        }
+        each = quota_of(attributes, CLIENT_QUOTA)
+        if not each:
+            self.clients = None
+        elif self.clients is None:
+            self.clients = ClientQuota(each)
+        elif self.clients.quota != each:
+            self.clients.change(each, now_ms)
+        self.concerns_all = bool(self.producers) or self.clients is not None
+        if self.concerns_all != concerned_all:
+            broker.topics.forget_checked()
 
     def watches(self, topic: TopicConfig) -> bool:
         """Whether a send to this topic has a limit of any kind."""
-        return self.dedup.watches(topic)
+        if not topic.attributes and not self.concerns_all:
+            return False
+        name = topic.topic_name
+        if is_retry_topic(name) or is_dlq_topic(name) or is_system_topic(name):
+            return False
+        if self.concerns_all:
+            return True
+        return (
+            bool(quota_of(topic.attributes))
+            or backlog_of(topic.attributes) is not None
+            or self.dedup.watches(topic)
+        )
+
+    def limits_of(self, topic: TopicConfig, now_ms: int) -> TopicLimits:
+        """The limits of a topic, as it is now."""
+        limits = self.topics.get(topic.topic_name)
+        if limits is None:
+            limits = self.topics[topic.topic_name] = TopicLimits(topic)
+            limits.follow(topic, now_ms)
+        elif limits.config is not topic:
+            limits.follow(topic, now_ms)
+        return limits
+
+    # ---- sends
 
     def handle(
         self, broker: "Broker", request: Request[AnySend], topic: TopicConfig, send: Send
     ) -> Handled:
         """Handle a send to a topic that is watched. Raises RequestRefused."""
+        once: Admitted = partial(self._within_limits, send)
         if self.dedup.watches(topic):  # a duplicate is answered before anything else is counted
-            return self.dedup.handle(broker, request, topic, send)
-        return send(broker, request, topic)
+            once = partial(self.dedup.handle, send=once, again=send)
+        backlog = self.limits_of(topic, broker.monotonic()).backlog
+        if backlog is not None and backlog.is_over and backlog.limit.action is Action.SLOW:
+            return self.slowing.send_slowly(backlog, once, broker, request, topic)
+        return once(broker, request, topic)
+
+    def _within_limits(
+        self, send: Send, broker: "Broker", request: Request[AnySend], topic: TopicConfig
+    ) -> Handled:
+        now_ms, header = broker.monotonic(), request.header
+        limits = self.limits_of(topic, now_ms)
+        backlog, buckets = limits.backlog, limits.buckets
+        is_batch = header.batch or type(header) is SendBatchMessage
+        count, size = count_messages(request.body) if is_batch else 1, len(request.body)
+        if backlog is not None and backlog.is_over and backlog.limit.action is Action.REFUSE:
+            text = backlog.refusal(header.topic)
+            return _refused(request, count, backlog.refusals, now_ms, text, _BACKLOG_RETRY_MS)
+        if self.concerns_all:
+            meters = self._meters(broker, request, limits, now_ms)
+            buckets = tuple(chain.from_iterable(meter.buckets.row for meter in meters))
+        for bucket in buckets:
+            if not bucket.admit(size if bucket.counts_bytes else count, now_ms):
+                _give_back(buckets[: buckets.index(bucket)], count, size)
+                meters = self._meters(broker, request, limits, now_ms)
+                return _over_quota(broker, request, count, meters, now_ms)
+        try:
+            return send(broker, request, topic)
+        except RequestRefused:  # nothing was stored, so nothing is used up
+            _give_back(buckets, count, size)
+            raise
+
+    def _meters(
+        self, broker: "Broker", request: Request[AnySend], limits: TopicLimits, now_ms: int
+    ) -> list[Metered]:
+        """All quotas that a send has to obey."""
+        found: list[Metered] = [] if limits.meter is None else [limits.meter]
+        group = self.producers.get(request.header.producer_group)
+        if group is not None:
+            found.append(group)
+        if self.clients is not None:
+            client_id = broker.producers.client_id(request.connection)
+            found.append(self.clients.of(client_id, now_ms))
+        return found
+
+    # ---- every second
+
+    async def run(self, broker: "Broker") -> None:
+        """Look at backlogs and keep figures, for ever."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            await self.tick(broker)
+
+    async def tick(self, broker: "Broker") -> None:
+        """What is done every second, in slices."""
+        with broker.slices.begin() as turn:
+            for name in tuple(self.topics):
+                limits = self.topics.get(name)
+                config = broker.topics.get(name)
+                if limits is None or config is None or not self.watches(config):
+                    self.topics.pop(name, None)
+                    continue
+                limits = self.limits_of(config, broker.monotonic())
+                if limits.meter is not None:
+                    limits.meter.tick(broker.monotonic())
+                if limits.backlog is not None:
+                    await self._look(broker, name, limits.backlog, turn)
+                if turn.is_over:
+                    await turn.pause()
+            for each in self._others(broker):
+                each.tick(broker.monotonic())
+                if turn.is_over:
+                    await turn.pause()
+
+    def _others(self, broker: "Broker") -> Iterator[Meter | ClientQuota]:
+        """What has a quota beside topics."""
+        yield from tuple(self.producers.values())
+        if self.clients is not None:
+            yield self.clients
+        yield from [quota.meter for quota in broker.watched.quotas.values()]
+
+    async def _look(self, broker: "Broker", topic: str, state: BacklogState, turn: Slice) -> None:
+        lags, uncounted = await look(broker, topic, state.limit, self._presence, turn)
+        if state.judge(lags, uncounted, broker.monotonic()):
+            group, lag = state.worst
+            what = state.limit.action.value
+            if state.is_over:
+                text = "topic %s: group %s is at %d of %s: sends are met with %s"
+                broker.log.warning(text, topic, group, lag, state.limit.limit_text, what)
+            else:
+                broker.log.warning("topic %s: sends are taken again without %s", topic, what)
+
+
+def _give_back(buckets: Iterable[Bucket], count: int, size_bytes: int) -> None:
+    for bucket in buckets:
+        bucket.give_back(size_bytes if bucket.counts_bytes else count)
+
+
+def _over_quota(
+    broker: "Broker",
+    request: Request[AnySend],
+    count: int,
+    meters: Sequence[Metered],
+    now_ms: int,
+) -> Reply:
+    """The answer names the quota that has to be waited for longest; it alone counts a refusal."""
+    worst = max(meters, key=lambda meter: meter.buckets.wait_ms(now_ms))
+    text = worst.refusal(now_ms, broker.config.broker_name)
+    return _refused(request, count, worst.refusals, now_ms, text, worst.buckets.wait_ms(now_ms))
+
+
+def _refused(
+    request: Request[AnySend], count: int, refusals: Refusals, now_ms: int, text: str, wait_ms: int
+) -> Reply:
+    refusals.add(count, now_ms, is_oneway=request.is_oneway)
+    header = SendLimited(retry_after_ms=wait_ms)
+    return Reply(header, code=ResponseCode.FLOW_CONTROL, remark=text)

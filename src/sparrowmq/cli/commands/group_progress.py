@@ -16,6 +16,7 @@ from sparrowmq.cli.commands.pipeline_options import operator_name
 from sparrowmq.cli.output import Report, Table, Value, table
 from sparrowmq.cli.queues import Goal, QueueName, QueueType, Steps, chosen_queues, queue_text
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, yes_option
+from sparrowmq.protocol.limits import Action, backlog_of
 from sparrowmq.protocol.message import MessageQueue
 
 
@@ -93,10 +94,16 @@ def reset(
             dry_run=is_dry,
         )
 
-    async def look(admin: Admin) -> tuple[JournaledReset, Mapping[MessageQueue, str]]:
-        return await move(admin, is_dry=True), await _owners(admin, name)
+    async def look(
+        admin: Admin,
+    ) -> tuple[JournaledReset, Mapping[MessageQueue, str], list[str]]:
+        planned = await move(admin, is_dry=True)
+        warnings = await _backlogs(admin, name, topic, planned.moves)
+        return planned, await _owners(admin, name), warnings
 
-    planned, owners = shell.ask(look)
+    planned, owners, warnings = shell.ask(look)
+    for warning in warnings:
+        shell.warn(warning)
     if not dry_run:
         shell.confirm(_question(name, topic, planned.moves), name, yes=yes)
         planned = shell.ask(lambda admin: move(admin, is_dry=False))
@@ -110,6 +117,38 @@ async def _queues_of(admin: Admin, topic: str) -> list[MessageQueue]:
         for data in route.queue_datas
         for number in range(data.read_queue_nums)
     ]
+
+
+async def _backlogs(admin: Admin, name: str, topic: str, moves: Sequence[OffsetMove]) -> list[str]:
+    """What a largest backlog that names the group would do after these moves."""
+    info = await admin.topic(topic)
+    limits = {each.broker: backlog_of(each.attributes) for each in info.settings}
+    if not any(limit is not None and name in limit.groups for limit in limits.values()):
+        return []
+    after = {each.queue: each.after for each in moves}
+    found = []
+    for broker, limit in limits.items():
+        if limit is None or name not in limit.groups:
+            continue
+        waiting = {
+            each.queue: each.max_offset - after[each.queue]
+            for each in info.queues
+            if each.queue.broker_name == broker and each.max_offset > after.get(each.queue, -1) >= 0
+        }
+        lag, does = sum(waiting.values()), f"sends to {topic} would be {_DONE[limit.action]}"
+        if limit.is_time and waiting:
+            found.append(
+                f"{broker}: {does} if the first message that waits then is {limit.limit_text} old"
+            )
+        elif not limit.is_time and lag >= limit.most:
+            found.append(
+                f"{broker}: {does}: {name} would be {lag:,} messages behind, at most"
+                f" {limit.limit_text} are allowed (sparrowmq quota list)"
+            )
+    return found
+
+
+_DONE = {Action.REFUSE: "refused", Action.SLOW: "slowed"}
 
 
 async def _owners(admin: Admin, name: str) -> dict[MessageQueue, str]:

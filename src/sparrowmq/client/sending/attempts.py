@@ -12,7 +12,7 @@ import msgspec
 
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.errors import BrokerRefused, MasterAway, NoRoute, SendFailed
+from sparrowmq.client.errors import BrokerRefused, LimitReached, MasterAway, NoRoute, SendFailed
 from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
 from sparrowmq.client.sending.packing import Outgoing
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, TopicQueues
@@ -20,7 +20,7 @@ from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError, NotConnected
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.protocol.headers.send import SpecialMessageSent
+from sparrowmq.protocol.headers.send import SendLimited, SpecialMessageSent
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.properties import MSG_REGION, TRACE_SWITCH
 
@@ -81,10 +81,10 @@ def is_certainly_not_stored(outcome: Exception) -> bool:
     """Whether a failed attempt can have left no copy of the message.
 
     It reached no broker, or one that was too busy: brokers answer SYSTEM_BUSY before they store
-    anything, ours also while it hands its role over to a slave.
+    anything, ours also while it hands its role over to a slave. The same goes for limits.
     """
     if isinstance(outcome, BrokerRefused):
-        return outcome.code == ResponseCode.SYSTEM_BUSY
+        return outcome.code == ResponseCode.SYSTEM_BUSY or isinstance(outcome, LimitReached)
     return isinstance(outcome, NotConnected | NoRoute)
 
 
@@ -112,6 +112,9 @@ class RetryRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _BACKOFF = Backoff(0.1, 1.0)
+_CROWD = Backoff(0.05, 1.0)
+"""Pauses of a send that was refused by a limit again when its time had come: others are waiting for
+the same, and all of them together must not ask more often than the limit is worth."""
 _LAST_LOOK_S = 0.05
 """The last attempt of a send begins when so much time is left, or a little earlier."""
 
@@ -132,9 +135,22 @@ class Failures:
         self._less_safe: SendResult | None = None
         self._may_be_stored = False
         self._rng = rng
+        self._limited: LimitReached | None = None
+        """The last refusal, if it was one by a limit."""
+        self._limits: dict[str, list[float]] = {}
+        """When each broker that has refused so is worth another attempt, by its refusals."""
 
-    def add(self, broker_name: str, outcome: SendResult | Exception) -> None:
+    def add(self, broker_name: str, outcome: SendResult | Exception, now_s: float) -> None:
         """An attempt did not succeed. Raises an answer that no other attempt would change."""
+        self._limited = outcome if isinstance(outcome, LimitReached) else None
+        if self._limited is not None and self._is_patient:
+            known = self._limits.setdefault(broker_name, [])
+            wait_s = self._limited.retry_after_s
+            if known:
+                wait_s = max(wait_s, _CROWD.wait_s(len(known)) * self._rng.uniform(0.5, 1.0))
+            known.append(now_s + wait_s)
+            self.attempts.append((broker_name, str(outcome)))
+            return
         if isinstance(outcome, SendResult):
             self._less_safe = outcome
             self.retries_left -= 1
@@ -150,13 +166,25 @@ class Failures:
         """What is left when no attempt succeeded: a less safe result, or SendFailed is raised."""
         if self._less_safe is not None:
             return self._less_safe
+        if self._limited is not None and not self._may_be_stored:
+            raise self._limited
         raise SendFailed(topic, self.attempts, elapsed_s, may_be_stored=self._may_be_stored)
 
-    def pause_s(self, brokers: int, left_s: float) -> float | None:
+    def is_limited(self, broker_name: str, now_s: float) -> bool:
+        """Whether a limit of this broker would refuse the message again."""
+        known = self._limits.get(broker_name)
+        return known is not None and now_s < known[-1]
+
+    def pause_s(self, brokers: int, left_s: float, now_s: float) -> float | None:
         """How long to wait with `brokers` to choose from and `left_s` of the send's time left; None
         when no further attempt is allowed or worth its time."""
         if self.retries_left < 0 or left_s <= 0:
             return None
+        if self._limited is not None:
+            if len(self._limits) < brokers:
+                return 0.0
+            wait_s = max(0.0, min(known[-1] for known in self._limits.values()) - now_s)
+            return wait_s if wait_s < left_s else None
         rounds = len(self.attempts) - brokers + 1
         if rounds <= 0:
             return 0.0
@@ -226,17 +254,17 @@ class SendAttempts:
         loop = asyncio.get_running_loop()
         failures = Failures(self._rules.retries, self._client.rng)
         while True:
-            failures.add(failed, outcome)
+            failures.add(failed, outcome, loop.time())
             left_s = limit_s - (loop.time() - start_s)
             found = self._queues.known(topic) or await self.find(topic, left_s)
             left_s = limit_s - (loop.time() - start_s)
-            pause_s = failures.pause_s(found.brokers, left_s)
+            pause_s = failures.pause_s(found.brokers, left_s, loop.time())
             if pause_s is None:
                 return failures.end(topic, loop.time() - start_s)
             await asyncio.sleep(pause_s)
-            if pause_s and isinstance(outcome, Exception) and is_certainly_not_stored(outcome):
+            if pause_s and _may_be_elsewhere(outcome):
                 found = await self._look_again(topic, limit_s - (loop.time() - start_s)) or found
-            queue = self._next(found, failed, loop.time())
+            queue = self._next_unlimited(found, failed, failures, loop.time())
             failed = queue.broker_name
             left_s = self._share(limit_s - (loop.time() - start_s), found, failures.retries_left)
             try:
@@ -292,12 +320,16 @@ class SendAttempts:
                     raise
                 if failures is None:
                     failures = Failures(min(self._rules.retries, 1), self._client.rng)
-                failures.add(queue.broker_name, error)
+                failures.add(queue.broker_name, error, loop.time())
                 left_s = limit_s - (loop.time() - start_s)
-                pause_s = failures.pause_s(1, left_s) if failures.retries_left > 0 else None
+                pause_s = None
+                if failures.retries_left > 0:
+                    pause_s = failures.pause_s(1, left_s, loop.time())
                 if pause_s is None:
                     return failures.end(topic, loop.time() - start_s)
                 await asyncio.sleep(pause_s)
+                if isinstance(error, LimitReached):
+                    continue
                 now = await self._look_again(topic, limit_s - (loop.time() - start_s))
                 if now is not None and queue not in now.queues:
                     queue = choose(now.queues)  # it drains: the key moves, as with the next send
@@ -353,6 +385,8 @@ class SendAttempts:
         start_s = loop.time()
         try:
             result = await self._call(queue, out, limit_s)
+        except LimitReached:
+            raise  # the broker is well, and takes other messages
         except (NetError, BrokerRefused):
             faults.failed(queue.broker_name, loop.time())
             raise
@@ -385,6 +419,18 @@ class SendAttempts:
             raise (MasterAway if is_known else NoRoute)(queue.topic, text)
         return address
 
+    def _next_unlimited(
+        self, found: TopicQueues, failed: str, failures: Failures, now_s: float
+    ) -> MessageQueue:
+        """The next queue on a broker whose limit is not known to be reached."""
+        queue = self._next(found, failed, now_s)
+        if not failures.is_limited(queue.broker_name, now_s):
+            return queue
+        found_on = found.turn.next_on(
+            found.queues, lambda name: not failures.is_limited(name, now_s)
+        )
+        return found_on or queue
+
     def _next(self, found: TopicQueues, failed: str | None, now_s: float) -> MessageQueue:
         faults = self._faults
         if faults is not None:
@@ -396,9 +442,23 @@ class SendAttempts:
         return found.turn.next(found.queues, failed)
 
 
+_RETRY_AFTER = SendLimited.__struct_encode_fields__[0]
+
+
+def _may_be_elsewhere(outcome: SendResult | Exception) -> bool:
+    """Whether a failure is a reason to ask name servers for the topic's brokers again."""
+    if isinstance(outcome, SendResult | LimitReached):
+        return False
+    return is_certainly_not_stored(outcome)
+
+
 def _result(address: str, queue: MessageQueue, out: Outgoing, response: Response) -> SendResult:
     status = STATUS_OF_CODE.get(response.code)
     if status is None:
+        # Apache's brokers say no time: their refusal is raised at once, as in Java.
+        if _RETRY_AFTER in (response.ext_fields or {}):
+            wait_s = response.header(SendLimited).retry_after_ms / 1000
+            raise LimitReached(address, response.code, response.remark, max(0.0, wait_s))
         raise BrokerRefused(address, response.code, response.remark)
     sent = response.header(SpecialMessageSent)
     if sent.queue_id != queue.queue_id:

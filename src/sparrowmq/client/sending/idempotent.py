@@ -14,7 +14,13 @@ import asyncio
 import random
 
 from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.errors import BrokerRefused, NoRoute, NotDeduplicated, SendFailed
+from sparrowmq.client.errors import (
+    BrokerRefused,
+    LimitReached,
+    NoRoute,
+    NotDeduplicated,
+    SendFailed,
+)
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import (
     RETRIED,
@@ -80,7 +86,7 @@ class IdempotentAttempts(SendAttempts):
                 return outcome
             now_s = loop.time() - start_s
             course.take(queue, outcome, now_s)
-            pause_s = course.pause_s(found.brokers, limit_s - now_s)
+            pause_s = course.pause_s(found.brokers, limit_s - now_s, now_s)
             if pause_s is None:
                 return course.failures.end(topic, now_s)
             await asyncio.sleep(pause_s)
@@ -173,19 +179,21 @@ class _Course:
                 raise outcome
             attempts = [*failures.attempts, (queue.broker_name, str(outcome))]
             raise SendFailed(self._topic, attempts, elapsed_s, may_be_stored=True) from outcome
-        failures.add(queue.broker_name, outcome)
+        failures.add(queue.broker_name, outcome, elapsed_s)
         if not isinstance(outcome, Exception) or is_outcome_unknown(outcome):
             self.is_open = True
         if self.is_open:
             failures.retries_left = max(0, failures.retries_left)  # they leave no second copy
 
     def _is_final(self, outcome: Exception) -> bool:
+        if isinstance(outcome, LimitReached):
+            return False  # it says when to come back
         if isinstance(outcome, BrokerRefused):
             if self._is_chosen and not self.is_open:  # no other broker may take it
                 return not is_certainly_not_stored(outcome) and not is_outcome_unknown(outcome)
             return outcome.code not in RETRIED
         return isinstance(outcome, NotDeduplicated)
 
-    def pause_s(self, brokers: int, left_s: float) -> float | None:
+    def pause_s(self, brokers: int, left_s: float, elapsed_s: float) -> float | None:
         """How long to wait before the next attempt; None when there is none."""
-        return self.failures.pause_s(1 if self.stays else brokers, left_s)
+        return self.failures.pause_s(1 if self.stays else brokers, left_s, elapsed_s)

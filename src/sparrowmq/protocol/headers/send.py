@@ -4,6 +4,8 @@ giving a message back that could not be consumed."""
 from collections.abc import Mapping
 from typing import ClassVar
 
+import msgspec
+
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 from sparrowmq.protocol.java_numbers import Int, Long
@@ -104,6 +106,13 @@ class SpecialMessageSent(SendAnswer, frozen=True, kw_only=True):
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
     recall_handle: str | None = None
+
+
+class SendLimited(ResponseHeader, frozen=True, kw_only=True):
+    """A send was refused because a limit is reached."""
+
+    retry_after_ms: int = msgspec.field(name="sparrowRetryAfterMs")
+    """When it is worth another try; SparrowMQ's producers wait that long."""
 
 
 class SendBack(RequestHeader, frozen=True, kw_only=True):

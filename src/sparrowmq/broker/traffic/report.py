@@ -1,0 +1,81 @@
+"""All limits of a broker with their figures, for operators and for monitoring."""
+
+from typing import TYPE_CHECKING
+
+from sparrowmq.broker.traffic.backlog import BacklogState
+from sparrowmq.broker.traffic.clients import ClientQuota
+from sparrowmq.broker.traffic.meter import Meter
+from sparrowmq.protocol.limit_report import ReportedLimit
+from sparrowmq.protocol.limits import Scope
+
+if TYPE_CHECKING:
+    from sparrowmq.broker.broker import Broker
+
+
+async def limits_of(broker: "Broker") -> list[ReportedLimit]:
+    """Every limit, in slices: also those of topics that nobody has sent to yet."""
+    traffic, found = broker.traffic, []
+    with broker.slices.begin() as turn:
+        for topic in broker.topics:
+            if topic.attributes and traffic.watches(topic):
+                now_ms = broker.monotonic()
+                limits = traffic.limits_of(topic, now_ms)
+                if limits.meter is not None:
+                    found.append(_quota(limits.meter, now_ms))
+                if limits.backlog is not None:
+                    found.append(_backlog(topic.topic_name, limits.backlog, now_ms))
+            if turn.is_over:
+                await turn.pause()
+        now_ms = broker.monotonic()
+        found += [_quota(each, now_ms) for each in traffic.producers.values()]
+        if traffic.clients is not None:
+            found.append(_clients(traffic.clients, now_ms))
+        found += [_quota(each.meter, now_ms) for each in broker.watched.quotas.values()]
+    return found
+
+
+def _quota(meter: Meter, now_ms: int) -> ReportedLimit:
+    quota, refusals = meter.buckets.quota, meter.refusals
+    used_messages, used_bytes = meter.use(now_ms)
+    return ReportedLimit(
+        scope=meter.scope.value,
+        name=meter.name,
+        messages=quota.messages,
+        bytes=quota.bytes,
+        used_messages=used_messages,
+        used_bytes=used_bytes,
+        refused_last_minute=meter.refused_last_minute,
+        refused=refusals.total,
+        dropped=refusals.dropped,
+        lasting_ms=refusals.lasting_ms(now_ms),
+    )
+
+
+def _clients(clients: ClientQuota, now_ms: int) -> ReportedLimit:
+    used_messages, used_bytes = clients.busiest
+    return ReportedLimit(
+        scope=Scope.CLIENT.value,
+        name="",
+        messages=clients.quota.messages,
+        bytes=clients.quota.bytes,
+        used_messages=used_messages,
+        used_bytes=used_bytes,
+        refused_last_minute=clients.refused_last_minute,
+        refused=clients.refusals.total,
+        dropped=clients.refusals.dropped,
+        lasting_ms=clients.refusals.lasting_ms(now_ms),
+    )
+
+
+def _backlog(topic: str, state: BacklogState, now_ms: int) -> ReportedLimit:
+    return ReportedLimit(
+        scope=Scope.TOPIC.value,
+        name=topic,
+        backlog=str(state.limit),
+        refused_last_minute=state.refused_last_minute,
+        refused=state.refusals.total,
+        dropped=state.refusals.dropped,
+        lasting_ms=now_ms - state.since_ms if state.is_over else None,
+        lags=state.lags,
+        uncounted=state.uncounted,
+    )

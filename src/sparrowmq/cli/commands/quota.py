@@ -1,0 +1,295 @@
+"""`sparrowmq quota …`: limits of traffic, how much of them is used, and changing them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.limits import KINDS, Limit, checked_scope
+from sparrowmq.admin.values import SettingChange
+from sparrowmq.cli.cluster_tables import change_table
+from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.output import Column, Report, Value, table
+from sparrowmq.cli.shell import Shell, dry_run_option, shell_options
+from sparrowmq.cli.values import format_value, parse_value
+from sparrowmq.protocol.limits import Action, Scope
+
+_COLUMNS = (
+    ("SCOPE", "scope"),
+    ("NAME", "name"),
+    ("LIMIT", "limit"),
+    ("USE", "use"),
+    Column("REFUSED/MIN", "refusedPerMin", is_sum=True),
+    ("SINCE", "since"),
+)
+_SCOPES = [each.value for each in Scope]
+
+
+class Rate(click.ParamType[int]):
+    """So much a second: `1000/s`, `10MiB/s`; the `/s` may be left out."""
+
+    name = "rate"
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        if isinstance(value, int):
+            return value
+        try:
+            found: int = parse_value(str(value).removesuffix("/s"), int, self._unit)
+        except ValueError as error:
+            self.fail(f"{value!r} is not a rate: {error}, a second", param, ctx)
+        if found < 1:
+            self.fail(f"{value!r}: must be 1/s or more; quota unset removes a limit", param, ctx)
+        return found
+
+
+class Backlog(click.ParamType[tuple[int | None, int | None]]):
+    """Messages (`100000`) or a time (`10m`)."""
+
+    name = "backlog"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int | None, int | None]:
+        """Messages or seconds."""
+        if isinstance(value, tuple):
+            return value
+        text = str(value)
+        is_count = text.isascii() and text.isdigit()
+        try:
+            number = int(text) if is_count else float(parse_value(text, float, "backlog_s"))
+        except ValueError:
+            number = 0
+        if number < 1 or number != int(number):
+            allowed = "messages such as 100000, or whole seconds such as 60s, 10m or 2h"
+            self.fail(f"{value!r} is no backlog; write {allowed}", param, ctx)
+        return (int(number), None) if is_count else (None, int(number))
+
+
+@click.group(cls=Group)
+def quota() -> None:
+    """Limit what is sent and delivered: quotas a second, and a largest backlog."""
+
+
+@quota.command("list")
+@shell_options(watch=True)
+def list_quotas(shell: Shell) -> None:
+    """List all limits with their use, summed over brokers.
+
+    SINCE says since when a limit has been refusing, holding or slowing something.
+
+    \b
+    Examples:
+      sparrowmq quota list
+      sparrowmq quota list --watch
+    """
+
+    async def look(admin: Admin) -> Report:
+        listed = await admin.limits()
+        rows = [row for each in listed for row in _rows(each)]
+        notes = [note for each in listed for note in _notes(each)]
+        empty = "nothing is limited; see: sparrowmq quota set --help"
+        return Report([table(_COLUMNS, rows, empty=empty)], errors=listed.errors, notes=notes)
+
+    shell.report(look)
+
+
+def _rows(limit: Limit) -> list[list[Value]]:
+    """A row for each unit that is limited."""
+    tail: list[Value] = [limit.refused_last_minute, limit.since or ""]
+    if limit.backlog is not None:
+        unit = "s" if limit.backlog.is_time else "messages"
+        groups = ", ".join(limit.backlog.groups)
+        text = f"{limit.backlog.most} {unit} behind: {limit.backlog.action.value} ({groups})"
+        worst = max(limit.lags.values(), default=0)
+        return [[limit.scope, limit.name, text, f"{worst} {unit}", *tail]]
+    rows: list[list[Value]] = []
+    if limit.messages is not None:
+        used = f"{limit.used_messages:.0f} messages/s"
+        rows.append([limit.scope, limit.name, f"{limit.messages} messages/s", used, *tail])
+    if limit.bytes is not None:
+        most, used = _size(limit.bytes), _size(round(limit.used_bytes))
+        rows.append([limit.scope, limit.name, most, used, *tail])
+    return rows
+
+
+def _size(per_second: int) -> str:
+    text = format_value(per_second, "bytes")
+    return f"{text} bytes/s" if text.isdigit() else f"{text}/s"
+
+
+def _notes(limit: Limit) -> list[str]:
+    return [
+        f"{limit.name}: group {group} does not count: {why}"
+        for group, why in limit.uncounted.items()
+    ]
+
+
+# ---- set and unset
+
+
+@quota.command("set")
+@click.argument("scope", type=click.Choice(_SCOPES), metavar="SCOPE")
+@click.argument("name", default="*")
+@click.option("--messages", type=Rate("count"), metavar="N/s", help="So many messages a second.")
+@click.option(
+    "--bytes", "size", type=Rate("bytes"), metavar="SIZE/s", help="So many bytes a second."
+)
+@click.option(
+    "--backlog",
+    type=Backlog(),
+    metavar="N|DURATION",
+    help="The furthest that groups may be behind, in messages or in time.",
+)
+@click.option(
+    "--group", "groups", multiple=True, metavar="GROUP", help="For --backlog; may be repeated."
+)
+@click.option(
+    "--action",
+    type=click.Choice([each.value for each in Action]),
+    help="For --backlog: refuse sends (default), or slow them.",
+)
+@click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
+@dry_run_option
+@shell_options()
+def set_limit(
+    scope: str,
+    name: str,
+    messages: int | None,
+    size: int | None,
+    backlog: tuple[int | None, int | None] | None,
+    groups: tuple[str, ...],
+    action: str | None,
+    brokers: tuple[str, ...],
+    dry_run: bool,
+    shell: Shell,
+) -> None:
+    """Set a limit, on each broker by itself. What is not given stays as it is.
+
+    SCOPE is topic, producer-group, consumer-group or client. A topic and a producer-group are
+    limited in what they send, a consumer-group in what it gets. `client` needs no name: it is one
+    quota that every client has.
+
+    \b
+    Examples:
+      sparrowmq quota set topic orders --messages 1000/s --bytes 10MiB/s
+      sparrowmq quota set producer-group orders-svc --messages 200/s
+      sparrowmq quota set consumer-group billing --messages 500/s
+      sparrowmq quota set client --messages 50/s
+      sparrowmq quota set topic orders --backlog 100000 --group billing --action slow
+    """
+    _check_usage(scope, name, messages, size, backlog, groups, action)
+
+    async def change(admin: Admin, *, is_dry: bool) -> list[SettingChange]:
+        changes: list[SettingChange] = []
+        if backlog is not None:
+            changes += await admin.set_backlog(
+                name,
+                groups,
+                messages=backlog[0],
+                seconds=backlog[1],
+                action=action or Action.REFUSE.value,
+                brokers=brokers,
+                dry_run=is_dry,
+            )
+        if messages is not None or size is not None:
+            changes += await admin.set_quota(
+                scope, name, messages=messages, bytes=size, brokers=brokers, dry_run=is_dry
+            )
+        return changes
+
+    async def work(admin: Admin) -> list[SettingChange]:
+        planned = await change(admin, is_dry=True)  # both are checked before one is set
+        return planned if dry_run or not planned else await change(admin, is_dry=False)
+
+    _show(shell, shell.ask(work), f"{scope} {name}", "set on each broker", dry_run=dry_run)
+
+
+def _check_usage(
+    scope: str,
+    name: str,
+    messages: int | None,
+    size: int | None,
+    backlog: tuple[int | None, int | None] | None,
+    groups: Sequence[str],
+    action: str | None,
+) -> None:
+    _check_name(scope, name)
+    if messages is None and size is None and backlog is None:
+        raise click.UsageError("no limit is given: --messages, --bytes or --backlog")
+    if backlog is None and (groups or action):
+        raise click.UsageError("--group and --action belong to --backlog")
+    if backlog is not None and scope != Scope.TOPIC.value:
+        raise click.UsageError(f"a {scope} has no backlog: quota set topic NAME --backlog …")
+    if backlog is not None and not groups:
+        raise click.UsageError("--backlog needs --group: the groups that may stop producers")
+
+
+def _check_name(scope: str, name: str) -> None:
+    if name == "*" and scope != Scope.CLIENT.value:
+        raise click.UsageError(f"which {scope}? give its NAME")
+    try:
+        checked_scope(scope, name)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+@quota.command("unset")
+@click.argument("scope", type=click.Choice(_SCOPES), metavar="SCOPE")
+@click.argument("name", default="*")
+@click.option("--messages", is_flag=True, help="Only the limit of messages.")
+@click.option("--bytes", "size", is_flag=True, help="Only the limit of bytes.")
+@click.option("--backlog", is_flag=True, help="Only the largest backlog.")
+@click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
+@dry_run_option
+@shell_options()
+def unset(
+    scope: str,
+    name: str,
+    messages: bool,
+    size: bool,
+    backlog: bool,
+    brokers: tuple[str, ...],
+    dry_run: bool,
+    shell: Shell,
+) -> None:
+    """Remove limits: all of them, or those that are named.
+
+    \b
+    Examples:
+      sparrowmq quota unset topic orders
+      sparrowmq quota unset topic orders --backlog
+      sparrowmq quota unset client
+    """
+    _check_name(scope, name)
+    if backlog and scope != Scope.TOPIC.value:
+        raise click.UsageError(f"a {scope} has no backlog")
+    flags = zip(KINDS, (messages, size, backlog), strict=True)
+    which = [kind for kind, is_given in flags if is_given]
+
+    async def work(admin: Admin) -> list[SettingChange]:
+        return await admin.unset_limits(scope, name, which=which, brokers=brokers, dry_run=dry_run)
+
+    _show(shell, shell.ask(work), f"{scope} {name}", "removed", dry_run=dry_run)
+
+
+def _show(
+    shell: Shell, changes: list[SettingChange], what: str, done: str, *, dry_run: bool
+) -> None:
+    shell.show(Report([change_table(changes)]))
+    what = what.removesuffix(" *")
+    if dry_run:
+        shell.say("nothing was changed: a dry run")
+    elif changes:
+        shell.done(f"limits of {what} are {done}")
+    else:
+        shell.say(f"limits of {what}: nothing to change")
+
+
+def commands() -> list[click.Command]:
+    """For the program."""
+    return [quota]
