@@ -139,6 +139,8 @@ class Traffic:
 
     def watches(self, topic: TopicConfig) -> bool:
         """Whether a send to this topic has a limit of any kind."""
+        if self.dedup.watches(topic):  # asked first: it forgets a topic that is so no longer
+            return True
         if not topic.attributes and not self.concerns_all:
             return False
         name = topic.topic_name
@@ -146,11 +148,7 @@ class Traffic:
             return False
         if self.concerns_all:
             return True
-        return (
-            bool(quota_of(topic.attributes))
-            or backlog_of(topic.attributes) is not None
-            or self.dedup.watches(topic)
-        )
+        return bool(quota_of(topic.attributes)) or backlog_of(topic.attributes) is not None
 
     def limits_of(self, topic: TopicConfig, now_ms: int) -> TopicLimits:
         """The limits of a topic, as it is now."""
