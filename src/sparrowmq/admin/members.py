@@ -99,6 +99,11 @@ class Connected:
         """Raises AdminError, before a change, if a broker may have members that are not known."""
         Answers(dict(self.by_broker), self.errors).all()
 
+    def unreached(self) -> tuple[BrokerFailure, ...]:
+        """Brokers that cannot be reached. Raises AdminError, before a change, if one that can did
+        not answer."""
+        return Answers(dict(self.by_broker), self.errors).reached()[1]
+
     @property
     def subscriptions(self) -> frozenset[Subscription]:
         """What brokers deliver by. Where members differ, the latest heartbeat counts."""

@@ -5,9 +5,8 @@ What its members say about themselves is in `member_states.py`.
 
 from collections.abc import Iterator
 
-from sparrowmq.admin.doctor.facts import GroupFacts
+from sparrowmq.admin.doctor.facts import GroupFacts, passes
 from sparrowmq.admin.doctor.findings import Decided, Finding, NotMade, count_of, found, shorten
-from sparrowmq.admin.doctor.matching import passes
 from sparrowmq.admin.doctor.member_states import decide_members, idle_queues
 from sparrowmq.admin.doctor.progress import COMMIT_S, Progress, progress_of
 from sparrowmq.admin.lag import QueueLag
