@@ -7,6 +7,7 @@ from typing import TypeVar
 import click
 
 from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.completion import complete_contexts
 from sparrowmq.cli.contexts import Contexts, known_contexts
 from sparrowmq.cli.output import Report, Value, table
 from sparrowmq.cli.remote import ADDRESSES
@@ -45,7 +46,7 @@ def list_contexts(shell: Shell) -> None:
 
 
 @context.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_contexts)
 @local_shell_options
 def show(name: str | None, shell: Shell) -> None:
     """Show a named cluster; without NAME the one in use.
@@ -80,7 +81,7 @@ def add(name: str, name_servers: str, shell: Shell) -> None:
 
 
 @context.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_contexts)
 @local_shell_options
 def use(name: str, shell: Shell) -> None:
     """Let commands use this cluster unless an option or a variable names another.
@@ -93,7 +94,7 @@ def use(name: str, shell: Shell) -> None:
 
 
 @context.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_contexts)
 @local_shell_options
 def remove(name: str, shell: Shell) -> None:
     """Forget a named cluster. The cluster itself is not touched.

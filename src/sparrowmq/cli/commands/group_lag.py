@@ -13,10 +13,11 @@ from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.cluster_calls import all_at_once
 from sparrowmq.admin.lag import GroupLag, QueueLag
 from sparrowmq.cli.commands.group import age
+from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.option_types import Wait
 from sparrowmq.cli.output import Column, Report, Table, Value, duration_text
 from sparrowmq.cli.queues import queue_text
-from sparrowmq.cli.shell import IN_PART, Shell, limit_option, shell_options
+from sparrowmq.cli.shell import IN_PART, Shell, limit_option, shell_options, topic_option
 from sparrowmq.protocol.names import is_system_group
 
 _POLL_S = 1.0
@@ -25,8 +26,8 @@ _MATCHING = Column("MATCHING", "matching", is_approximate=True)
 
 
 @click.command("lag")
-@click.argument("names", nargs=-1, metavar="[NAME]…")
-@click.option("--topic", metavar="TOPIC", help="Only in this topic.")
+@click.argument("names", nargs=-1, metavar="[NAME]…", shell_complete=complete_groups)
+@topic_option(help="Only in this topic.")
 @click.option(
     "--by",
     type=click.Choice(["topic", "queue", "member"]),
