@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from sparrowmq.admin.doctor.facts import GroupFacts
 from sparrowmq.admin.doctor.findings import Finding, count_of, found, shorten
 from sparrowmq.admin.doctor.progress import owners_of
+from sparrowmq.admin.members import tells_finished
 from sparrowmq.protocol.connections import ConsumerRunningInfo, ProcessQueueInfo
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
@@ -46,9 +47,10 @@ def idle_queues(facts: GroupFacts) -> set[MessageQueue]:
     """Queues that do not move for a reason that has a finding of its own: a hanging or slow
     handler, or a member that is paused."""
     explained: set[MessageQueue] = set()
-    for info in facts.second.members.values():
+    for client_id, info in facts.second.members.items():
         if info is None:
             continue
+        hanging = set(_hanging(facts, client_id, info))
         window_ms = facts.window_s * 1000
         slow = {
             topic
@@ -56,8 +58,8 @@ def idle_queues(facts: GroupFacts) -> set[MessageQueue]:
             if status.consume_rt >= max(SLOW_MS, window_ms)
         }
         paused = {name for name, note in info.user_consumer_info.items() if "paused" in note}
-        for queue, held in info.mq_table.items():
-            if queue.topic in slow or str(queue) in paused or _hangs(facts, info, queue, held):
+        for queue in info.mq_table:
+            if queue.topic in slow or str(queue) in paused or queue in hanging:
                 explained.add(queue)
     return explained
 
@@ -86,7 +88,7 @@ def _handler(
     facts: GroupFacts, client_id: str, info: ConsumerRunningInfo, subject: str
 ) -> Iterator[Finding]:
     stacks = f"sparrowmq group members {facts.name} --stacks {client_id}"
-    hanging = [queue for queue, held in info.mq_table.items() if _hangs(facts, info, queue, held)]
+    hanging = _hanging(facts, client_id, info)
     if hanging:
         idle_ms = min(_idle_ms(info, info.mq_table[queue]) for queue in hanging)
         evidence = (
@@ -113,6 +115,23 @@ def _handler(
                 f" minute, {status.consume_failed_msgs:,} failed since its start"
             )
             yield found("handler-fails", subject, evidence, f"sparrowmq group members {facts.name}")
+
+
+def without_times(facts: GroupFacts) -> list[str]:
+    """Members that do not report when they finish a message."""
+    return [
+        each.client_id
+        for each in facts.members
+        if (info := facts.second.members.get(each.client_id)) is not None
+        and not tells_finished(each, info)
+    ]
+
+
+def _hanging(facts: GroupFacts, client_id: str, info: ConsumerRunningInfo) -> list[MessageQueue]:
+    """Queues whose messages a handler does not finish."""
+    if client_id in without_times(facts):
+        return []
+    return [queue for queue, held in info.mq_table.items() if _hangs(facts, info, queue, held)]
 
 
 def _hangs(
