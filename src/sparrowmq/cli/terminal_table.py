@@ -38,6 +38,7 @@ class TerminalTables:
         self._console = Console(
             file=io.StringIO(),
             width=_UNLIMITED,
+            height=25,  # without one, rich takes a dumb terminal to be 80 wide
             force_terminal=shown_on.is_terminal,
             no_color=shown_on.no_color,
             legacy_windows=False,
@@ -66,11 +67,16 @@ class TerminalTables:
 def _empty_table(
     columns: Sequence[TextColumn], widths: Sequence[int], *, with_titles: bool
 ) -> Table:
-    table = Table(box=None, show_header=with_titles, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(
+        box=None,
+        show_header=with_titles,
+        header_style="none",  # titles are bold, and not the spaces after them
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+    )
     for column, width in zip(columns, widths, strict=True):
         table.add_column(
-            Text(column.title, style="bold"),
-            header_style="",  # not on the spaces after a title: they are taken away
+            Text.assemble((column.title, "bold")),
             justify="right" if column.is_right else "left",
             width=width,
             no_wrap=True,
