@@ -11,6 +11,8 @@ from typing import Any
 import click
 import pytest
 
+from sparrowmq.admin import admin
+from sparrowmq.admin.values import Listing
 from sparrowmq.cli.main import app
 from sparrowmq.testing import Cluster, cluster
 from tests.cli.in_process import run
@@ -123,3 +125,19 @@ def test_a_pipe_gets_a_table_for_each_round(running: Cluster) -> None:
     assert lines[0] == lines[2]
     assert lines[0].startswith("GROUP\tTOPIC\tQUEUE\t")
     assert lines[1].startswith("billing\torders\tbroker-a/0\t0\t0\t0\t")
+
+
+def test_a_group_that_is_deleted_meanwhile_does_not_hide_the_others(
+    running: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = admin.Admin.groups
+
+    async def outdated(self: admin.Admin) -> Listing[str]:
+        return Listing(("billing", "deleted", *await groups(self)))
+
+    monkeypatch.setattr(admin.Admin, "groups", outdated)
+    at = ("--name-servers", running.name_server)
+    ended = run("group", "lag", *at)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[1].startswith("billing\torders\t")
+    assert run("group", "lag", "deleted", *at).returncode == 1

@@ -8,7 +8,7 @@ import click
 
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_contexts
-from sparrowmq.cli.contexts import Contexts, known_contexts
+from sparrowmq.cli.contexts import Contexts, change_contexts, known_contexts
 from sparrowmq.cli.output import Report, Value, table
 from sparrowmq.cli.remote import ADDRESSES
 from sparrowmq.cli.shell import Shell, local_shell_options
@@ -129,12 +129,7 @@ def _overruling(known: Contexts) -> list[str]:
 
 
 def _change(shell: Shell, change: Callable[[Contexts], Contexts], done: str) -> None:
-    def work() -> Contexts:
-        changed = change(known_contexts())
-        changed.write()
-        return changed
-
-    changed = _attempt(shell, work)
+    changed = _attempt(shell, lambda: change_contexts(change))
     shell.say(f"{done} ({changed.path})")
     for note in _overruling(changed):
         shell.say(note)
