@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         PartlyReset,
     )
     from sparrowmq.admin.group_rows import GroupRow
-    from sparrowmq.admin.groups import GroupInfo, GroupSettings
+    from sparrowmq.admin.groups import GroupInfo, GroupSettings, GroupSubscription
     from sparrowmq.admin.health import Health, HealthCheck
     from sparrowmq.admin.lag import GroupLag, QueueLag
     from sparrowmq.admin.limits import Limit
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from sparrowmq.admin.server_settings import ServerSettings
     from sparrowmq.admin.slaves import SlaveInfo
     from sparrowmq.admin.spreads import TopicShare
-    from sparrowmq.admin.subscriptions import GroupSubscription
     from sparrowmq.admin.topic_figures import TopicFigures
     from sparrowmq.admin.topic_readers import TopicReader
     from sparrowmq.admin.topics import TopicInfo, TopicQueue, TopicSettings
@@ -263,7 +262,7 @@ _HOMES = {
     "GroupMember": "admin.members",
     "GroupRow": "admin.group_rows",
     "GroupSettings": "admin.groups",
-    "GroupSubscription": "admin.subscriptions",
+    "GroupSubscription": "admin.groups",
     "HalfMessage": "client.sending.transactional_producer",
     "Handling": "client.hooks",
     "Hooks": "client.hooks",

@@ -18,7 +18,8 @@ from sparrowmq import (
     PushConsumer,
     Resend,
 )
-from sparrowmq.admin import resends
+from sparrowmq.admin import resend_locks, resends
+from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.client.client import core_of
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import Read, as_client, consuming, send
@@ -155,6 +156,42 @@ def test_a_dead_letter_that_died_again_may_be_sent_again() -> None:
         assert [each.result for each in results] == [Resend.SENT_BEFORE, Resend.SENT]
         last = await admin.message(results[1].message_id, "%DLQ%billing")
         assert last.properties["RESENT"] in ("1", "2")
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+@pytest.mark.parametrize("to", ["group", "topic"])
+def test_two_operators_at_once_send_each_dead_letter_once(to: str) -> None:
+    async def work(client: Client) -> None:
+        admin = await died(client, *map(order, range(1, 6)))
+        operators = [Admin(client=client), Admin(client=client), Admin(client=client)]
+        results = await asyncio.gather(
+            *(each.resend_dead_letters("billing", to=to) for each in operators)
+        )
+        became = [each.result for one in results for each in one]
+        assert became.count(Resend.SENT) == 5
+        assert became.count(Resend.SENT_BEFORE) == 10
+        target = {"group": "%RETRY%billing", "topic": "orders"}[to]
+        copies = [len(await admin.find_messages(target, f"o-{each}")) for each in range(1, 6)]
+        assert copies == [1 if to == "group" else 2] * 5  # the topic has the first ones as well
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_dead_letters_of_a_queue_that_an_operator_keeps_locked_are_refused() -> None:
+    async def work(client: Client) -> None:
+        admin = await died(client, order(1))
+        (letter,) = (await admin.dead_letters("billing")).messages
+        calls = ClusterCalls(core_of(client), origin="a test", timeout_s=5)
+        async with resend_locks.locked(calls, letter):
+            other = asyncio.create_task(admin.resend_dead_letters("billing"))
+            (refused,) = await other
+        assert refused.result is Resend.REFUSED
+        assert refused.reason.startswith("another operator sends dead letters of this queue now")
+        (sent,) = await admin.resend_dead_letters("billing")
+        assert sent.result is Resend.SENT
 
     with SimCluster(seed=1).run() as sim:
         as_client(sim, work)

@@ -314,6 +314,37 @@ def test_a_clone_gives_a_group_the_progress_of_another() -> None:
         as_client(sim, work)
 
 
+@pytest.mark.parametrize("having", [(), ("broker-b",), ("broker-a", "broker-b")])
+def test_a_clone_creates_its_group_on_brokers_that_lack_it(having: tuple[str, ...]) -> None:
+    async def work(client: Client) -> None:
+        admin = await sold(client, 6)
+        await admin.update_group("billing", retries=3)
+        if having:
+            await admin.create_group("audit", retries=7, brokers=having)
+        await admin.clone_offsets("billing", "audit")
+        settings = {each.broker: each.retries for each in (await admin.group("audit")).settings}
+        assert settings == {"broker-a": 3, "broker-b": 3} | dict.fromkeys(having, 7)
+        assert (await admin.lag("audit", "orders")).lag == 0
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_clone_changes_nothing_while_a_broker_is_away() -> None:
+    async def work(client: Client) -> None:
+        admin = await sold(client, 6)
+        await admin.create_group("audit", brokers=["broker-a"])
+        sim.host("broker-b").pause()
+        with pytest.raises(AdminError, match="nothing was changed, since not all brokers answer"):
+            await admin.clone_offsets("billing", "audit")
+        sim.host("broker-b").resume()
+        assert [each.broker for each in (await admin.group("audit")).settings] == ["broker-a"]
+        assert (await admin.group("audit")).topics == ()
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        as_client(sim, work)
+
+
 def test_a_live_group_is_not_given_the_progress_of_another() -> None:
     async def work(client: Client) -> None:
         admin = await sold(client, 2)

@@ -23,20 +23,35 @@ def closed_port() -> Iterator[str]:
 
 
 @contextmanager
+def dead_broker(name_server: str, name: str, *topics: str) -> Iterator[str]:
+    """The address of a broker that is registered and takes no connections."""
+    with closed_port() as address, _registered(name_server, name, address, topics):
+        yield address
+
+
+@contextmanager
 def silent_broker(name_server: str, name: str, *topics: str) -> Iterator[str]:
     """The address of a broker that takes connections and never answers. The registration lives as
     long as the connection that it came over."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        held = _Held(name_server, name, address, topics)
-        thread = threading.Thread(target=held.run)
-        thread.start()
-        try:
-            assert held.is_registered.wait(PATIENCE_S)
+        with _registered(name_server, name, address, topics):
             yield address
-        finally:
-            held.end()
-            thread.join(PATIENCE_S)
+
+
+@contextmanager
+def _registered(
+    name_server: str, name: str, address: str, topics: tuple[str, ...]
+) -> Iterator[None]:
+    held = _Held(name_server, name, address, topics)
+    thread = threading.Thread(target=held.run)
+    thread.start()
+    try:
+        assert held.is_registered.wait(PATIENCE_S)
+        yield
+    finally:
+        held.end()
+        thread.join(PATIENCE_S)
 
 
 class _Held:

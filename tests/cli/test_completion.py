@@ -59,6 +59,60 @@ def test_names_of_topics_and_groups_come_from_the_cluster_that_is_named(
     assert completed("client", "list", *at, "--group", "complete-") == ["complete-g"]
 
 
+def test_names_of_brokers_and_groups_are_completed_where_commands_take_them(
+    sparrowmq_session_cluster: Cluster,
+) -> None:
+    at = ("--name-servers", sparrowmq_session_cluster.name_server)
+    for name in ("complete-h", "complete-i"):
+        assert run("group", "create", name, *at).returncode == 0
+    assert run("topic", "create", "complete-t", *at).returncode == 0
+    for words, found in (
+        (("broker", "show", *at, "bro"), ["broker-a"]),
+        (("broker", "config", "get", *at, ""), ["broker-a"]),
+        (("broker", "promote", *at, ""), ["broker-a"]),
+        (("slave", "retire", *at, ""), ["broker-a"]),
+        (("topic", "update", "orders", *at, "--broker", "b"), ["broker-a"]),
+        (("group", "create", "new", *at, "--broker", "b"), ["broker-a"]),
+        *(
+            (("group", verb, *at, "complete-h"), ["complete-h"])
+            for verb in (
+                *("show", "update", "delete", "lag", "members", "subscriptions", "reset"),
+                *("undo", "clone", "pause", "resume"),
+            )
+        ),
+        (("group", "clone", "complete-h", *at, "complete-i"), ["complete-i"]),
+        (("group", "create", *at, "complete-h"), []),
+        (("group", "reset", "complete-h", *at, "--topic", "complete-t"), ["complete-t"]),
+        (("message", "get", *at, "complete-t"), ["complete-t"]),
+        (("message", "deliver", "0", *at, "--group", "complete-i"), ["complete-i"]),
+        (("doctor", *at, "gr"), ["group"]),
+        (("doctor", "group", *at, "complete-h"), ["complete-h"]),
+        (("doctor", "topic", *at, "complete-t"), ["complete-t"]),
+        (("doctor", "message", *at, ""), []),
+        (("dlq", "show", *at, "complete-"), []),
+    ):
+        assert completed(*words) == found, words
+
+
+def test_contexts_are_completed_without_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert completed("context", "use", "") == []
+    for name in ("production", "staging"):
+        assert run("context", "add", name, "--name-servers", "10.0.0.1:9876").returncode == 0
+    for words in (
+        *(("context", verb, "pro") for verb in ("show", "use", "remove")),
+        ("topic", "list", "--context", "pro"),
+        ("migrate", "plan", "pro"),
+        ("migrate", "run", "staging", "pro"),
+    ):
+        assert completed(*words) == ["production"], words
+    assert completed("context", "add", "pro") == []
+    (tmp_path / "sparrowmq" / "contexts.toml").write_text("[")
+    assert completed("context", "use", "") == []
+
+
 def test_a_silent_cluster_has_no_names_and_nothing_is_printed(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -3,14 +3,18 @@
 import json
 import os
 import stat
+import threading
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from sparrowmq.cli.contexts import change_contexts, known_contexts
 from sparrowmq.cluster_address import find_name_servers
 from sparrowmq.testing import Cluster
 from tests.cli.in_process import Ran, run, run_impatiently
+from tests.patience import PATIENCE_S
 
 AWAY = "127.0.0.1:1"
 
@@ -67,6 +71,19 @@ def test_the_file_is_the_owners_alone_and_replaced_as_a_whole(home: Path) -> Non
     assert "cannot be written" in refused.stderr
     assert home.read_text() == before
     assert [each.name for each in home.parent.iterdir()] == ["contexts.toml"]
+
+
+def test_contexts_that_are_added_at_the_same_time_are_all_kept(home: Path) -> None:
+    names = [f"cluster-{number}" for number in range(8)]
+    begun = threading.Barrier(len(names))
+
+    def add(name: str) -> None:
+        begun.wait(PATIENCE_S)
+        change_contexts(lambda known: known.added(name, ("10.0.0.1:9876",)))
+
+    with ThreadPoolExecutor(len(names)) as threads:
+        list(threads.map(add, names))
+    assert sorted(known_contexts().clusters) == names
 
 
 def test_programs_do_not_follow_the_context_in_use(home: Path) -> None:

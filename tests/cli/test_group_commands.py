@@ -401,7 +401,7 @@ def test_a_dead_letter_goes_back_to_its_group_only_and_only_once(
     assert planned[1] == "<id>\t<time>\t%RETRY%cashier\twould be sent\t"
     asked = desk.run("dlq", "resend", "cashier", "--all")
     assert asked.returncode == 1
-    assert "go to group cashier again, and to no other" in asked.stderr
+    assert "would be sent to group cashier again, and to no other" in asked.stderr
     sent = desk.done("dlq", "resend", "cashier", "--all", "--yes").splitlines()
     assert sent == ["ID\tDIED\tTO\tRESULT\tREASON", "<id>\t<time>\t%RETRY%cashier\tsent\t"]
     again = desk.json("dlq", "resend", "cashier", "--all", "--yes")

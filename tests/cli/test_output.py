@@ -1,6 +1,9 @@
 """How commands print: the same report for people, pipes and programs."""
 
+import io
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -112,6 +115,55 @@ def test_a_cell_is_written_as_people_write_it(value: Value, text: str, plain: st
 
 def test_a_negative_duration_keeps_its_sign() -> None:
     assert duration_text(timedelta(minutes=-5)) == "-5m"
+
+
+class Terminal(io.StringIO):
+    """A stream that shows styles."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("variables", "title"),
+    [
+        ({"TERM": "xterm-256color"}, "\x1b[1mGROUP\x1b[0m"),
+        ({"TERM": "dumb"}, "GROUP"),
+    ],
+)
+@pytest.mark.parametrize("columns", ["40", "200"])
+def test_a_row_is_one_line_at_a_terminal_of_any_width(
+    columns: str, variables: dict[str, str], title: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**variables, "COLUMNS": columns}.items():
+        monkeypatch.setenv(name, value)
+    long = "[bold]" + "a-very-long-name " * 8 + "end"
+    rows: list[list[Value]] = [[long, 1234567, ""], ["b", None, _STORED]]
+    lines = list(lines_for_people(_report(rows), Terminal()))
+    assert len(lines) == 3
+    assert lines[0].startswith(title)
+    assert lines[1] == f"{long}  1,234,567"
+    assert lines[2].split() == ["b", "?", "2026-11-15T13:30:00Z"]
+
+
+def test_many_rows_are_drawn_in_slices_of_the_same_widths() -> None:
+    rows: list[list[Value]] = [[f"group-{number}", number, ""] for number in range(1201)]
+    header, *lines = lines_for_people(_report(rows))
+    assert len(lines) == 1201
+    assert {len(line) for line in lines} == {len("group-1200") + 2 + len("1,200")}
+    assert header == "GROUP         LAG  STORED"
+
+
+def test_rich_is_loaded_for_a_terminal_only() -> None:
+    code = (
+        "import sys; from sparrowmq.cli.main import app\n"
+        "app(['rebalance', 'simulate', '--queues', '4', '--members', '2'], standalone_mode=False)\n"
+        "print('rich' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "False"
 
 
 def test_wide_characters_keep_columns_aligned() -> None:

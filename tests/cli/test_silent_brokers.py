@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from sparrowmq.admin.cluster_calls import MOST_AT_ONCE
+from sparrowmq.net.peers import Peers
 from sparrowmq.testing import cluster
 from tests.cli.in_process import run
 from tests.cli.silent_broker import closed_port, silent_broker
@@ -68,6 +71,66 @@ def test_a_change_is_refused_before_anything_is_changed(
     assert "did not answer" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert run("topic", "show", "orders", *at).returncode == 3  # it is there still
+
+
+class Counted:
+    """Requests that a broker was sent, by what they ask for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+        self.asked: list[str] = []
+        call = Peers.call
+
+        async def counted(peers: Peers, to: str, header: Any, *args: Any, **more: Any) -> Any:
+            if to == address:
+                self.asked.append(type(header).__name__)
+            return await call(peers, to, header, *args, **more)
+
+        monkeypatch.setattr(Peers, "call", counted)
+
+
+MANY_QUESTIONS = [
+    ("topic", "stats", "orders", "payments"),
+    ("topic", "show", "orders", "--queues"),
+    ("group", "show", "billing"),
+    ("group", "list", "--long"),
+    ("group", "lag"),
+    ("group", "lag", "billing", "audit", "--by", "queue"),
+    ("cluster", "show"),
+    ("dlq", "list"),
+    ("message", "get", "orders", "--since", "-1h"),
+]
+
+
+@pytest.mark.parametrize("command", MANY_QUESTIONS, ids=" ".join)
+def test_a_broker_that_hangs_costs_one_timeout_however_much_a_command_asks(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, busy: tuple[tuple[str, ...], str]
+) -> None:
+    at, address = busy
+    counted = Counted(monkeypatch, address)
+    ended = run(*command, *at)
+    assert ended.returncode == 3, ended.stderr
+    assert ended.stderr.count(f"sparrowmq: {SILENT}: ") == 1, ended.stderr
+    # What is asked at the same time fails at the same time; nothing is asked afterwards
+    assert 1 <= len(counted.asked) <= MOST_AT_ONCE
+    assert len(set(counted.asked)) == 1, counted.asked
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[tuple[tuple[str, ...], str]]:
+    """The same with groups that have progress, so that there is much to ask; and the address of the
+    one that hangs."""
+    with cluster() as running:
+        for topic in ("orders", "payments", "%DLQ%billing"):
+            running.create_topic(topic, queues=1)
+        at = ("--name-servers", running.name_server)
+        for group in ("billing", "audit"):
+            assert run("group", "create", group, *at).returncode == 0
+            for topic in ("orders", "payments"):
+                run("group", "reset", group, "--topic", topic, "--to", "latest", "--yes", *at)
+        with silent_broker(
+            running.name_server, SILENT, "orders", "payments", "%DLQ%billing"
+        ) as address:
+            yield (*at, "--timeout", "300ms"), address
 
 
 def test_health_is_bad_while_a_broker_hangs(at: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@
 $ topic list            as people see it at a terminal
 ! …                     standard error
 (exit 1)                how it ended, unless with 0
+@ …                     what happens meanwhile: stage.py
 """
 
 import re
@@ -12,17 +13,26 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparrowmq.cli.commands.pipeline_options import operator_name
 from sparrowmq.cli.shell import Shell
 from tests.cli.in_process import Ran, run
 
 _MASKS = (
+    (r"\b\d{8}-\d{6}-[0-9a-f]+\b", "RESET-ID"),
+    (re.escape(operator_name()), "OPERATOR"),
+    (r"\b127\.0\.0\.1@\d+#\d+", "MEMBER"),
+    (r"(?<=consumed│)[\d.]+", "SECONDS"),
+    (r"(?<=│\?│)[\d.]+", "SECONDS"),
+    (r"\b\d+\.\d+s\b", "SECONDS"),
+    (r"(?<=PYTHON│V5_3_3│)(\d+)│[\d.]+", r"\1│RATE"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
     (r"127\.0\.0\.1:\d+", "ADDRESS"),
     (r"\b[0-9A-F]{32}\b", "ID"),
     (r"\b\d+@[\w.-]+", "CLIENT"),
     (r"(?<=Ms\": )\d{13}", "MS"),
+    (r"(?<=\"value\": \")\d{8,10}", "CRC"),
     (r"(?<=\"disk\": )0\.\d+", "DISK"),
-    (r"(?<=│)0\.\d+(?=│)", "DISK"),
+    (r"(?<=│)0\.\d{3,}(?=│)", "DISK"),
     (r"(?<=  )\d+%(?=  )", "DISK"),
     (r"\(\d+%\)|\b\d+% used", "DISK"),
     (r"(?<=disk used│)0\.\d+", "DISK"),
@@ -33,7 +43,7 @@ def ran(line: str, monkeypatch: pytest.MonkeyPatch) -> Ran:
     """How a command of a transcript ends; one that begins with `$` believes in a terminal."""
     with monkeypatch.context() as patch:
         if line.startswith("$"):
-            patch.setattr(Shell, "_is_terminal", True)
+            patch.setattr(Shell, "is_terminal", True)
         return run(*shlex.split(line[1:]))
 
 

@@ -20,6 +20,7 @@ from sparrowmq.admin import (
     dead_letters,
     deliveries,
     drains,
+    group_changes,
     group_rows,
     groups,
     health,
@@ -31,7 +32,6 @@ from sparrowmq.admin import (
     migration,
     name_servers,
     offsets,
-    pauses,
     rebalance,
     resends,
     resets,
@@ -55,7 +55,7 @@ from sparrowmq.admin.doctor.findings import Examination
 from sparrowmq.admin.drain_looks import BrokerDrain
 from sparrowmq.admin.drains import GRACE_S
 from sparrowmq.admin.group_rows import GroupRow
-from sparrowmq.admin.groups import GroupInfo
+from sparrowmq.admin.groups import GroupInfo, GroupSubscription, subscriptions_of
 from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.limits import Limit
@@ -75,7 +75,6 @@ from sparrowmq.admin.roles import RoleChange
 from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.spreads import TopicShare
-from sparrowmq.admin.subscriptions import GroupSubscription, subscriptions_of
 from sparrowmq.admin.topic_figures import TopicFigures
 from sparrowmq.admin.topic_readers import TopicReader
 from sparrowmq.admin.topics import TopicInfo
@@ -391,9 +390,8 @@ class Admin(Block):
             attributes=attributes,
         )
         topics.check_new(topic, wanted)
-        targets = await self._cluster.masters(brokers=brokers, cluster=cluster)
         return await topics.create_topic(
-            self._cluster, topic, wanted, targets=targets, replace=replace
+            self._cluster, topic, wanted, brokers=brokers, of=cluster, replace=replace
         )
 
     async def update_topic(
@@ -410,7 +408,7 @@ class Admin(Block):
         dry_run: bool = False,
     ) -> list[SettingChange]:
         """Change what is given, on the brokers named or on all that have the topic; an attribute
-        that is None is removed. Nothing is changed unless all of them answer, nor in a dry run.
+        that is None is removed. Nothing is changed while one of them hangs, nor in a dry run.
         `queues` are for reading and writing unless those are given.
 
         Messages of queues that readers do not see any more are not delivered. Raises NotFound.
@@ -445,8 +443,8 @@ class Admin(Block):
 
     async def delete_topic(self, topic: str, *, missing_ok: bool = False) -> list[str]:
         """Delete a topic with its messages and every group's progress in it, on all brokers, or on
-        none if one does not answer. Raises NotFound if none has it, unless `missing_ok`; an
-        interrupted call can be repeated."""
+        none while one hangs. Raises NotFound if none has it, unless `missing_ok`; an interrupted
+        call can be repeated."""
         return await topics.delete_topic(self._cluster, topic, missing_ok=missing_ok)
 
     # ---- limits
@@ -573,7 +571,7 @@ class Admin(Block):
         AlreadyExists. Most clusters create groups when their first member comes. Raises ValueError,
         NotFound.
         """
-        wanted = groups.wanted_group(
+        wanted = group_changes.wanted_group(
             may_consume=may_consume,
             may_broadcast=may_broadcast,
             orderly=orderly,
@@ -581,10 +579,9 @@ class Admin(Block):
             retry_queues=retry_queues,
             attributes=attributes,
         )
-        groups.check_new(group, wanted)
-        targets = await self._cluster.masters(brokers=brokers, cluster=cluster)
-        return await groups.create_group(
-            self._cluster, group, wanted, targets=targets, replace=replace
+        group_changes.check_new(group, wanted)
+        return await group_changes.create_group(
+            self._cluster, group, wanted, brokers=brokers, of=cluster, replace=replace
         )
 
     async def update_group(
@@ -601,9 +598,9 @@ class Admin(Block):
         dry_run: bool = False,
     ) -> list[SettingChange]:
         """Change what is given, on the brokers named or on all that have the group; an attribute
-        that is None is removed. Nothing is changed unless all of them answer, nor in a dry run.
+        that is None is removed. Nothing is changed while one of them hangs, nor in a dry run.
         Raises NotFound."""
-        wanted = groups.wanted_group(
+        wanted = group_changes.wanted_group(
             may_consume=may_consume,
             may_broadcast=may_broadcast,
             orderly=orderly,
@@ -611,7 +608,7 @@ class Admin(Block):
             retry_queues=retry_queues,
             attributes=attributes,
         )
-        return await groups.update_group(
+        return await group_changes.update_group(
             self._cluster, group, wanted, brokers=brokers, dry_run=dry_run
         )
 
@@ -623,24 +620,24 @@ class Admin(Block):
         force: bool = False,
         missing_ok: bool = False,
     ) -> list[str]:
-        """Delete a group and its progress on all brokers, or on none if one does not answer; its
-        retry and dead-letter topics stay.
+        """Delete a group and its progress on all brokers, or on none while one hangs; its retry and
+        dead-letter topics stay.
 
         Raises NotFound if no broker has it, unless `missing_ok`, and InUse if it has live members,
         unless `force`.
         """
-        return await groups.delete_group(
+        return await group_changes.delete_group(
             self._cluster, group, keep_offsets=keep_offsets, force=force, missing_ok=missing_ok
         )
 
     async def pause_group(self, group: str, *, topic: str | None = None) -> list[str]:
         """Let brokers refuse the pulls of a group, in all topics or in one; names of the brokers.
         What members have fetched is handled still. Raises NotFound."""
-        return await pauses.set_paused(self._cluster, group, topic, paused=True)
+        return await group_changes.set_paused(self._cluster, group, topic, paused=True)
 
     async def resume_group(self, group: str, *, topic: str | None = None) -> list[str]:
         """Serve the pulls of a paused group again; names of the brokers. Raises NotFound."""
-        return await pauses.set_paused(self._cluster, group, topic, paused=False)
+        return await group_changes.set_paused(self._cluster, group, topic, paused=False)
 
     async def subscriptions(self, group: str) -> Listing[GroupSubscription]:
         """What the members of a group subscribe to, and in what they differ. Raises NotFound."""

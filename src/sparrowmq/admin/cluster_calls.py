@@ -20,6 +20,7 @@ from sparrowmq.admin.errors import (
     NotFound,
     PartlyDone,
     Unanswered,
+    Unreachable,
     failure_of,
     not_done,
     shown,
@@ -34,7 +35,10 @@ from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.protocol.headers.consumer_calls import GetConsumerRunningInfo
+from sparrowmq.protocol.headers.consumer_calls import (
+    ConsumeMessageDirectly,
+    GetConsumerRunningInfo,
+)
 from sparrowmq.protocol.headers.nameserver import ROUTE_LOST, GetClusterInfo, GetTopicRoute
 from sparrowmq.protocol.names import topic_fault
 from sparrowmq.protocol.route import BrokerData, ClusterInfo, TopicRoute
@@ -45,6 +49,9 @@ B = TypeVar("B", bound=Body)
 
 MOST_AT_ONCE = 8
 """Requests of one question that are under way at the same time."""
+
+_OF_MEMBERS = (GetConsumerRunningInfo, ConsumeMessageDirectly)
+"""Questions that a broker passes on to a member."""
 
 Request = tuple[RequestHeader, bytes]
 """A header and a body."""
@@ -63,6 +70,15 @@ class Answers(Generic[T]):
             reasons = "; ".join(map(str, self.errors))
             raise AdminError(f"nothing was changed, since not all brokers answer: {reasons}")
         return self.by_broker
+
+    def reached(self) -> tuple[dict[str, T], tuple[BrokerFailure, ...]]:
+        """The answers, and the brokers that a change leaves out because they cannot be reached.
+
+        Raises AdminError, before a change, if one was reached and gave no answer: it may go on at
+        any moment, and with what nobody knows.
+        """
+        hanging = tuple(each for each in self.errors if not each.is_away)
+        return Answers(self.by_broker, hanging).all(), self.errors if not hanging else ()
 
 
 class ClusterCalls:
@@ -85,7 +101,7 @@ class ClusterCalls:
         self._origin = origin
         self._timeout_s = timeout_s
         self._silence_s = silence_s
-        self._silent: dict[str, tuple[float, str]] = {}
+        self._silent: dict[str, tuple[float, type[AdminError], str]] = {}
         """Address → until when it is left alone, and what it last failed with."""
         self._turn = None if most_at_once is None else asyncio.Semaphore(most_at_once)
 
@@ -183,11 +199,21 @@ class ClusterCalls:
             if data.master_addr is None:
                 slave = data.broker_addrs[min(data.broker_addrs)] if data.broker_addrs else ""
                 reason = f"broker {name} has no master now; {known}"
-                without.append(BrokerFailure(name, slave, reason))
+                without.append(BrokerFailure(name, slave, reason, is_away=True))
             else:
                 found[name] = data.master_addr
         if not found and not without:
             raise AdminError("no broker is registered with the name server; start one first")
+        return found, without
+
+    async def changeable(
+        self, *, brokers: Sequence[str] = (), cluster: str | None = None
+    ) -> tuple[dict[str, str], list[BrokerFailure]]:
+        """The same for changes that go on where they can. Raises NotFound, and AdminError if none
+        of them has a master."""
+        found, without = await self.masters_and_missing(brokers=brokers, cluster=cluster)
+        if not found:
+            raise AdminError(without[0].reason)
         return found, without
 
     async def readable(self) -> dict[str, str]:
@@ -208,23 +234,26 @@ class ClusterCalls:
     async def ask(self, address: str, header: RequestHeader, body: bytes = b"") -> Response:
         """An answer with any code. Raises AdminError where there is none in time."""
         self._check_running()
-        until, reason = self._silent.get(address, (0.0, ""))
-        loop = asyncio.get_running_loop()
-        if loop.time() < until:
-            raise AdminError(reason)
+        now_s = asyncio.get_running_loop().time
+        if address in self._silent:
+            until_s, kind, reason = self._silent[address]
+            if now_s() < until_s:
+                raise kind(reason)
         try:
             async with self._turn or nullcontext():
                 return await self.client.peers.call(
                     address, header, body, timeout_s=self._timeout_s
                 )
         except NetError as error:
-            is_silent = isinstance(error, CallTimedOut | NotConnected)
+            is_away = isinstance(error, NotConnected)
             # A member that hangs is no sign of its broker, which passes such questions on.
-            if self._silence_s and is_silent and not isinstance(header, GetConsumerRunningInfo):
-                self._silent[address] = (loop.time() + self._silence_s, str(error))
-            if isinstance(error, NotConnected):
-                raise AdminError(str(error)) from error
-            raise Unanswered(str(error)) from error
+            is_silent = is_away or (
+                isinstance(error, CallTimedOut) and not isinstance(header, _OF_MEMBERS)
+            )
+            if self._silence_s and is_silent:
+                kind = Unreachable if is_away else AdminError  # it is not sent the next request
+                self._silent[address] = (now_s() + self._silence_s, kind, str(error))
+            raise (Unreachable if is_away else Unanswered)(str(error)) from error
 
     async def ask_each(
         self, targets: Mapping[str, str], question: Callable[[str, str], Awaitable[T]]
@@ -243,11 +272,17 @@ class ClusterCalls:
         return Answers(by_broker, tuple(errors))
 
     async def change_each(
-        self, what: str, targets: Mapping[str, str], request: Callable[[str], Request]
+        self,
+        what: str,
+        targets: Mapping[str, str],
+        request: Callable[[str], Request],
+        *,
+        away: Sequence[BrokerFailure] = (),
     ) -> list[str]:
-        """Send each broker, by its name, a change; those that made it.
+        """Send each broker, by its name, a change; those that made it. `away` are brokers that
+        should have it and cannot be reached.
 
-        Raises AdminError when all refused, PartlyDone when some did.
+        Raises AdminError when all refused, PartlyDone when some did or are away.
         """
 
         async def change(name: str, address: str) -> None:
@@ -256,16 +291,22 @@ class ClusterCalls:
         try:
             answers = await self.ask_each(targets, change)
         except NoBrokerAnswers as error:
-            raise not_done(error.errors) from error
+            raise not_done([*error.errors, *away]) from error
         done = list(answers.by_broker)
-        if answers.errors:
-            raise partly_done(what, done, answers.errors)
+        if answers.errors or away:
+            raise partly_done(what, done, [*answers.errors, *away])
         return done
 
     def _check_running(self) -> None:
         if not self.client.is_running:
             raise NotStarted("the Admin is not running: use `async with`, or await its start()")
         self.client.check_loop()
+
+
+def without(targets: Mapping[str, str], away: Sequence[BrokerFailure]) -> dict[str, str]:
+    """The brokers of a change that can be reached."""
+    left_out = {each.broker for each in away}
+    return {name: address for name, address in targets.items() if name not in left_out}
 
 
 def partly_done(what: str, done: list[str], failures: Iterable[BrokerFailure]) -> PartlyDone:

@@ -5,6 +5,7 @@ AdminError               the operation cannot be done; the text says why and wha
 ├── NameServerRefusal    a name server answered with a code other than success
 ├── BrokerRefusal        a broker answered with a code other than success
 ├── Unanswered           a server was sent a request and no answer came: it may have acted
+├── Unreachable          no connection to a server could be made: it has not acted
 ├── NoBrokerAnswers      every broker that was asked failed or refused
 ├── NotFound             a topic, group, broker, cluster, queue or message does not exist
 ├── AlreadyExists        it exists, with other settings than the ones that were given
@@ -77,6 +78,10 @@ class Unanswered(AdminError):
     """A server was sent a request and no answer came in time. It may have acted, or act later."""
 
 
+class Unreachable(AdminError):
+    """No connection to a server could be made. It has not acted, and will not."""
+
+
 def is_unsupported(error: AdminError) -> bool:
     """Whether a server does not know the request: Apache's lack some of ours."""
     if not isinstance(error, BrokerRefusal):
@@ -92,6 +97,7 @@ def failure_of(broker: str, address: str, error: AdminError) -> BrokerFailure:
         str(error),
         may_have_acted=isinstance(error, Unanswered),
         is_refusal=isinstance(error, BrokerRefusal),
+        is_away=isinstance(error, Unreachable),
     )
 
 

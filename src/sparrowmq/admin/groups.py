@@ -1,25 +1,16 @@
-"""Consumer groups: settings, members and subscriptions; creating, changing and deleting them."""
+"""Consumer groups as brokers and live members report them: settings, members, subscriptions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
-
-from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, Request
-from sparrowmq.admin.errors import AlreadyExists, BrokerRefusal, InUse, NotFound
+from sparrowmq.admin.cluster_calls import Answers, ClusterCalls
+from sparrowmq.admin.errors import BrokerRefusal, NotFound
 from sparrowmq.admin.members import Connected, GroupMember, Subscription, connected, with_details
-from sparrowmq.admin.values import BrokerFailure, Listing, Setting, SettingChange
-from sparrowmq.admin.wanted_settings import Attributes, WantedSettings
-from sparrowmq.client.argument_checks import check_flags, check_whole
+from sparrowmq.admin.values import BrokerFailure, Listing
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
 from sparrowmq.protocol.headers.connections import GetTopicsOfConsumer
-from sparrowmq.protocol.headers.groups import (
-    CreateGroup,
-    DeleteGroup,
-    GetAllGroupConfig,
-    GetGroupConfig,
-)
+from sparrowmq.protocol.headers.groups import GetAllGroupConfig, GetGroupConfig
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.names import check_group
 from sparrowmq.protocol.route import TopicList
@@ -142,7 +133,7 @@ async def find_group(
         if tables is not None and broker in tables:
             return tables[broker].get(name), topics
         is_known = bool(topics) or (there is not None and bool(there.connection_set))
-        return await _config(cluster, address, name, is_known=is_known), topics
+        return await group_config(cluster, address, name, is_known=is_known), topics
 
     answers = await cluster.ask_each(online.addresses, ask)
     if not any(config or topics for config, topics in answers.by_broker.values()):
@@ -165,7 +156,7 @@ async def topics_of_group(cluster: ClusterCalls, address: str, group: str) -> fr
     return TopicList.from_json(response.body).topic_list
 
 
-async def _config(
+async def group_config(
     cluster: ClusterCalls, address: str, group: str, *, is_known: bool
 ) -> SubscriptionGroupConfig | None:
     """How a broker has a group; None if it does not.
@@ -204,125 +195,46 @@ def _settings(broker: str, config: SubscriptionGroupConfig) -> GroupSettings:
     )
 
 
-# ---- changing
+# ---- subscriptions
+#
+# RocketMQ expects all members of a group to want the same. Where they do not, the broker keeps what
+# the latest heartbeat said, and a member drops messages of its queues that it did not ask for.
 
 
-_FIELDS = {
-    "may_consume": "consume_enable",
-    "may_broadcast": "consume_broadcast_enable",
-    "orderly": "consume_message_orderly",
-    "retries": "retry_max_times",
-    "retry_queues": "retry_queue_nums",
-}
-_FLAGS = ("may_consume", "may_broadcast", "orderly")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSubscription:
+    """One subscription, and the members that have it."""
+
+    subscription: Subscription
+    members: tuple[str, ...]
+    """Client ids; empty where only the broker knows of it."""
+    difference: str
+    """What differs between members, in words; empty where all have this subscription."""
 
 
-def wanted_group(attributes: Attributes | None, **settings: Setting) -> WantedSettings:
-    """Settings to give to a group; None leaves one as it is. Raises ValueError."""
-    given = {name: value for name, value in settings.items() if value is not None}
-    check_flags(**{name: given[name] for name in _FLAGS if name in given})
-    if "retries" in given:
-        check_whole("retries", given["retries"], -1)
-    if "retry_queues" in given:
-        check_whole("retry_queues", given["retry_queues"], 1)
-    return WantedSettings(_FIELDS, given, attributes)
+def subscriptions_of(group: GroupInfo) -> list[GroupSubscription]:
+    """Every subscription of a group, by topic."""
+    asked = [each for each in group.members if each.subscriptions is not None]
+    wanted = {one for each in asked for one in each.subscriptions or ()} | group.subscriptions
+    return [
+        GroupSubscription(
+            subscription=one,
+            members=tuple(each.client_id for each in asked if one in (each.subscriptions or ())),
+            difference=_difference(one, asked),
+        )
+        for one in sorted(wanted)
+    ]
 
 
-def _request(wanted: WantedSettings, config: SubscriptionGroupConfig) -> Request:
-    return CreateGroup(), wanted.applied(config).to_json()
-
-
-def create_request(config: SubscriptionGroupConfig) -> Request:
-    """The request that gives a broker a group it does not have, with all its settings."""
-    # Attributes are sent as changes, each with a sign.
-    signed = {f"+{name}": value for name, value in config.attributes.items()}
-    return CreateGroup(), msgspec.structs.replace(config, attributes=signed).to_json()
-
-
-def check_new(group: str, wanted: WantedSettings) -> None:
-    """Raises ValueError for a name or attributes that no group can have."""
-    check_group(group)
-    wanted.check_new("group")
-
-
-async def create_group(
-    cluster: ClusterCalls,
-    group: str,
-    wanted: WantedSettings,
-    *,
-    targets: Mapping[str, str],
-    replace: bool,
-) -> list[str]:
-    """Create a group on the targets, or replace its settings there. Raises AlreadyExists where it
-    differs and `replace` is False."""
-
-    async def ask(_: str, address: str) -> SubscriptionGroupConfig | None:
-        return await _config(cluster, address, group, is_known=False)
-
-    if not replace:
-        present = (await cluster.ask_each(targets, ask)).all()
-        changes = [
-            change
-            for name, config in present.items()
-            if config is not None
-            for change in wanted.changes(config, name)
-        ]
-        if changes:
-            raise AlreadyExists("group", group, map(str, changes))
-    request = _request(wanted, SubscriptionGroupConfig(group_name=group))
-    return await cluster.change_each(f"group {group} is set", targets, lambda _: request)
-
-
-async def update_group(
-    cluster: ClusterCalls,
-    group: str,
-    wanted: WantedSettings,
-    *,
-    brokers: Sequence[str],
-    dry_run: bool,
-) -> list[SettingChange]:
-    """Change a group on the brokers that have it. Nothing is changed unless all of them answer."""
-    check_group(group)
-    targets = await cluster.masters(brokers=brokers)
-    answers = await cluster.ask_each(
-        targets, lambda _, address: _config(cluster, address, group, is_known=False)
-    )
-    configs = {name: config for name, config in answers.all().items() if config is not None}
-    if not configs:
-        raise NotFound("group", group, f"create it first; asked were: {', '.join(targets)}")
-    changes = [each for name in configs for each in wanted.changes(configs[name], name)]
-    if dry_run or not changes:
-        return changes
-    concerned = {name: targets[name] for name in sorted({change.broker for change in changes})}
-    await cluster.change_each(
-        f"group {group} is changed", concerned, lambda name: _request(wanted, configs[name])
-    )
-    return changes
-
-
-async def delete_group(
-    cluster: ClusterCalls, group: str, *, keep_offsets: bool, force: bool, missing_ok: bool
-) -> list[str]:
-    """Delete a group and its progress on all brokers. Nothing is deleted unless all of them answer.
-    Raises NotFound unless `missing_ok`, and InUse unless `force`."""
-    check_group(group)
-    targets = await cluster.masters()
-    online = await connected(cluster, group)
-    if not missing_ok:
-        await find_group(cluster, group, online)
-    if not force:
-        _check_offline(online, group, "stop them first, or their brokers create it again")
-    online.check_all()
-    header = DeleteGroup(group_name=group, clean_offset=not keep_offsets)
-    return await cluster.change_each(f"group {group} is deleted", targets, lambda _: (header, b""))
-
-
-async def check_offline(cluster: ClusterCalls, group: str, hint: str) -> None:
-    """Raises InUse if a group has live members, AdminError if that cannot be known."""
-    _check_offline(await connected(cluster, group), group, hint)
-
-
-def _check_offline(online: Connected, group: str, hint: str) -> None:
-    if online.members:
-        raise InUse(group, [each.client_id for each in online.members], hint)
-    online.check_all()
+def _difference(one: Subscription, asked: Sequence[GroupMember]) -> str:
+    lacking = [each for each in asked if one not in (each.subscriptions or ())]
+    if not lacking:
+        return ""
+    parts = []
+    for each in lacking:
+        other = next(
+            (have.expression for have in each.subscriptions or () if have.topic == one.topic), None
+        )
+        text = "not subscribed" if other is None else f"subscribes to {other!r}"
+        parts.append(f"{each.client_id} {text}")
+    return "; ".join(parts)

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from sparrowmq.admin import groups, topics
+from sparrowmq.admin import group_changes, groups, topics
 from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.admin.errors import BrokerRefusal, NotFound
 from sparrowmq.admin.values import Listing, SettingChange, time_of
@@ -283,8 +283,12 @@ async def _update(
                 cluster, name, wanted, brokers=brokers, dry_run=dry_run
             )
         case Scope.CONSUMER_GROUP:
-            return await groups.update_group(
-                cluster, name, groups.wanted_group(attributes), brokers=brokers, dry_run=dry_run
+            return await group_changes.update_group(
+                cluster,
+                name,
+                group_changes.wanted_group(attributes),
+                brokers=brokers,
+                dry_run=dry_run,
             )
         case Scope.PRODUCER_GROUP | Scope.CLIENT:
             return await _update_brokers(cluster, attributes, brokers=brokers, dry_run=dry_run)

@@ -24,6 +24,7 @@ from sparrowmq.protocol.names import check_group, is_retry_topic
 from sparrowmq.protocol.subscription import TAG, SubscriptionData
 
 _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
+_ORDERLY = "PROP_CONSUMEORDERLY"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -98,6 +99,11 @@ class Connected:
     def check_all(self) -> None:
         """Raises AdminError, before a change, if a broker may have members that are not known."""
         Answers(dict(self.by_broker), self.errors).all()
+
+    def unreached(self) -> tuple[BrokerFailure, ...]:
+        """Brokers that cannot be reached. Raises AdminError, before a change, if one that can did
+        not answer."""
+        return Answers(dict(self.by_broker), self.errors).reached()[1]
 
     @property
     def subscriptions(self) -> frozenset[Subscription]:
@@ -209,7 +215,8 @@ async def _details(
     info = await running_info(cluster, group, member, online, stacks=stacks)
     started = info.properties.get(_STARTED, "")
     busy = [each for each in info.mq_table.values() if each.cached_msg_count and not each.dropped]
-    finished_ms = min((each.last_consume_timestamp for each in busy), default=None)
+    timed = busy if tells_finished(member, info) else []
+    finished_ms = min((each.last_consume_timestamp for each in timed), default=None)
     return replace(
         member,
         since=time_of(int(started)) if started.isdecimal() else None,
@@ -224,6 +231,12 @@ async def _details(
         else max(0, cluster.client.clock() - finished_ms) / 1000,
         stacks=info.jstack,
     )
+
+
+def tells_finished(member: GroupMember, info: ConsumerRunningInfo) -> bool:
+    """Whether a member reports when its handler last finished something. Go's ordered ones (2.1.2)
+    report when they got the queue, and never anything else."""
+    return member.language != "GO" or info.properties.get(_ORDERLY) != "true"
 
 
 async def running_info(

@@ -17,8 +17,9 @@ from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
 from sparrowmq.admin.errors import AdminError, InUse
-from sparrowmq.admin.groups import all_configs, check_offline
-from sparrowmq.admin.groups import create_request as create_group_request
+from sparrowmq.admin.group_changes import check_offline
+from sparrowmq.admin.group_changes import create_request as create_group_request
+from sparrowmq.admin.groups import all_configs
 from sparrowmq.admin.lag import QueueLag, broker_lag, committed
 from sparrowmq.admin.offsets import commit_request, offset_at_time, queue_ends
 from sparrowmq.admin.topics import all_topic_configs, create_request, until_routed

@@ -137,5 +137,5 @@ async def _change(cluster: ClusterCalls, header: RequestHeader, done: str) -> No
         raise not_done(failed)
     if failed:
         missing = {each.address for each in failed}
-        made = [each for each in addresses if each not in missing]
+        made = [f"name server {each}" for each in addresses if each not in missing]
         raise partly_done(f"the key is {done}", made, failed)

@@ -14,16 +14,13 @@ from datetime import datetime
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from sparrowmq.admin.brokers import broker_config, is_sparrow
 from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, all_at_once, answered
 from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, PartlyReset, not_done
-from sparrowmq.admin.groups import (
-    KnownGroup,
-    check_offline,
-    create_request,
-    find_group,
-    topics_of_group,
-)
+from sparrowmq.admin.group_changes import check_offline, create_request
+from sparrowmq.admin.groups import KnownGroup, all_configs, find_group, topics_of_group
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
 from sparrowmq.client.argument_checks import MAX_LONG, check_kind, check_whole, to_ms
@@ -391,12 +388,13 @@ def commit_request(group: str, queue: MessageQueue, offset: int) -> UpdateConsum
 async def clone_offsets(
     cluster: ClusterCalls, source: str, target: str, topic: str | None, *, dry_run: bool
 ) -> list[OffsetMove]:
-    """Give the target, which must be offline, the progress of the source."""
+    """Give the target, which must be offline, the progress of the source. A broker that does not
+    have the target gets it with the source's settings, as it would when its first member comes."""
     if check_group(source) == check_group(target):
         raise ValueError(f"source and target are both {source}")
     if topic is not None:
         await cluster.route(check_topic(topic))
-    await find_group(cluster, source, await connected(cluster, source))
+    known = await find_group(cluster, source, await connected(cluster, source))
     await check_offline(cluster, target, "they would commit their own progress over it; stop them")
     targets = await cluster.masters()
     answers = await cluster.ask_each(
@@ -405,8 +403,39 @@ async def clone_offsets(
     )
     plan = answers.all()
     if not dry_run:
+        await _create_where_missing(cluster, target, known, targets, plan)
         await _copy(cluster, targets, source, target, plan)
     return _in_order(plan)
+
+
+async def _create_where_missing(
+    cluster: ClusterCalls,
+    target: str,
+    known: KnownGroup,
+    targets: Mapping[str, str],
+    plan: Mapping[str, Sequence[OffsetMove]],
+) -> None:
+    """Progress of a group that a broker does not have is refused by some, and removed by others.
+    Raises AdminError, PartlyDone."""
+    concerned = {name: address for name, address in targets.items() if plan[name]}
+    tables = await cluster.ask_each(concerned, lambda _, address: all_configs(cluster, address))
+    missing = [name for name, table in tables.all().items() if target not in table]
+    settings = _settings_by_broker(known, target)
+    await cluster.change_each(
+        f"no offset was moved; group {target} is created",
+        {name: concerned[name] for name in missing},
+        lambda name: create_request(settings.get(name, next(iter(settings.values())))),
+    )
+
+
+def _settings_by_broker(known: KnownGroup, target: str) -> dict[str, SubscriptionGroupConfig]:
+    """The settings of a known group for another of this name; at least one broker's."""
+    found = {
+        name: msgspec.structs.replace(config, group_name=target)
+        for name, (config, _) in known.by_broker.items()
+        if config is not None
+    }
+    return found or {"": SubscriptionGroupConfig(group_name=target)}
 
 
 async def _copies(

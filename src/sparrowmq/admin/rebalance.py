@@ -414,8 +414,9 @@ def _moves(reports: Mapping[str, RebalanceReport], topic: str | None) -> list[Me
         for each in report.moves
         if (not is_retry_topic(each.topic) if topic is None else each.topic == topic)
     ]
-    found.sort(key=lambda pair: pair[0], reverse=True)
-    return [move for _, move in found]
+    found.sort(key=lambda pair: pair[0])
+    # Not sorted in reverse: of moves in one millisecond the later ones come first as well
+    return [move for _, move in reversed(found)]
 
 
 def with_rate(group: Group, per_s: float | None, handler_s: float | None) -> Group:

@@ -8,6 +8,8 @@ Body, tag, keys, properties and unique id stay; the property RESENT counts how o
 again, and DEDUP_KEY is one of its own, so that a topic which is de-duplicated takes it. Whether a
 dead letter was sent before is asked of the cluster, so that two operators, and the pipeline, see
 what the other did: its unique id lies in a target, stored later than the dead letter.
+Between question and sending the dead letter's queue is locked, so that two operators do not both
+send it. The pipeline takes no locks.
 
 Brokers take a message that a client sends to a retry topic for one that ordered members gave up,
 and make it a dead letter at once, where members hold locks: Java's ordered ones, and on Apache's
@@ -18,6 +20,7 @@ and no property is added.
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -28,6 +31,7 @@ from sparrowmq.admin.dead_letters import origin_of
 from sparrowmq.admin.errors import AdminError, NotFound
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.messages import find_unique, viewed
+from sparrowmq.admin.resend_locks import locked
 from sparrowmq.client.argument_checks import MAX_INT, check_time
 from sparrowmq.client.route_table import publish_queues
 from sparrowmq.protocol import properties as names
@@ -66,6 +70,8 @@ _DROPPED = frozenset(
 """What brokers noted about earlier deliveries; delays would hold the message back again."""
 
 _TIMER_PREFIX = "TIMER_"
+_LOOKS = 20
+_LOOK_S = 0.05
 
 
 class Resend(Enum):
@@ -161,11 +167,12 @@ async def _resend_one(
         hint = "it does not say which topic it came from; name one with --to"
         return result(Resend.REFUSED, hint)
     try:
-        earlier = await sent_before(cluster, group, letter, to)
-        if earlier is not None:
-            return result(Resend.SENT_BEFORE, _where(earlier))
-        if not dry_run:
-            await _send_to(cluster, group, letter, target, to)
+        async with nullcontext() if dry_run else locked(cluster, letter):
+            earlier = await sent_before(cluster, group, letter, to)
+            if earlier is not None:
+                return result(Resend.SENT_BEFORE, _where(earlier))
+            if not dry_run:
+                await _send_to(cluster, group, letter, target, to)
     except AdminError as error:
         return result(Resend.REFUSED, str(error))
     return result(Resend.SENT)
@@ -243,6 +250,17 @@ async def _send_to(
         stored = await viewed(cluster, letter.broker_name, address, sent.log_offset)
         if stored is not None and stored.topic == letter.topic:
             await _send_back(cluster, group, letter, address)
+            return
+    await _until_seen(cluster, group, letter, to)
+
+
+async def _until_seen(cluster: ClusterCalls, group: str, letter: MessageExt, to: str) -> None:
+    """Apache's brokers index a message a moment after they have confirmed it."""
+    for _ in range(_LOOKS):
+        with suppress(AdminError):  # it is sent, whatever fails now
+            if await sent_before(cluster, group, letter, to) is not None:
+                return
+        await asyncio.sleep(_LOOK_S)
 
 
 async def _may_be_locked(cluster: ClusterCalls, group: str, address: str) -> bool:

@@ -7,13 +7,14 @@ from datetime import datetime
 
 import msgspec
 
-from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, partly_done
+from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, partly_done, without
 from sparrowmq.admin.errors import (
     AdminError,
     AlreadyExists,
     BrokerRefusal,
     NoBrokerAnswers,
     NotFound,
+    PartlyDone,
     shown,
 )
 from sparrowmq.admin.values import BrokerFailure, SettingChange, time_of
@@ -279,23 +280,30 @@ async def create_topic(
     topic: str,
     wanted: WantedSettings,
     *,
-    targets: Mapping[str, str],
+    brokers: Sequence[str],
+    of: str | None,
     replace: bool,
 ) -> list[str]:
-    """Create a topic on the targets, or replace its settings there. Returns when the name servers
-    know it. Raises AlreadyExists where it differs and `replace` is False."""
+    """Create a topic on the brokers named, those of a cluster, or all, or replace its settings
+    there. Returns when the name servers know it. Raises AlreadyExists where it differs and
+    `replace` is False."""
+    targets, away = await cluster.changeable(brokers=brokers, cluster=of)
     if not replace:
-        await _check_same(cluster, topic, wanted, targets)
+        away += await _check_same(cluster, topic, wanted, targets)
+    targets = without(targets, away)
     request = _request(wanted, TopicConfig(topic_name=topic))
-    done = await cluster.change_each(f"topic {topic} is set", targets, lambda _: (request, b""))
+    done = await cluster.change_each(
+        f"topic {topic} is set", targets, lambda _: (request, b""), away=away
+    )
     await until_routed(cluster, dict.fromkeys(targets, request), done)
     return done
 
 
 async def _check_same(
     cluster: ClusterCalls, topic: str, wanted: WantedSettings, targets: Mapping[str, str]
-) -> None:
-    """Raises AlreadyExists where a target has the topic with other settings."""
+) -> Sequence[BrokerFailure]:
+    """Brokers that cannot be reached. Raises AlreadyExists where a target has the topic with other
+    settings."""
 
     async def ask(name: str, address: str) -> list[SettingChange]:
         try:
@@ -305,10 +313,11 @@ async def _check_same(
                 raise
             return []
 
-    answers = await cluster.ask_each(targets, ask)
-    changes = [change for changes in answers.all().values() for change in changes]
+    found, away = (await cluster.ask_each(targets, ask)).reached()
+    changes = [change for changes in found.values() for change in changes]
     if changes:
         raise AlreadyExists("topic", topic, map(str, changes))
+    return away
 
 
 async def update_topic(
@@ -319,26 +328,29 @@ async def update_topic(
     brokers: Sequence[str],
     dry_run: bool,
 ) -> list[SettingChange]:
-    """Change a topic on the brokers that have it. Nothing is changed unless all of them answer."""
+    """Change a topic on the brokers that have it. Nothing is changed unless all of them answer that
+    can be reached."""
     check_names("brokers", brokers)
     route = await cluster.route(check_topic(topic))
     having = {data.broker_name: data.master_addr for data in route.broker_datas}
     for name in brokers:
         if name not in having:
             raise NotFound("broker", name, f"topic {topic} is on: {', '.join(sorted(having))}")
-    targets = await cluster.masters(brokers=brokers or sorted(having))
+    targets, without_master = await cluster.changeable(brokers=brokers or sorted(having))
     answers = await cluster.ask_each(
         targets, lambda _, address: topic_config(cluster, address, topic)
     )
-    configs = answers.all()
+    configs, unreached = answers.reached()
+    away = [*without_master, *unreached]
+    what = f"topic {topic} is changed"
     changes = [each for name in configs for each in wanted.changes(configs[name], name)]
+    if not (dry_run or changes) and away:
+        raise partly_done(what, list(configs), away)
     if dry_run or not changes:
         return changes
     concerned = {name: targets[name] for name in {change.broker for change in changes}}
     requests = {name: _request(wanted, configs[name]) for name in sorted(concerned)}
-    done = await cluster.change_each(
-        f"topic {topic} is changed", concerned, lambda name: (requests[name], b"")
-    )
+    done = await cluster.change_each(what, concerned, lambda name: (requests[name], b""), away=away)
     await until_routed(cluster, requests, done)
     return changes
 
@@ -385,25 +397,37 @@ def _queue_numbers(request: CreateTopic) -> tuple[int, int, int]:
 
 
 async def delete_topic(cluster: ClusterCalls, topic: str, *, missing_ok: bool) -> list[str]:
-    """Delete a topic on all brokers and then from the name servers. Nothing is deleted unless all
-    brokers answer: one that hangs would delete it when it goes on, at a time that is not known.
-    Raises NotFound unless `missing_ok`. An interrupted call can be repeated as long as any server
-    knows the topic."""
+    """Delete a topic on all brokers and then from the name servers. Nothing is deleted while a
+    broker hangs: it would delete the topic when it goes on, at a time that is not known. One that
+    cannot be reached keeps it, and registers it again when it is back. Raises NotFound unless
+    `missing_ok`. An interrupted call can be repeated as long as any server knows the topic."""
     check_topic(topic)
     what = f"topic {topic} is deleted"
-    targets = await cluster.masters()
-    is_on_broker = await _is_on_broker(cluster, topic, targets)
-    if not (missing_ok or is_on_broker or await cluster.find_route(topic) is not None):
+    targets, away = await cluster.changeable()
+    having, unreached = await _having(cluster, topic, targets)
+    if not (missing_ok or having or await cluster.find_route(topic) is not None):
         raise NotFound("topic", topic, "those that do: sparrowmq topic list")
-    done = await cluster.change_each(what, targets, lambda _: (DeleteTopic(topic=topic), b""))
+    away += unreached
+    partly: PartlyDone | None = None
+    try:
+        done = await cluster.change_each(
+            what, without(targets, away), lambda _: (DeleteTopic(topic=topic), b""), away=away
+        )
+    except PartlyDone as error:
+        partly, done = error, error.done
     failed = await cluster.change_name_servers(DeleteTopicRoute(topic=topic))
+    if partly is not None:
+        raise partly
     if failed:
         raise partly_done(what, done, failed)
     return done
 
 
-async def _is_on_broker(cluster: ClusterCalls, topic: str, targets: Mapping[str, str]) -> bool:
-    """Whether a broker has a topic. Raises AdminError if not all of them answer."""
+async def _having(
+    cluster: ClusterCalls, topic: str, targets: Mapping[str, str]
+) -> tuple[bool, Sequence[BrokerFailure]]:
+    """Whether a broker has a topic, and those that cannot be reached. Raises AdminError if one that
+    can does not answer."""
 
     async def ask(_: str, address: str) -> bool:
         try:
@@ -414,4 +438,5 @@ async def _is_on_broker(cluster: ClusterCalls, topic: str, targets: Mapping[str,
             return False
         return True
 
-    return any((await cluster.ask_each(targets, ask)).all().values())
+    found, away = (await cluster.ask_each(targets, ask)).reached()
+    return any(found.values()), away

@@ -22,6 +22,8 @@ class BrokerFailure:
     """Whether it was sent the request: a change may have been made all the same."""
     is_refusal: bool = field(default=False, compare=False)
     """Whether it answered, with a code other than success; else it was not heard of."""
+    is_away: bool = field(default=False, compare=False)
+    """Whether it could not be reached at all, so that nothing was sent to it."""
 
     def __str__(self) -> str:
         return f"{self.broker}: {self.reason}"

@@ -23,7 +23,7 @@ from sparrowmq.admin.doctor.findings import Examination
 from sparrowmq.admin.drain_looks import BrokerDrain
 from sparrowmq.admin.drains import GRACE_S
 from sparrowmq.admin.group_rows import GroupRow
-from sparrowmq.admin.groups import GroupInfo
+from sparrowmq.admin.groups import GroupInfo, GroupSubscription
 from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.limits import Limit
@@ -43,7 +43,6 @@ from sparrowmq.admin.roles import RoleChange
 from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.spreads import TopicShare
-from sparrowmq.admin.subscriptions import GroupSubscription
 from sparrowmq.admin.topic_figures import TopicFigures
 from sparrowmq.admin.topic_readers import TopicReader
 from sparrowmq.admin.topics import TopicInfo
@@ -342,7 +341,7 @@ class Admin(Facade[AsyncAdmin]):
         dry_run: bool = False,
     ) -> list[SettingChange]:
         """Change what is given, on the brokers named or on all that have the topic; an attribute
-        that is None is removed. Nothing is changed unless all of them answer, nor in a dry run.
+        that is None is removed. Nothing is changed while one of them hangs, nor in a dry run.
         `queues` are for reading and writing unless those are given.
 
         Messages of queues that readers do not see any more are not delivered. Raises NotFound.
@@ -381,8 +380,8 @@ class Admin(Facade[AsyncAdmin]):
 
     def delete_topic(self, topic: str, *, missing_ok: bool = False) -> list[str]:
         """Delete a topic with its messages and every group's progress in it, on all brokers, or on
-        none if one does not answer. Raises NotFound if none has it, unless `missing_ok`; an
-        interrupted call can be repeated."""
+        none while one hangs. Raises NotFound if none has it, unless `missing_ok`; an interrupted
+        call can be repeated."""
         return self._wait(lambda admin: admin.delete_topic(topic, missing_ok=missing_ok))
 
     # ---- limits
@@ -542,7 +541,7 @@ class Admin(Facade[AsyncAdmin]):
         dry_run: bool = False,
     ) -> list[SettingChange]:
         """Change what is given, on the brokers named or on all that have the group; an attribute
-        that is None is removed. Nothing is changed unless all of them answer, nor in a dry run.
+        that is None is removed. Nothing is changed while one of them hangs, nor in a dry run.
         Raises NotFound."""
         return self._wait(
             lambda admin: admin.update_group(
@@ -566,8 +565,8 @@ class Admin(Facade[AsyncAdmin]):
         force: bool = False,
         missing_ok: bool = False,
     ) -> list[str]:
-        """Delete a group and its progress on all brokers, or on none if one does not answer; its
-        retry and dead-letter topics stay.
+        """Delete a group and its progress on all brokers, or on none while one hangs; its retry and
+        dead-letter topics stay.
 
         Raises NotFound if no broker has it, unless `missing_ok`, and InUse if it has live members,
         unless `force`.

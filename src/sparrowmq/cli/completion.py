@@ -1,4 +1,4 @@
-"""Names of topics and groups for the completion of shells.
+"""Names of topics, groups, brokers and contexts for the completion of shells.
 
 A key press must not wait for a cluster: names are kept for 30 s in the user's cache folder, a
 cluster that does not answer within a second has no names, and nothing is ever printed.
@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError
+from sparrowmq.cli.contexts import known_contexts
 from sparrowmq.client.errors import ClientError
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.errors import SparrowMQError
@@ -43,6 +44,33 @@ def complete_groups(
 ) -> list[CompletionItem]:
     """Its consumer groups."""
     return _items(ctx, "groups", _groups, incomplete)
+
+
+def complete_dead_letter_groups(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Its groups that have dead letters."""
+    return _items(ctx, "dead-letters", lambda admin: admin.dead_letter_groups(), incomplete)
+
+
+def complete_brokers(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Its brokers."""
+    return _items(ctx, "brokers", _brokers, incomplete)
+
+
+def complete_contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """The contexts of the user."""
+    try:
+        names = known_contexts().clusters
+    except (OSError, ValueError):  # the file is broken; the command itself says so
+        return []
+    return [name for name in sorted(names) if name.startswith(incomplete)]
+
+
+async def _brokers(admin: Admin) -> list[str]:
+    return sorted({name for names in (await admin.clusters()).values() for name in names})
 
 
 async def _topics(admin: Admin) -> list[str]:

@@ -8,12 +8,13 @@ The file is described in `sparrowmq.cluster_address`, which reads it for program
 alone (0600), since addresses of production need not be known to everyone on a machine.
 """
 
+import fcntl
 import json
 import os
 import re
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -79,7 +80,6 @@ class Contexts:
 
     def write(self) -> None:
         """Replace the file, so that a reader sees the old one or the new one. Raises OSError."""
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, draft = tempfile.mkstemp(dir=self.path.parent, prefix=".contexts-")  # mode 0600
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -112,6 +112,23 @@ def known_contexts(environment: Mapping[str, str] = os.environ) -> Contexts:
     if not (in_use is None or isinstance(in_use, str)):
         raise ValueError(f"{path}: {_IN_USE} is {in_use!r}, must be the name of a context")
     return Contexts(path=path, clusters=clusters, in_use=in_use)
+
+
+def change_contexts(
+    change: Callable[[Contexts], Contexts], environment: Mapping[str, str] = os.environ
+) -> Contexts:
+    """Change the user's file; what it says now. Changes at the same time wait for each other, so
+    that none is lost. Raises ValueError for what cannot be, OSError."""
+    folder = contexts_file(environment).parent
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # ends with the process at the latest
+        changed = change(known_contexts(environment))
+        changed.write()
+    finally:
+        os.close(handle)
+    return changed
 
 
 def _check_name(name: str) -> None:

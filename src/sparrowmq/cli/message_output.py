@@ -1,13 +1,18 @@
-"""How `sparrowmq consume` writes a message: a line for people, JSON for programs, or its bytes."""
+"""How commands write a message: a line for people, JSON for programs, its bytes, or its body in a
+table; never cut without a word."""
 
 import base64
 import json
 import unicodedata
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+import click
+
+from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.message_ext import MessageExt
 
+T = TypeVar("T")
 Form: TypeAlias = Callable[[MessageExt], str | bytes]
 """What is written for a message."""
 
@@ -53,3 +58,55 @@ def json_of(message: MessageExt) -> str:
 def raw_of(message: MessageExt) -> bytes:
     """The body, byte for byte."""
     return message.body
+
+
+# ---- bodies in tables
+
+
+BODY_FORMS = ("text", "json", "hex")
+
+_MOST = 10_000
+MORE = f"--limit N for more, up to {_MOST:,}; --since and --until for others"
+"""What to do about a table of messages that is cut."""
+_PREVIEW = 200
+"""Characters of a body in a table."""
+
+
+def message_options(command: Callable[..., T]) -> Callable[..., T]:
+    """`--limit` and `--body` of commands that show stored messages in a table."""
+    limit = click.option(
+        "--limit",
+        type=click.IntRange(1, _MOST),
+        metavar="N",
+        default=20,
+        show_default=True,
+        help="At most so many messages.",
+    )
+    body = click.option(
+        "--body",
+        type=click.Choice(BODY_FORMS),
+        default="text",
+        show_default=True,
+        help="How bodies are shown; in a table the first 200 characters.",
+    )
+    return limit(body(command))
+
+
+def body_text(message: MessageExt, form: str, *, whole: bool) -> str:
+    """A body in a form; for a table only its beginning, which then says how long it is."""
+    try:
+        text = _formed(message, form)
+    except (BodyError, ValueError) as error:
+        return f"({error})"
+    if whole or len(text) <= _PREVIEW:
+        return text
+    return f"{text[:_PREVIEW]}… ({len(message.body):,} bytes)"
+
+
+def _formed(message: MessageExt, form: str) -> str:
+    if form == "hex":
+        return message.body.hex(" ")
+    if form == "json":
+        value: Any = message.json()
+        return json.dumps(value, ensure_ascii=False, indent=2)
+    return message.body.decode("utf-8", "backslashreplace")

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 from sparrowmq.admin.values import BrokerFailure
 
@@ -54,6 +54,8 @@ class Table:
     total: int | None = None
     empty: str = ""
     """What people read instead of a table without rows."""
+    more: str = "--limit 0 for all"
+    """How to see the rest of a table that is cut."""
 
     @property
     def is_cut(self) -> bool:
@@ -137,17 +139,27 @@ def _plain(value: Value) -> Any:
 # ---- tables
 
 
-def lines_for_people(report: Report) -> Iterator[str]:
-    """The tables as text for a terminal; names are never cut."""
+def lines_for_people(report: Report, stream: TextIO | None = None) -> Iterator[str]:
+    """The tables as text for a terminal, styled as far as the stream shows it; names are never
+    cut."""
+    from sparrowmq.cli.terminal_table import TerminalTables, TextColumn  # rich takes 60 ms
+
+    drawn = TerminalTables(stream)
     for key, value in report.facts.items():
         yield f"{_words(key)}: {cell(value)}"
     for number, each in enumerate(report.tables):
         if number or report.facts:
             yield ""
         if each.title:
-            yield each.title
-        is_partial = bool(report.errors)
-        yield from _aligned(each, is_partial) if each.rows else filter(None, [each.empty])
+            yield drawn.heading(each.title)
+        if each.rows:
+            columns = [
+                TextColumn(column.title, _is_right(each, index))
+                for index, column in enumerate(each.columns)
+            ]
+            yield from drawn.lines(columns, _texts(each, is_partial=bool(report.errors)))
+        elif each.empty:
+            yield each.empty
 
 
 def lines_for_pipes(report: Report) -> Iterator[str]:
@@ -165,28 +177,23 @@ def lines_for_pipes(report: Report) -> Iterator[str]:
 
 def cut_note(each: Table) -> str:
     """How many rows there are where not all are shown."""
-    return f"{len(each.rows):,} of {each.total:,}; --limit 0 for all"
+    return f"{len(each.rows):,} of {each.total:,}; {each.more}"
 
 
-def _aligned(each: Table, is_partial: bool) -> Iterator[str]:
-    texts = [
+def _texts(each: Table, *, is_partial: bool) -> list[list[str]]:
+    return [
         [
             _of_column(column, value, is_partial=is_partial)
             for column, value in zip(each.columns, row, strict=True)
         ]
         for row in each.rows
     ]
-    is_right = [
-        all(_is_number(row[index]) for row in each.rows) for index in range(len(each.columns))
-    ]
-    titles = [column.title for column in each.columns]
-    widths = [max(map(shown_width, cells)) for cells in zip(titles, *texts, strict=True)]
-    for cells in (titles, *texts):
-        padded = [
-            _pad(text, size, right)
-            for text, size, right in zip(cells, widths, is_right, strict=True)
-        ]
-        yield "  ".join(padded).rstrip()
+
+
+def _is_right(each: Table, index: int) -> bool:
+    """Whether a column has numbers and nothing else, except cells without anything to show."""
+    values = [row[index] for row in each.rows if row[index] != ""]
+    return bool(values) and all(map(_is_number, values))
 
 
 def _is_number(value: Value) -> bool:
@@ -263,13 +270,3 @@ def harmless(text: str) -> str:
         each if unicodedata.category(each) not in ("Cc", "Cf") else f"\\x{ord(each):02x}"
         for each in text
     )
-
-
-def shown_width(text: str) -> int:
-    """Columns of a terminal that a text takes."""
-    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
-
-
-def _pad(text: str, size: int, right: bool) -> str:
-    space = " " * (size - shown_width(text))
-    return space + text if right else text + space

@@ -15,6 +15,7 @@ import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError, NameServerRefusal, NameServersAway
+from sparrowmq.cli.completion import complete_contexts
 from sparrowmq.cli.contexts import known_contexts
 from sparrowmq.cli.logs import without_client_warnings
 from sparrowmq.client.errors import ClientError, NameServerRefused, NoNameServer
@@ -86,6 +87,7 @@ context_option = click.option(
     "--context",
     metavar="NAME",
     default=None,
+    shell_complete=complete_contexts,
     is_eager=True,  # the name servers depend on it
     expose_value=False,
     callback=_keep_context,

@@ -25,6 +25,8 @@ import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError, PartlyDone
+from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.cli.completion import complete_brokers, complete_topics
 from sparrowmq.cli.option_types import Wait
 from sparrowmq.cli.output import (
     Report,
@@ -33,6 +35,7 @@ from sparrowmq.cli.output import (
     json_text,
     lines_for_people,
     lines_for_pipes,
+    table,
 )
 from sparrowmq.cli.remote import ORIGIN, explained, name_servers_option, run_remote
 
@@ -42,6 +45,9 @@ IN_PART = 3
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 _WATCH_S = 2.0
+_SILENCE_S = 60.0
+"""How long a broker that did not answer is not asked again: longer than most commands take, and not
+for ever, since some wait for minutes. A command that repeats itself asks it in every round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +88,14 @@ class Shell:
             limit: dict[str, Any] = {}
             if self.timeout_s is not None:
                 limit["timeout_s"] = self.timeout_s
-            async with Admin(self.name_servers, **limit) as admin:
+            silence_s = self.watch_s or _SILENCE_S
+            async with Admin(self.name_servers, silence_s=silence_s, **limit) as admin:
                 return await work(admin)
         except AdminError as error:
             if self.is_verbose:
                 traceback.print_exc()
             if isinstance(error, PartlyDone):
-                self.warn(explained(error))
+                self._show_parts(error)
                 sys.exit(IN_PART)
             raise
 
@@ -107,14 +114,15 @@ class Shell:
                 self._show_round(found)
 
     def _show_round(self, found: Report) -> None:
-        if self._is_terminal and not self.as_json:
+        if self.is_terminal and not self.as_json:
             click.echo(_CLEAR, nl=False)
         self.show(found, one_line=True)
 
     # ---- printing
 
     @property
-    def _is_terminal(self) -> bool:
+    def is_terminal(self) -> bool:
+        """Whether people read what is printed, and not a program."""
         return sys.stdout.isatty()
 
     def show(self, report: Report, *, one_line: bool = False) -> None:
@@ -122,16 +130,26 @@ class Shell:
         if self.as_json:
             click.echo(json_text(document(report), indent=None if one_line else 2))
             return
-        lines = lines_for_people if self._is_terminal else lines_for_pipes
-        for line in lines(report):
+        is_seen = self.is_terminal
+        for line in lines_for_people(report, sys.stdout) if is_seen else lines_for_pipes(report):
             click.echo(line)
         for failure in report.errors:
             self.warn(str(failure))
-        for table in report.tables:
-            if table.is_cut:
-                self.say(cut_note(table))
+        for each in report.tables:
+            if each.is_cut:
+                self.say(cut_note(each))
         for note in report.notes:
             self.say(note)
+
+    def _show_parts(self, error: PartlyDone) -> None:
+        """Print on which brokers a change was made."""
+        results = dict.fromkeys(error.done, "done") | dict.fromkeys(error.failed, "not done")
+        results |= dict.fromkeys(error.unknown, "not known")
+        rows = [[broker, result] for broker, result in results.items()]
+        parts = table([("BROKER", "broker"), ("RESULT", "result")], rows)
+        failures = [BrokerFailure(broker, "", reason) for broker, reason in error.failed.items()]
+        self.show(Report([parts], errors=failures if self.as_json else ()))
+        self.warn(explained(error))
 
     def say(self, text: str) -> None:
         """A sentence for people, on standard error."""
@@ -155,7 +173,7 @@ class Shell:
     def preview(self, report: Report) -> None:
         """What a change concerns, for people who are asked whether to go on."""
         if not self.is_quiet:
-            for line in lines_for_people(report):
+            for line in lines_for_people(report, sys.stderr):
                 click.echo(line, err=True)
 
     # ---- asking back
@@ -288,3 +306,14 @@ match_option = click.option(
 )
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, and stop.")
+topic_option = functools.partial(
+    click.option, "--topic", metavar="TOPIC", shell_complete=complete_topics
+)
+"""`--topic` with a help of its own."""
+brokers_option = click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    shell_complete=complete_brokers,
+    help="Only on this broker; may be repeated.",
+)

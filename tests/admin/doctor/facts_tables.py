@@ -328,6 +328,17 @@ def after(**changes: Any) -> GroupFacts:
 
 WAITING = says({Q0: pq(10, 5)})
 HANGING = says({Q0: pq(10, 5, idle_ms=60_000)})
+GO_ORDERED = says(
+    # lastConsumeTimestamp is when the queue was taken; the message in work is not in the cache
+    {Q0: pq(10, 4, idle_ms=3_600_000, transaction_msg_count=1)},
+    properties={"PROP_CONSUMEORDERLY": "true", "PROP_THREADPOOL_CORE_SIZE": "-1"},
+    status_table=status(consume_rt=15_000.0),  # of pulls, which wait for messages
+)
+GO_STILL = replace(
+    still(GO_ORDERED, next_stored_ms={Q0: NOW - 90_000}),
+    members=(replace(person("c1"), language="GO"),),
+)
+"""What an ordered member of Go's client 2.1.2 says whose handler fails again and again."""
 WRONG_GROUPS: list[tuple[str, Facts]] = [
     ("no-members", replace(after(queues=(lag(Q0, 3, 10),)), members=())),
     ("more-members-than-queues", replace(GROUP, members=tuple(map(person, "abc")))),
@@ -340,6 +351,7 @@ WRONG_GROUPS: list[tuple[str, Facts]] = [
         replace(after(queues=(lag(Q0, 0, 300), lag(Q1, 290, 300))), first=look(at_ms=BEFORE)),
     ),
     ("stuck-at-offset", still(WAITING)),
+    ("stuck-at-offset", GO_STILL),
     (
         "stuck-at-offset",  # no word of the member, but the looks are far apart
         replace(
@@ -576,6 +588,11 @@ NOT_MADE: list[tuple[str, Facts, Callable[[], set[str]]]] = [
         lambda: {"protective-setting-ignored"},
     ),
     ("a broker without its start", broker(skew_s=None), lambda: {"clock-skew"}),
+    (
+        "an ordered member of Go's",
+        replace(told(GO_ORDERED), members=(replace(person("c1"), language="GO"),)),
+        lambda: {"handler-hangs", "handler-slow"},
+    ),
     (
         "owners that do not tell their progress, looked at for too short",
         replace(

@@ -3,8 +3,13 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from sparrowmq import Examination, Message, Producer
+from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import Flush
+from sparrowmq.broker.runtime_config import config_lines
+from sparrowmq.broker.runtime_info import runtime_info
 from sparrowmq.client.client import core_of
 from sparrowmq.protocol.headers.drain import BeginDrain
 from sparrowmq.protocol.headers.nameserver import RegisterBroker, UnregisterBroker, WipeWritePerm
@@ -113,10 +118,35 @@ async def a_broker_is_hidden_from_producers(scene: Scene) -> Examination:
     return await scene.doctor("cluster")
 
 
+ANSWERS = "sparrowmq.broker.handlers.broker_admin"
+
+
 @provokes("broker-drains", brokers=2)
 async def a_broker_is_emptied(scene: Scene) -> Examination:
     await scene.call(scene.sim.brokers["broker-a"].address, BeginDrain())
     return await scene.doctor("cluster")
+
+
+@provokes("version-mixed", brokers=2)
+async def one_broker_says_that_it_is_older(scene: Scene) -> Examination:
+    def answered(broker: Broker) -> dict[str, str]:
+        table = runtime_info(broker)
+        is_old = broker.config.broker_name == "broker-b"
+        return {**table, "brokerVersionDesc": "V4_9_8"} if is_old else table
+
+    with pytest.MonkeyPatch.context() as patch:  # SparrowMQ's brokers have one version
+        patch.setattr(f"{ANSWERS}.runtime_info", answered)
+        return await scene.doctor("cluster")
+
+
+@provokes("protective-setting-ignored")
+async def a_broker_is_set_to_wait_for_slaves_and_does_not(scene: Scene) -> Examination:
+    def answered(broker: Broker) -> str:
+        return f"{config_lines(broker)}\ninSyncReplicas=2\nbrokerRole=ASYNC_MASTER\n"
+
+    with pytest.MonkeyPatch.context() as patch:  # SparrowMQ's brokers refuse the setting
+        patch.setattr(f"{ANSWERS}.config_lines", answered)
+        return await scene.doctor("cluster")
 
 
 # ---- topic

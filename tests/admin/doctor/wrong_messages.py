@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sparrowmq import (
     Examination,
@@ -11,6 +12,8 @@ from sparrowmq import (
     TransactionalProducer,
     TransactionState,
 )
+from sparrowmq.admin.cleaning import Cleanable
+from sparrowmq.testing.sim_cluster import SMALL_STORE
 from tests.admin.doctor.provocations import (
     Provocations,
     Scene,
@@ -32,6 +35,17 @@ async def examine(scene: Scene, message_id: str) -> Examination:
 async def an_id_was_never_sent(scene: Scene) -> Examination:
     await scene.topic(messages=1)
     return await examine(scene, "0A000001" + "F" * 24)
+
+
+@provokes("expired", store=replace(SMALL_STORE, log_file_size=64 * 1024, retention_ms=60_000))
+async def the_file_of_a_message_was_deleted(scene: Scene) -> Examination:
+    await scene.topic()
+    (sent,) = await scene.send(1)
+    for _ in range(4):
+        await scene.send(8, keys="k" * 4000)
+    await asyncio.sleep(120)
+    await scene.admin.clean_broker("broker-a", [Cleanable.LOG, Cleanable.QUEUES])
+    return await examine(scene, sent)
 
 
 @provokes("still-delayed")

@@ -21,8 +21,7 @@ def not_made(examined: Examination) -> set[str]:
     return {name for each in skipped for name in each.ids}
 
 
-# Go's members report times per call that hide a failing handler, and commit by another rhythm.
-@scenario(clients=(*JAVA, *PYTHON), needs="admin", compared=False)
+@scenario(clients=(*JAVA, "go", *PYTHON), needs="admin", compared=False)
 def the_doctor_finds_an_ordered_group_that_is_stuck(scene: Scene) -> Outcome:
     admin, topic, group = admin_of(scene), scene.topic(queues=1), scene.name("billing")
     producer = scene.producer()

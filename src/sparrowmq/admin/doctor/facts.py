@@ -5,6 +5,7 @@ A fact that could not be had is None, and `missing` says for which checks and wh
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from sparrowmq.admin.doctor.findings import NotMade
 from sparrowmq.admin.groups import GroupSettings
@@ -18,7 +19,12 @@ from sparrowmq.protocol.connections import ConsumerRunningInfo
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.properties import TAGS
 from sparrowmq.protocol.route import TopicRoute
+from sparrowmq.protocol.sql92.errors import Sql92Error
+from sparrowmq.protocol.sql92.filter import Sql92, compile_sql92
+from sparrowmq.protocol.subscription import TAG
+from sparrowmq.protocol.tags import parse_tags
 
 BrokerKey = tuple[str, int]
 """Name and id of a broker."""
@@ -213,3 +219,32 @@ class MessageFacts:
     readers: tuple[MessageReader, ...] = ()
     missing: tuple[NotMade, ...] = ()
     errors: tuple[BrokerFailure, ...] = ()
+
+
+# ---- filters
+
+
+def passes(wanted: Subscription, properties: Mapping[str, str]) -> bool:
+    """Whether a message with these properties is wanted, as a broker decides it. A filter that
+    cannot be read passes everything: then the doctor has nothing to say about it."""
+    if wanted.kind == TAG:
+        tags = _tags(wanted.expression)
+        return not tags or properties.get(TAGS) in tags
+    condition = _condition(wanted.expression)
+    return condition is None or condition.matches(properties)
+
+
+@lru_cache(maxsize=64)
+def _tags(expression: str) -> tuple[str, ...]:
+    try:
+        return parse_tags(expression)
+    except ValueError:
+        return ()
+
+
+@lru_cache(maxsize=64)
+def _condition(expression: str) -> Sql92 | None:
+    try:
+        return compile_sql92(expression)
+    except Sql92Error:
+        return None

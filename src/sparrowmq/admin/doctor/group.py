@@ -5,10 +5,14 @@ What its members say about themselves is in `member_states.py`.
 
 from collections.abc import Iterator
 
-from sparrowmq.admin.doctor.facts import GroupFacts
+from sparrowmq.admin.doctor.facts import GroupFacts, passes
 from sparrowmq.admin.doctor.findings import Decided, Finding, NotMade, count_of, found, shorten
-from sparrowmq.admin.doctor.matching import passes
-from sparrowmq.admin.doctor.member_states import decide_members, idle_queues
+from sparrowmq.admin.doctor.member_states import (
+    decide_members,
+    idle_queues,
+    without_handler_times,
+    without_times,
+)
 from sparrowmq.admin.doctor.progress import COMMIT_S, Progress, progress_of
 from sparrowmq.admin.lag import QueueLag
 from sparrowmq.protocol.names import is_retry_topic
@@ -197,6 +201,18 @@ def _unknown(facts: GroupFacts, moves: list[Progress]) -> Iterator[NotMade]:
             f"{count_of(len(doubtful), 'queue')} of group {facts.name}",
             "no live owner tells its progress, and brokers learn it only every"
             f" {COMMIT_S:.0f} s: look for longer, with --for 10s",
+        )
+    for client_id in without_handler_times(facts):
+        yield NotMade(
+            ("handler-slow",),
+            f"member {client_id} of group {facts.name}",
+            "Go's client reports how long its pulls take, and not its handler",
+        )
+    for client_id in without_times(facts):
+        yield NotMade(
+            ("handler-hangs",),
+            f"member {client_id} of group {facts.name}",
+            "ordered members of Go's client do not report when they finish a message",
         )
 
 

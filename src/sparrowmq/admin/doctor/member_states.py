@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from sparrowmq.admin.doctor.facts import GroupFacts
 from sparrowmq.admin.doctor.findings import Finding, count_of, found, shorten
 from sparrowmq.admin.doctor.progress import owners_of
+from sparrowmq.admin.members import tells_finished
 from sparrowmq.protocol.connections import ConsumerRunningInfo, ProcessQueueInfo
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
@@ -46,18 +47,20 @@ def idle_queues(facts: GroupFacts) -> set[MessageQueue]:
     """Queues that do not move for a reason that has a finding of its own: a hanging or slow
     handler, or a member that is paused."""
     explained: set[MessageQueue] = set()
-    for info in facts.second.members.values():
+    pulling = without_handler_times(facts)
+    for client_id, info in facts.second.members.items():
         if info is None:
             continue
+        hanging = set(_hanging(facts, client_id, info))
         window_ms = facts.window_s * 1000
         slow = {
             topic
             for topic, status in info.status_table.items()
-            if status.consume_rt >= max(SLOW_MS, window_ms)
+            if client_id not in pulling and status.consume_rt >= max(SLOW_MS, window_ms)
         }
         paused = {name for name, note in info.user_consumer_info.items() if "paused" in note}
-        for queue, held in info.mq_table.items():
-            if queue.topic in slow or str(queue) in paused or _hangs(facts, info, queue, held):
+        for queue in info.mq_table:
+            if queue.topic in slow or str(queue) in paused or queue in hanging:
                 explained.add(queue)
     return explained
 
@@ -86,7 +89,7 @@ def _handler(
     facts: GroupFacts, client_id: str, info: ConsumerRunningInfo, subject: str
 ) -> Iterator[Finding]:
     stacks = f"sparrowmq group members {facts.name} --stacks {client_id}"
-    hanging = [queue for queue, held in info.mq_table.items() if _hangs(facts, info, queue, held)]
+    hanging = _hanging(facts, client_id, info)
     if hanging:
         idle_ms = min(_idle_ms(info, info.mq_table[queue]) for queue in hanging)
         evidence = (
@@ -100,7 +103,7 @@ def _handler(
     for topic, status in sorted(info.status_table.items()):
         if is_retry_topic(topic):
             continue
-        if status.consume_rt >= SLOW_MS:
+        if client_id not in without_handler_times(facts) and status.consume_rt >= SLOW_MS:
             evidence = (
                 f"{status.consume_rt:,.0f} ms per call for topic {topic},"
                 f" {status.consume_ok_tps:.1f} messages/s"
@@ -113,6 +116,29 @@ def _handler(
                 f" minute, {status.consume_failed_msgs:,} failed since its start"
             )
             yield found("handler-fails", subject, evidence, f"sparrowmq group members {facts.name}")
+
+
+def without_handler_times(facts: GroupFacts) -> list[str]:
+    """Members that do not report how long their handlers take. Go's client (2.1.2) reports how long
+    its pulls take in that place, and those wait for messages."""
+    return [each.client_id for each in facts.members if each.language == "GO"]
+
+
+def without_times(facts: GroupFacts) -> list[str]:
+    """Members that do not report when they finish a message."""
+    return [
+        each.client_id
+        for each in facts.members
+        if (info := facts.second.members.get(each.client_id)) is not None
+        and not tells_finished(each, info)
+    ]
+
+
+def _hanging(facts: GroupFacts, client_id: str, info: ConsumerRunningInfo) -> list[MessageQueue]:
+    """Queues whose messages a handler does not finish."""
+    if client_id in without_times(facts):
+        return []
+    return [queue for queue, held in info.mq_table.items() if _hangs(facts, info, queue, held)]
 
 
 def _hangs(

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from sparrowmq.admin.doctor.facts import MessageFacts, MessageReader
+from sparrowmq.admin.doctor.facts import MessageFacts, MessageReader, passes
 from sparrowmq.admin.doctor.findings import Decided, Finding, count_of, found
-from sparrowmq.admin.doctor.matching import passes
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.properties import PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_CHECK_TIMES
 

@@ -10,6 +10,7 @@ from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.values import SettingChange
 from sparrowmq.cli.cluster_tables import broker_table, change_table, part
 from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.completion import complete_brokers
 from sparrowmq.cli.output import Report, Table, Value, table
 from sparrowmq.cli.shell import (
     Shell,
@@ -51,7 +52,7 @@ def list_brokers(shell: Shell) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_brokers)
 @_id_option
 @click.option("--long", "is_long", is_flag=True, help="Everything that the broker reports.")
 @shell_options(watch=True)
@@ -127,7 +128,7 @@ def config() -> None:
 
 
 @config.command("get")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_brokers)
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
 @_id_option
 @shell_options()
@@ -157,7 +158,7 @@ def setting_rows(found: ServerSettings, keys: tuple[str, ...]) -> list[list[Valu
 
 
 @config.command("set")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_brokers)
 @click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
 @_id_option
 @dry_run_option
@@ -195,7 +196,7 @@ APACHE_KEEPS = "Apache's server writes it into the file that it was started with
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_brokers)
 @click.option("--log", is_flag=True, help="Log files whose messages were kept for long enough.")
 @click.option("--queues", is_flag=True, help="Queue files whose messages are gone.")
 @click.option(

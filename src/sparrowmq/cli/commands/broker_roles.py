@@ -7,6 +7,7 @@ import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.roles import RoleChange
+from sparrowmq.cli.completion import complete_brokers
 from sparrowmq.cli.remote import name_servers_option, with_admin
 from sparrowmq.cli.shell import Shell
 
@@ -25,7 +26,7 @@ _yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_brokers)
 @_id_option
 @click.option(
     "--accept-loss",
@@ -76,7 +77,7 @@ def promote(
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_brokers)
 @_id_option
 @_dry_run_option
 @_yes_option

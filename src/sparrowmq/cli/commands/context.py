@@ -7,7 +7,8 @@ from typing import TypeVar
 import click
 
 from sparrowmq.cli.command_group import Group
-from sparrowmq.cli.contexts import Contexts, known_contexts
+from sparrowmq.cli.completion import complete_contexts
+from sparrowmq.cli.contexts import Contexts, change_contexts, known_contexts
 from sparrowmq.cli.output import Report, Value, table
 from sparrowmq.cli.remote import ADDRESSES
 from sparrowmq.cli.shell import Shell, local_shell_options
@@ -45,7 +46,7 @@ def list_contexts(shell: Shell) -> None:
 
 
 @context.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_contexts)
 @local_shell_options
 def show(name: str | None, shell: Shell) -> None:
     """Show a named cluster; without NAME the one in use.
@@ -80,7 +81,7 @@ def add(name: str, name_servers: str, shell: Shell) -> None:
 
 
 @context.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_contexts)
 @local_shell_options
 def use(name: str, shell: Shell) -> None:
     """Let commands use this cluster unless an option or a variable names another.
@@ -93,7 +94,7 @@ def use(name: str, shell: Shell) -> None:
 
 
 @context.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_contexts)
 @local_shell_options
 def remove(name: str, shell: Shell) -> None:
     """Forget a named cluster. The cluster itself is not touched.
@@ -128,12 +129,7 @@ def _overruling(known: Contexts) -> list[str]:
 
 
 def _change(shell: Shell, change: Callable[[Contexts], Contexts], done: str) -> None:
-    def work() -> Contexts:
-        changed = change(known_contexts())
-        changed.write()
-        return changed
-
-    changed = _attempt(shell, work)
+    changed = _attempt(shell, lambda: change_contexts(change))
     shell.say(f"{done} ({changed.path})")
     for note in _overruling(changed):
         shell.say(note)

@@ -17,7 +17,9 @@ from sparrowmq.admin.errors import AdminError
 from sparrowmq.admin.resends import TO_GROUP, TO_TOPIC, Resend, Resent
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.commands.group import now
-from sparrowmq.cli.message_body import BODY_FORMS, body_text
+from sparrowmq.cli.commands.send import rate_option
+from sparrowmq.cli.completion import complete_dead_letter_groups
+from sparrowmq.cli.message_output import MORE, body_text, message_options
 from sparrowmq.cli.option_types import Moment
 from sparrowmq.cli.output import Report, Table, Value, table
 from sparrowmq.cli.shell import (
@@ -118,25 +120,11 @@ def _counts(rows: Sequence[tuple[str, DeadLetterCount | None]], total: int, titl
 
 
 @dlq.command("show")
-@click.argument("group")
+@click.argument("group", shell_complete=complete_dead_letter_groups)
 @_since
 @_until
 @click.option("--key", metavar="KEY", help="Only with this key.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    metavar="N",
-    default=20,
-    show_default=True,
-    help="The newest so many.",
-)
-@click.option(
-    "--body",
-    type=click.Choice(BODY_FORMS),
-    default="text",
-    show_default=True,
-    help="How bodies are shown; of text the first 200 characters.",
-)
+@message_options
 @shell_options()
 def show(
     group: str,
@@ -167,7 +155,9 @@ def show(
             ("ATTEMPTS", "attempts"),
             ("BODY", "body"),
         ]
-        letters = table(columns, rows, total=found.total, empty="there are none in that time")
+        letters = table(
+            columns, rows, total=found.total, empty="there are none in that time", more=MORE
+        )
         return Report([letters], found.errors)
 
     shell.report(look)
@@ -189,7 +179,7 @@ def _letter(each: MessageExt, form: str, *, whole: bool) -> list[Value]:
 
 
 @dlq.command("resend")
-@click.argument("group")
+@click.argument("group", shell_complete=complete_dead_letter_groups)
 @click.option("--id", "ids", multiple=True, metavar="ID", help="This one; may be repeated.")
 @_since
 @_until
@@ -202,12 +192,7 @@ def _letter(each: MessageExt, form: str, *, whole: bool) -> list[Value]:
     help="The group that failed; the topic they came from, where every group gets them; or another"
     " topic.",
 )
-@click.option(
-    "--rate",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="N",
-    help="At most so many per second.",
-)
+@rate_option
 @dry_run_option
 @yes_option
 @shell_options()
@@ -249,12 +234,16 @@ def resend(
 
 
 def _question(group: str, to: str, count: int) -> str:
-    letters = f"{count:,} dead letter{'s' if count > 1 else ''} of {group}"
+    letters = _letters(group, count)
     if to == TO_GROUP:
-        return f"{letters} go to group {group} again, and to no other"
+        return f"{letters} would be sent to group {group} again, and to no other"
     if to == TO_TOPIC:
-        return f"{letters} go to the topics they came from, where EVERY group gets them"
-    return f"{letters} go to topic {to}, where every group of it gets them"
+        return f"{letters} would be sent to where they came from, and EVERY group of it gets them"
+    return f"{letters} would be sent to topic {to}, and every group of it gets them"
+
+
+def _letters(group: str, count: int) -> str:
+    return f"{count:,} dead letter{'' if count == 1 else 's'} of {group}"
 
 
 def _show_results(shell: Shell, group: str, results: Sequence[Resent], *, dry_run: bool) -> None:
@@ -279,7 +268,7 @@ def _show_results(shell: Shell, group: str, results: Sequence[Resent], *, dry_ru
     if dry_run:
         shell.say("nothing was sent: a dry run")
     elif totals[Resend.SENT]:
-        shell.done(f"{totals[Resend.SENT]:,} dead letters of {group} sent again")
+        shell.done(f"{_letters(group, totals[Resend.SENT])} sent again")
     if totals[Resend.REFUSED]:
         sys.exit(3 if totals[Resend.SENT] else 1)
 
@@ -292,7 +281,7 @@ def _result(each: Resent, *, dry_run: bool) -> Value:
 
 
 @dlq.command("export")
-@click.argument("group")
+@click.argument("group", shell_complete=complete_dead_letter_groups)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
@@ -317,7 +306,7 @@ def export(
         written = shell.ask(
             lambda admin: admin.export_dead_letters(group, click.echo, since=since, until=until)
         )
-        shell.say(f"{written:,} dead letters of {group} written")
+        shell.say(f"{_letters(group, written)} written")
         return
     draft = out.with_name(f"{out.name}.part")
     if out.exists():

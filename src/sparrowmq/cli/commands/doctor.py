@@ -7,13 +7,15 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.doctor.catalogue import CATALOGUE, About, Severity
 from sparrowmq.admin.doctor.findings import Examination, Finding, NotMade
+from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.option_types import Duration
 from sparrowmq.cli.output import Report, harmless, table
-from sparrowmq.cli.shell import Shell, shell_options
+from sparrowmq.cli.shell import Shell, shell_options, topic_option
 
 _COLUMNS = (
     ("SEVERITY", "severity"),
@@ -30,10 +32,27 @@ _INDENT = " " * 12
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
 
+def _complete_subject(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    complete = {About.TOPIC: complete_topics, About.GROUP: complete_groups}
+    found = complete.get(ctx.params.get("about", ""))
+    return [] if found is None else found(ctx, param, incomplete)
+
+
+def _complete_about(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    return [each.value for each in About if each.value.startswith(incomplete)]
+
+
 @click.command()
-@click.argument("about", required=False, metavar="[topic|group|message|cluster]")
-@click.argument("name", required=False)
-@click.option("--topic", metavar="TOPIC", help="The topic of the message.")
+@click.argument(
+    "about",
+    required=False,
+    metavar="[topic|group|message|cluster]",
+    shell_complete=_complete_about,
+)
+@click.argument("name", required=False, shell_complete=_complete_subject)
+@topic_option(help="The topic of the message.")
 @click.option(
     "--severity",
     type=click.Choice([each.value for each in Severity]),
@@ -122,7 +141,7 @@ def _catalogue() -> Report:
 
 
 def _show(shell: Shell, examined: Examination, shown: Sequence[Finding]) -> None:
-    if sys.stdout.isatty() and not shell.as_json:
+    if shell.is_terminal and not shell.as_json:
         width = max(_LEAST, min(_WIDEST, shutil.get_terminal_size().columns))
         has_colours = not os.environ.get("NO_COLOR")
         for line in paragraphs(shown, width, has_colours=has_colours):

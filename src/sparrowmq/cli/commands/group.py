@@ -12,11 +12,11 @@ import click
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.doctor.findings import Examination
 from sparrowmq.admin.group_rows import GroupRow
-from sparrowmq.admin.groups import GroupInfo
+from sparrowmq.admin.groups import GroupInfo, GroupSubscription, subscriptions_of
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember
-from sparrowmq.admin.subscriptions import GroupSubscription, subscriptions_of
 from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.output import Column, Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, limit_option, match_option, shell_options
 from sparrowmq.clock import system_clock
@@ -131,7 +131,7 @@ def _group_table(rows: list[GroupRow], total: int, is_long: bool) -> Table:
 
 
 @group.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_groups)
 @shell_options(watch=True)
 def show_group(name: str, shell: Shell) -> None:
     """Show a group's settings, progress, members, subscriptions, and what is wrong with it.
@@ -222,7 +222,7 @@ def _topics_table(lag: GroupLag) -> Table:
 
 
 @group.command("members")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_groups)
 @click.option("--stacks", metavar="CLIENT", help="Print the stacks of this member instead.")
 @shell_options(watch=True)
 def members(name: str, stacks: str | None, shell: Shell) -> None:
@@ -286,7 +286,7 @@ def _waits_for(member: GroupMember) -> Iterator[str]:
 
 
 @group.command("subscriptions")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_groups)
 @shell_options()
 def subscriptions(name: str, shell: Shell) -> None:
     """List what members subscribe to, and in what they differ.

@@ -5,8 +5,16 @@ import click
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError, AlreadyExists
 from sparrowmq.admin.values import SettingChange
+from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.output import Report, Table, Value, table
-from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, yes_option
+from sparrowmq.cli.shell import (
+    Shell,
+    brokers_option,
+    dry_run_option,
+    shell_options,
+    topic_option,
+    yes_option,
+)
 
 _SWITCH = click.Choice(["on", "off"])
 _NAMES = {
@@ -39,9 +47,7 @@ def _setting_options(command: click.decorators.FC) -> click.decorators.FC:
             metavar="K=V",
             help="May be repeated; -K removes one in an update.",
         ),
-        click.option(
-            "--broker", "brokers", multiple=True, help="Only on this broker; may be repeated."
-        ),
+        brokers_option,
     ]
     for option in reversed(options):
         command = option(command)
@@ -139,7 +145,7 @@ def _results(brokers: list[str], result: str) -> Table:
 
 
 @click.command("update")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_groups)
 @_setting_options
 @dry_run_option
 @shell_options()
@@ -199,7 +205,7 @@ def _shown(value: Value) -> Value:
 
 
 @click.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_groups)
 @click.option("--keep-offsets", is_flag=True, help="Keep its progress, for a group of this name.")
 @yes_option
 @shell_options()
@@ -249,8 +255,8 @@ def _pausing(name: str, topic: str | None, shell: Shell, *, paused: bool) -> Non
 
 
 @click.command("pause")
-@click.argument("name")
-@click.option("--topic", metavar="TOPIC", help="Only in this topic (brokers from 5.0 on).")
+@click.argument("name", shell_complete=complete_groups)
+@topic_option(help="Only in this topic (brokers from 5.0 on).")
 @shell_options()
 def pause(name: str, topic: str | None, shell: Shell) -> None:
     """Give a group no more messages until it is resumed.
@@ -268,8 +274,8 @@ def pause(name: str, topic: str | None, shell: Shell) -> None:
 
 
 @click.command("resume")
-@click.argument("name")
-@click.option("--topic", metavar="TOPIC", help="Only in this topic (brokers from 5.0 on).")
+@click.argument("name", shell_complete=complete_groups)
+@topic_option(help="Only in this topic (brokers from 5.0 on).")
 @shell_options()
 def resume(name: str, topic: str | None, shell: Shell) -> None:
     """Give a paused group messages again.

@@ -10,13 +10,15 @@ from functools import partial
 import click
 
 from sparrowmq.admin.admin import Admin
-from sparrowmq.admin.cluster_calls import all_at_once
+from sparrowmq.admin.cluster_calls import at_once
+from sparrowmq.admin.errors import AdminError, NotFound
 from sparrowmq.admin.lag import GroupLag, QueueLag
 from sparrowmq.cli.commands.group import age
+from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.option_types import Wait
 from sparrowmq.cli.output import Column, Report, Table, Value, duration_text
 from sparrowmq.cli.queues import queue_text
-from sparrowmq.cli.shell import IN_PART, Shell, limit_option, shell_options
+from sparrowmq.cli.shell import IN_PART, Shell, limit_option, shell_options, topic_option
 from sparrowmq.protocol.names import is_system_group
 
 _POLL_S = 1.0
@@ -25,8 +27,8 @@ _MATCHING = Column("MATCHING", "matching", is_approximate=True)
 
 
 @click.command("lag")
-@click.argument("names", nargs=-1, metavar="[NAME]…")
-@click.option("--topic", metavar="TOPIC", help="Only in this topic.")
+@click.argument("names", nargs=-1, metavar="[NAME]…", shell_complete=complete_groups)
+@topic_option(help="Only in this topic.")
 @click.option(
     "--by",
     type=click.Choice(["topic", "queue", "member"]),
@@ -132,8 +134,14 @@ def over(lags: Sequence[GroupLag], most: int | None, older_s: float | None) -> l
 
 async def _lags(admin: Admin, names: Sequence[str], topic: str | None) -> list[GroupLag]:
     wanted = names or [each for each in await admin.groups() if not is_system_group(each)]
-    asks = {name: partial(admin.lag, name, topic, waiting=True, matching=True) for name in wanted}
-    return list((await all_at_once(asks)).values())
+    asks = [partial(admin.lag, name, topic, waiting=True, matching=True) for name in wanted]
+    found = []
+    for result in await at_once(asks):
+        if not isinstance(result, AdminError):
+            found.append(result)
+        elif names or not isinstance(result, NotFound):  # of all groups, one was deleted meanwhile
+            raise result
+    return found
 
 
 # ---- tables

@@ -13,9 +13,10 @@ from sparrowmq.admin.offsets import MoveBy, OffsetMove, ResetTo
 from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
 from sparrowmq.admin.resets import JournaledReset
 from sparrowmq.cli.commands.pipeline_options import operator_name
+from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.output import Report, Table, Value, table
 from sparrowmq.cli.queues import Goal, QueueName, QueueType, Steps, chosen_queues, queue_text
-from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, yes_option
+from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, topic_option, yes_option
 from sparrowmq.protocol.limits import Action, backlog_of
 from sparrowmq.protocol.message import MessageQueue
 
@@ -31,8 +32,8 @@ def reset_journal() -> ResetJournal:
 
 
 @click.command("reset")
-@click.argument("name")
-@click.option("--topic", metavar="TOPIC", required=True, help="The topic to move in.")
+@click.argument("name", shell_complete=complete_groups)
+@topic_option(required=True, help="The topic to move in.")
 @click.option(
     "--to",
     type=Goal(),
@@ -219,7 +220,7 @@ def _moves_table(moves: Sequence[OffsetMove], owners: Mapping[MessageQueue, str]
 
 
 @click.command("undo")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_groups)
 @click.argument("reset_id", required=False, metavar="[ID]")
 @click.option("--list", "is_list", is_flag=True, help="List the resets that are written down.")
 @click.option("--force", is_flag=True, help="Although members have gone on since.")
@@ -295,9 +296,9 @@ def _records_table(records: Sequence[ResetRecord]) -> Table:
 
 
 @click.command("clone")
-@click.argument("source", metavar="FROM")
-@click.argument("target", metavar="TO")
-@click.option("--topic", metavar="TOPIC", help="Only in this topic.")
+@click.argument("source", metavar="FROM", shell_complete=complete_groups)
+@click.argument("target", metavar="TO", shell_complete=complete_groups)
+@topic_option(help="Only in this topic.")
 @dry_run_option
 @yes_option
 @shell_options()

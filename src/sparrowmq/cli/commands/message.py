@@ -13,11 +13,11 @@ from typing import Any
 
 import click
 
+from sparrowmq.cli.commands.send import Pace, rate_option
 from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.logs import with_log_level, without_client_warnings
 from sparrowmq.cli.message_output import Form, json_of, line_of, raw_of
 from sparrowmq.cli.option_types import Moment, Wait
-from sparrowmq.cli.pace import Pace, rate_option
 from sparrowmq.cli.remote import name_servers_option, run_remote
 from sparrowmq.cli.stop_signal import stop_signal
 from sparrowmq.client.consuming.push_consumer import PushConsumer

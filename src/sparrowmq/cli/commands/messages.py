@@ -13,12 +13,12 @@ from sparrowmq.admin.errors import NotFound
 from sparrowmq.admin.message_traces import MessageTrace
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.cli.command_group import Group
-from sparrowmq.cli.message_body import BODY_FORMS, body_text
-from sparrowmq.cli.message_output import json_of, line_of
+from sparrowmq.cli.completion import complete_groups, complete_topics
+from sparrowmq.cli.message_output import MORE, body_text, json_of, line_of, message_options
 from sparrowmq.cli.option_types import Moment
 from sparrowmq.cli.output import Report, Table, Value, table
 from sparrowmq.cli.queues import MAX_OFFSET, QueueName, QueueType, place_text
-from sparrowmq.cli.shell import Shell, shell_options, yes_option
+from sparrowmq.cli.shell import Shell, shell_options, topic_option, yes_option
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.trace import TraceStep
 
@@ -34,28 +34,14 @@ def message() -> None:
 
 
 @message.command("get")
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=complete_topics)
 @click.option("--id", "message_id", metavar="ID", help="Unique id (needs TOPIC) or offset id.")
 @click.option("--key", metavar="KEY", help="A key of the message.")
 @click.option("--queue", type=QueueType(), metavar="BROKER/N", help="A queue; with --offset.")
 @click.option("--offset", type=click.IntRange(0, MAX_OFFSET), metavar="N", help="Its place there.")
 @click.option("--since", type=Moment(), metavar="TIME", help="Stored at this time or later.")
 @click.option("--until", type=Moment(), metavar="TIME", help="Stored before this time.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    metavar="N",
-    default=20,
-    show_default=True,
-    help="At most so many messages.",
-)
-@click.option(
-    "--body",
-    type=click.Choice(BODY_FORMS),
-    default="text",
-    show_default=True,
-    help="How bodies are shown.",
-)
+@message_options
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -174,7 +160,7 @@ def _message_table(
         columns.append(("BODY", "body"))
         for row, each in zip(rows, messages, strict=True):
             row.append(body_text(each, body, whole=whole))
-    return table(columns, rows, total=total, empty="there are none in that time")
+    return table(columns, rows, total=total, empty="there are none in that time", more=MORE)
 
 
 def _properties(each: MessageExt) -> Table:
@@ -207,7 +193,7 @@ def _write_body(messages: Sequence[MessageExt], out: Path) -> None:
 
 
 @message.command("tail")
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "--filter", "expression", metavar="TAGS", default="*", show_default=True, help="Such as A || B."
 )
@@ -250,7 +236,7 @@ def tail(
 
 @message.command("trace")
 @click.argument("message_id", required=False, metavar="[ID]")
-@click.option("--topic", metavar="TOPIC", help="Where it was sent to.")
+@topic_option(help="Where it was sent to.")
 @click.option("--key", metavar="KEY", help="Instead of ID: the newest message with this key.")
 @shell_options()
 def trace(message_id: str | None, topic: str | None, key: str | None, shell: Shell) -> None:
@@ -362,8 +348,14 @@ def _step_row(step: TraceStep, steps: Sequence[TraceStep]) -> list[Value]:
 
 @message.command("deliver")
 @click.argument("message_id", metavar="ID")
-@click.option("--topic", metavar="TOPIC", help="Where it lies; needed for a unique id.")
-@click.option("--group", metavar="GROUP", required=True, help="The group whose handler gets it.")
+@topic_option(help="Where it lies; needed for a unique id.")
+@click.option(
+    "--group",
+    metavar="GROUP",
+    required=True,
+    shell_complete=complete_groups,
+    help="The group whose handler gets it.",
+)
 @click.option("--client", metavar="CLIENT", help="This member. [default: the first]")
 @yes_option
 @shell_options()

@@ -13,6 +13,7 @@ import click
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.migration import ClusterState, MigrationItem, State
 from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.completion import complete_contexts
 from sparrowmq.cli.option_types import Wait
 from sparrowmq.cli.output import Report, Value, table
 from sparrowmq.cli.shell import IN_PART, Shell, limit_option
@@ -86,8 +87,8 @@ _PLACE = _PlaceType()
 
 def _options(command: click.Command) -> click.Command:
     options = [
-        click.Argument(["source"], type=_PLACE, metavar="FROM"),
-        click.Argument(["target"], type=_PLACE, metavar="TO"),
+        click.Argument(["source"], type=_PLACE, metavar="FROM", shell_complete=complete_contexts),
+        click.Argument(["target"], type=_PLACE, metavar="TO", shell_complete=complete_contexts),
         click.Option(
             ["--topics"], default="*", metavar="GLOB", help="Only topics whose names match."
         ),

@@ -1,5 +1,6 @@
 """`sparrowmq send`."""
 
+import asyncio
 import os
 import sys
 from datetime import datetime, timedelta
@@ -12,12 +13,35 @@ import click
 from sparrowmq.cli.completion import complete_topics
 from sparrowmq.cli.option_types import Moment, Wait
 from sparrowmq.cli.output import json_text
-from sparrowmq.cli.pace import Pace, rate_option
 from sparrowmq.cli.remote import name_servers_option, run_remote
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.clock import system_clock
 from sparrowmq.protocol.message import Message
+
+rate_option = click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="At most so many messages per second.",
+)
+
+
+class Pace:
+    """Lets so many through per second, evenly; any number without a rate."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._every_s = 0.0 if rate is None else 1 / rate
+        self._next_s = 0.0
+
+    async def wait(self) -> None:
+        """Until the next one may go."""
+        if not self._every_s:
+            return
+        now_s = asyncio.get_running_loop().time()
+        start_s = max(now_s, self._next_s)
+        self._next_s = start_s + self._every_s
+        await asyncio.sleep(start_s - now_s)
 
 
 @click.command()

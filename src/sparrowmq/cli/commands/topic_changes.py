@@ -16,7 +16,7 @@ from sparrowmq.cli.cluster_tables import change_table
 from sparrowmq.cli.completion import complete_topics
 from sparrowmq.cli.option_types import Permission
 from sparrowmq.cli.output import Report, Table, Value, table
-from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, yes_option
+from sparrowmq.cli.shell import Shell, brokers_option, dry_run_option, shell_options, yes_option
 
 _TYPE = "message.type"
 _TYPES = ("normal", "fifo", "delay", "transaction", "mixed")
@@ -62,9 +62,7 @@ def _setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="KEY=VALUE",
             help="Set an attribute; -KEY removes one. May be repeated.",
         ),
-        click.option(
-            "--broker", "brokers", multiple=True, help="Only on this broker; may be repeated."
-        ),
+        brokers_option,
     ]
     for option in reversed(options):
         command = option(command)
@@ -225,7 +223,7 @@ def update(
 
     changes, lost = shell.ask(look)
     tables = [change_table(changes), *([lost] if lost else [])]
-    if dry_run or not changes:
+    if dry_run:
         shell.show(Report(tables))
         return
     if lost and lost.rows:
@@ -233,7 +231,8 @@ def update(
         shell.confirm(f"topic {name} would lose queues with messages", name, yes=yes)
     shell.ask(lambda admin: change(admin, is_dry=False))
     shell.show(Report(tables))
-    shell.done(f"topic {name} is changed")
+    if changes:
+        shell.done(f"topic {name} is changed")
 
 
 async def _lost_queues(admin: Admin, name: str, changes: Sequence[SettingChange]) -> Table | None:
@@ -248,7 +247,8 @@ async def _lost_queues(admin: Admin, name: str, changes: Sequence[SettingChange]
         return None
     info, readers = await admin.topic(name), await admin.topic_readers(name)
     for failure in (*info.errors, *readers.errors):
-        raise AdminError(f"nothing was changed, since not all brokers answer: {failure}")
+        if not failure.is_away:  # nothing changes there
+            raise AdminError(f"nothing was changed, since not all brokers answer: {failure}")
     rows: list[list[Value]] = [
         [
             f"{each.queue.broker_name}/{each.queue.queue_id}",
@@ -344,8 +344,9 @@ def delete(name: str, dry_run: bool, yes: bool, shell: Shell) -> None:
         shell.show(concerned)
         sys.exit(3 if concerned.errors else 0)
     for failure in concerned.errors:
-        shell.warn(f"nothing was changed, since not all brokers answer: {failure}")
-        sys.exit(1)
+        if not failure.is_away:
+            shell.warn(f"nothing was changed, since not all brokers answer: {failure}")
+            sys.exit(1)
     if not yes:
         shell.preview(concerned)
     live = sum(len(each.members) for each in readers)
