@@ -24,6 +24,7 @@ class AuditLine:
     before: str
     after: str
     result: str
+    cluster: str = ""
 
 
 class Audit:
@@ -52,6 +53,7 @@ class Audit:
         before: str,
         after: str,
         result: str,
+        cluster: str,
     ) -> None:
         """Write a line; it is in the file when this returns."""
         line = AuditLine(
@@ -63,6 +65,7 @@ class Audit:
             before=before,
             after=after,
             result=result,
+            cluster=cluster,
         )
         self._lines.append(line)
         if self._path is None:

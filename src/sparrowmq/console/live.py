@@ -16,6 +16,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 PERIOD_S = 5.0
+TAIL_S = 1.0
+"""Of pages that follow the messages of a topic."""
 _COMMENT_S = 15.0
 MOST_STREAMS = 64
 _FRAGMENT = re.compile(r"<!--live:([a-z0-9-]+)-->(.*?)<!--end:\1-->", re.DOTALL)
