@@ -101,7 +101,12 @@ class OneChange(Live):
     """Streams that end with their first change."""
 
     async def stream(
-        self, key: str, render: Render, seen: Mapping[str, str], period_s: float = 0.0
+        self,
+        key: str,
+        render: Render,
+        seen: Mapping[str, str],
+        period_s: float = 0.0,
+        is_allowed: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[bytes]:
         async for part in super().stream(key, render, seen, 0.01):
             yield part

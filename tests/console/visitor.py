@@ -79,7 +79,15 @@ class Visitor:
             return await self.get(got.headers["location"])
         return got
 
-    async def _ask(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Got:
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        is_endless: bool = False,
+    ) -> Got:
         split = urlsplit(path)
         cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         sent = {"host": self._host, "cookie": cookies, **headers}
@@ -105,7 +113,7 @@ class Visitor:
             if asked:
                 await asyncio.Event().wait()  # the visitor stays
             asked.append(True)
-            return {"type": "http.request", "body": body, "more_body": False}
+            return {"type": "http.request", "body": body, "more_body": is_endless}
 
         async def send(message: Any) -> None:
             if message["type"] == "http.response.start":

@@ -202,7 +202,7 @@ class Application:
             "has_users": self._desk.users is not None,
         }
         html = self._templates.get_template(page.template).render(values)
-        html = with_base(html, view.console.base)
+        html = text.encodable(with_base(html, view.console.base))
         return html.replace('data-seen=""', f'data-seen="{seen_text(fragments(html))}"', 1)
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
@@ -250,10 +250,17 @@ class Application:
         seen = parse_seen(request.query_params.get("seen", ""))
         period_s = TAIL_S if query.get("tail") == "1" else PERIOD_S
         return StreamingResponse(
-            live.stream(key, render, seen, period_s),
+            live.stream(key, render, seen, period_s, self._still_allowed(like)),
             media_type="text/event-stream",
             headers={"cache-control": "no-store", "x-accel-buffering": "no"},
         )
+
+    def _still_allowed(self, view: View) -> Callable[[], bool]:
+        """Whether the visitor is still logged in; a stream does not count as use."""
+        desk = self._desk
+        if desk.users is None:
+            return lambda: True
+        return lambda: desk.sessions.is_open(view.visitor)
 
     def _page_at(self, path: str) -> tuple[Handler, dict[str, str]] | None:
         scope = {"type": "http", "method": "GET", "path": path, "root_path": ""}

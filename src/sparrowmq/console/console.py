@@ -28,6 +28,7 @@ _SILENCE_S = 5.0
 """A broker that did not answer is not waited for by every panel in turn."""
 _SAVE_S = 300.0
 _MOST_NOTICES = 200
+_MOST_NOTICE = 1_000
 
 log = logging.getLogger("sparrowmq.console")
 
@@ -53,7 +54,7 @@ class Desk:
         while len(self._notices) >= _MOST_NOTICES:
             self._notices.popitem(last=False)
         found = secrets.token_urlsafe(8)
-        self._notices[found] = text
+        self._notices[found] = text[:_MOST_NOTICE]
         return found
 
     def notice(self, found: str) -> str:

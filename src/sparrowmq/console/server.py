@@ -69,6 +69,7 @@ async def _serve(
         port = listener.getsockname()[1]
         settings = uvicorn.Config(
             Application(console, clusters).asgi(port=port),
+            http="h11",  # refuses heads over 64 KiB
             log_config=None,
             access_log=False,
             server_header=False,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.console.charts import chart
-from sparrowmq.console.listing import matches
+from sparrowmq.console.listing import MOST_PATTERN, matches
 from sparrowmq.console.text import segment
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, Sum, View, panel
 from sparrowmq.protocol.errors import BodyError
@@ -80,7 +80,7 @@ def problems(brokers: Iterable[BrokerInfo]) -> list[str]:
 
 async def search(view: View) -> Answer:
     """Where a name, an id or a key leads."""
-    wanted = view.asked("q")
+    wanted = view.asked("q")[:MOST_PATTERN]
     if not wanted:
         return Done("/messages")
     topics, groups = await view.console.names.topics(), await view.console.names.groups()

@@ -18,7 +18,7 @@ from sparrowmq.console.view import (
 from sparrowmq.protocol.message import Message
 
 _PERMS = {6: "read and write", 4: "read only", 2: "write only"}
-_PRODUCER = "sparrowmq-console"
+PRODUCER = "sparrowmq-console"
 _FEWER = "Messages in queues that readers do not see any more are not delivered."
 
 
@@ -121,7 +121,7 @@ async def send(view: View) -> Answer:
     )
 
     async def sent() -> str:
-        async with Producer(_PRODUCER, client=view.console.client) as producer:
+        async with Producer(PRODUCER, client=view.console.client) as producer:
             return (await producer.send(message)).msg_id
 
     found = await changing(view, "send message", name, "", f"{len(message.body)} bytes", sent())

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from urllib.parse import urlencode
 
 from sparrowmq.admin.topics import TopicInfo
-from sparrowmq.console.listing import matches
+from sparrowmq.console.listing import MOST_PATTERN, matches
 from sparrowmq.console.scan import (
     MOST_QUEUES,
     Positions,
@@ -117,7 +117,7 @@ def chosen(queues: list[MessageQueue], text: str) -> MessageQueue:
 
 def wanted_by(view: View) -> Callable[[MessageExt], bool]:
     """The filter of the form."""
-    tag, key = view.asked("tag"), view.asked("key")
+    tag, key = view.asked("tag"), view.asked("key")[:MOST_PATTERN]
 
     def wants(message: MessageExt) -> bool:
         if tag and (message.tags or "") != tag:
