@@ -37,6 +37,7 @@ async def show(view: View) -> Answer:
             "stored_today": total_of(masters, "stored_today"),
             "lagging": [(name, each) for name, each in groups[:_MOST] if each.lag],
             "group_count": len(groups),
+            "is_sampled": figures.group_count is not None,
             "lag": figures.lag,
             "busiest": topics[:_MOST],
             "span": span,
