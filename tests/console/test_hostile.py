@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +15,16 @@ from sparrowmq.console.audit import Audit
 from sparrowmq.console.console import Console
 from sparrowmq.console.listing import part_of
 from sparrowmq.console.live import MOST_STREAMS, Live
+from sparrowmq.console.sessions import LoginLimit
 from sparrowmq.console.text import best_form, instant, iso, parse_time, shown_body
 from sparrowmq.console.users import Role, User, write_user
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.admin.operator import send
+from tests.console.serving import serving
 from tests.console.test_guard import PASSWORD, Clock, log_in
 from tests.console.test_live import page
 from tests.console.visitor import Got, Visitor, as_visitor, offline
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -273,12 +279,59 @@ def test_long_texts_of_a_form_do_not_fill_the_audit_log() -> None:
     assert "60,000 characters" in line.after
 
 
-def test_guesses_of_many_names_from_one_address_are_limited(tmp_path: Path) -> None:
-    users = tmp_path / "users.txt"
-    write_user(users, "ada", Role.READER, PASSWORD)
-    _, visitor = offline(Clock(), users=users)
+def test_guesses_of_many_names_from_one_address_are_limited() -> None:
+    limit = LoginLimit(Clock())
+    waits = [limit.try_one("10.0.0.1", f"user-{number}") for number in range(25)]
+    assert waits == [0] * 20 + [60] * 5
+    assert limit.try_one("10.0.0.2", "user-1") == 0
 
-    async def work() -> list[int]:
-        return [(await log_in(visitor, f"user-{number}", "guess")).status for number in range(25)]
 
-    assert asyncio.run(work()) == [403] * 20 + [429] * 5
+# ---- bytes on a real socket
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """Of a console whose name server is not there."""
+    with serving("127.0.0.1:1") as address:
+        yield int(address.rsplit(":", 1)[1])
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("GET /audit HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n", 200),
+        ("GET /audit HTTP/1.0\r\n\r\n", 421),
+        ("GET /audit HTTP/1.1\r\nhost: evil.example\r\n\r\n", 421),
+        ("GET /audit HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nhost: evil.example\r\n\r\n", 400),
+        ("GET http://evil.example/audit HTTP/1.1\r\nhost: evil.example\r\n\r\n", 421),
+        ("GET /static/../config.py HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n", 404),
+        ("GET /static/..%2fconfig.py HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n", 404),
+        ("GET /static/%00 HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n", 404),
+        ("GET //evil.example/ HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n", 404),
+        ("POST /topics HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-length: 0\r\n\r\n", 413),
+        ("POST /topics HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n", 413),
+        ("\x00\x01\x02\r\n\r\n", 400),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_request_of_any_bytes_gets_an_answer(head: str, status: int, port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as peer:
+        peer.sendall(head.replace("{port}", str(port)).encode("latin-1"))
+        assert int(answer_of(peer).split()[1]) == status
+
+
+def test_a_head_of_megabytes_is_not_read_to_its_end(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as peer:
+        with suppress(ConnectionError):  # it may be closed while it is sent
+            peer.sendall(b"GET /audit?" + b"x" * 32 * 1024 * 1024)
+        found = b""
+        with suppress(ConnectionError):  # what was not read resets it, perhaps before the answer
+            found = answer_of(peer)
+    assert found == b"" or found.split()[1] == b"400"
+
+
+def answer_of(peer: socket.socket) -> bytes:
+    found = b""
+    while b"\r\n" not in found and (part := peer.recv(4096)):
+        found += part
+    return found
