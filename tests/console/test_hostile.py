@@ -194,6 +194,26 @@ def test_a_copy_of_a_message_is_sent_and_one_of_rocketmqs_own_is_not() -> None:
     assert "A copy of" in copied.text
 
 
+class Broken(Admin):
+    """Fails in a way that nobody expected."""
+
+    async def clients(self, **_: Any) -> Any:
+        raise ZeroDivisionError("a secret of the machine")
+
+
+def test_a_mistake_of_ours_is_said_without_its_details(sim: RunningCluster) -> None:
+    async def work(_: Client, console: Console, visitor: Visitor) -> Got:
+        with pytest.raises(ZeroDivisionError):  # the server logs what passes through
+            await visitor.get("/clients")
+        assert visitor.last is not None
+        return visitor.last
+
+    got = as_visitor(sim, work, admin=lambda client: Broken(client=client))
+    assert got.status == 500
+    assert "its log says why" in got.html and "secret" not in got.html
+    assert "content-security-policy" in got.headers
+
+
 # ---- much at once
 
 

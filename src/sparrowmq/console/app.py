@@ -129,7 +129,7 @@ class Application:
                 Route("/healthz", _healthy, methods=["GET"]),
                 Mount("/static", static),
             ],
-            exception_handlers={HTTPException: self._http_error},
+            exception_handlers={HTTPException: self._http_error, Exception: _failed},
         )
         desk = self._desk
         return Guard(ClusterPaths(inner), self._config, desk.sessions, desk.tokens, port=port)
@@ -296,6 +296,12 @@ def error_page(status: int, words: str) -> Page:
     return Page(
         template="error.html", title=title, values={"words": words}, status=status, is_live=False
     )
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """A mistake of ours. Plain text: whatever failed may be a part of every page."""
+    words = "the console failed to make this page, and its log says why; other pages may work"
+    return PlainTextResponse(f"{words}\n", 500)
 
 
 async def _healthy(_: Request) -> Response:

@@ -6,7 +6,7 @@ pending.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparrowmq.admin.errors import NotFound
 from sparrowmq.console.scan import Found, scan
@@ -55,7 +55,9 @@ async def show(view: View) -> Answer:
             "set_aside": [transaction(each) for each in aside.messages[:_MOST_SHOWN]]
             if aside
             else [],
-            "problems": [text for each in (halves, ends, aside) if each for text in each.problems],
+            "problems": sorted(
+                {text for each in (halves, ends, aside) if each for text in each.problems}
+            ),
         },
     )
 
@@ -67,7 +69,8 @@ async def _newest(view: View, name: str) -> Found | None:
         topic = await admin.topic(name)
     except NotFound:
         return None
-    return await scan(admin, topic, {}, newest_first=True, wants=lambda _: True, limit=_MOST_READ)
+    found = await scan(admin, topic, {}, newest_first=True, wants=lambda _: True, limit=_MOST_READ)
+    return replace(found, problems=(*map(str, topic.errors), *found.problems))
 
 
 def transaction(message: MessageExt) -> Transaction:
