@@ -8,7 +8,11 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from sparrowmq.cli.commands import console
+from sparrowmq.cli.contexts import Contexts
+from sparrowmq.cli.main import app
 from sparrowmq.console.sockets import open_listener
 from tests.cli.in_process import run
 from tests.cli.servers import clean_environment
@@ -29,6 +33,45 @@ def test_what_is_unsafe_or_incomplete_is_refused(
     refused = run("console", "--port", "0", *flags, cwd=tmp_path)
     assert refused.returncode == 2
     assert says in " ".join(refused.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("flags", "name", "others"),
+    [
+        ([], "live", ["staging"]),
+        (["--context", "staging"], "staging", ["live"]),
+        (["-n", "a:1"], "live", []),
+        (["-n", "c:3"], "", []),
+        (["-n", "c:3", "--also", "staging"], "", ["staging"]),
+        (["--listen", "0.0.0.0", "--users", "u", "--insecure"], "live", []),
+        (
+            ["--listen", "0.0.0.0", "--users", "u", "--insecure", "--also", "staging"],
+            *("live", ["staging"]),
+        ),
+    ],
+)
+def test_other_clusters_are_shown_on_loopback_or_when_they_are_named(
+    flags: list[str], name: str, others: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts = Contexts(path=tmp_path / "sparrowmq" / "contexts.toml")
+    contexts.added("live", ("a:1",)).added("staging", ("b:2",)).used("live").write()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    served: list[tuple[str, list[str]]] = []
+
+    def serve(given: object, name: str, others: dict[str, tuple[str, ...]]) -> int:
+        served.append((name, sorted(others)))
+        return 0
+
+    monkeypatch.setattr(console, "_serve", serve)
+    ended = CliRunner().invoke(app, ["console", *flags])
+    assert ended.exit_code == 0, ended.output
+    assert served == [(name, others)]
+
+
+def test_a_cluster_that_has_no_name_is_not_shown_also(tmp_path: Path) -> None:
+    refused = run("console", "--also", "nowhere", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "--also names the context 'nowhere'" in " ".join(refused.stderr.split())
 
 
 def test_a_taken_port_means_the_next_free_one() -> None:

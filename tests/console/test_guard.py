@@ -153,7 +153,7 @@ def test_no_change_is_made_by_a_forged_form(path: str, forged: dict[str, str]) -
 
     got = run(work())
     assert got.status in (403, 413)
-    assert console.audit.newest_first == []
+    assert console.desk.audit.newest_first == []
 
 
 @pytest.mark.parametrize("path", [path for path in CHANGED if path not in HARMLESS])
@@ -172,7 +172,7 @@ def test_readers_and_read_only_consoles_change_nothing(
 
     got = run(work())
     assert (got.status, says in got.html) == (403, True)
-    assert console.audit.newest_first == []
+    assert console.desk.audit.newest_first == []
 
 
 @pytest.mark.parametrize("path", ["/audit", "/nope", "/static/console.js", "/live?page=/nope"])

@@ -49,6 +49,8 @@ class Visitor:
         self._address = address
         self.cookies: dict[str, str] = {}
         self.token = ""
+        self.last: Got | None = None
+        """The last answer, also where the application failed after it."""
 
     async def get(self, path: str, *, follow: bool = True, **headers: str) -> Got:
         """A page."""
@@ -79,7 +81,15 @@ class Visitor:
             return await self.get(got.headers["location"])
         return got
 
-    async def _ask(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Got:
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        is_endless: bool = False,
+    ) -> Got:
         split = urlsplit(path)
         cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         sent = {"host": self._host, "cookie": cookies, **headers}
@@ -105,7 +115,7 @@ class Visitor:
             if asked:
                 await asyncio.Event().wait()  # the visitor stays
             asked.append(True)
-            return {"type": "http.request", "body": body, "more_body": False}
+            return {"type": "http.request", "body": body, "more_body": is_endless}
 
         async def send(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -113,13 +123,16 @@ class Visitor:
             else:
                 parts.append(message.get("body", b""))
 
-        await self._app(scope, receive, send)
-        pairs = [(key.decode(), value.decode()) for key, value in start["headers"]]
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            pairs = [(key.decode(), value.decode()) for key, value in start.get("headers", ())]
+            self.last = Got(start.get("status", 0), dict(pairs), b"".join(parts).decode())
         for key, value in pairs:
             if key == "set-cookie":
                 name, _, rest = value.partition("=")
                 self.cookies[name] = rest.partition(";")[0].strip('"')
-        return Got(start["status"], dict(pairs), b"".join(parts).decode())
+        return self.last
 
 
 def config(**settings: Any) -> ConsoleConfig:

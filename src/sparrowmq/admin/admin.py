@@ -43,6 +43,7 @@ from sparrowmq.admin import (
     topic_figures,
     topic_readers,
     topics,
+    transactions,
 )
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.cleaning import Cleanable, CleanedPart
@@ -873,6 +874,12 @@ class Admin(Block):
         return await deliveries.deliver(
             self._cluster, message_id, group, topic=topic, client_id=client_id
         )
+
+    async def resume_transaction(self, message_id: str) -> MessageExt:
+        """Let a broker ask the producers again about a transaction that it has set aside; the
+        message, which stays in TRANS_CHECK_MAX_TIME_TOPIC. The id is its offset id there. Raises
+        ValueError, NotFound, AdminError."""
+        return await transactions.resume_transaction(self._cluster, message_id)
 
     # ---- dead letters
 

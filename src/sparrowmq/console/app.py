@@ -24,8 +24,9 @@ from starlette.types import ASGIApp
 from sparrowmq import __version__
 from sparrowmq.admin.errors import NotFound
 from sparrowmq.console import charts, text
+from sparrowmq.console.clusters import ClusterPaths, Clusters, split_path, with_base
 from sparrowmq.console.console import Console
-from sparrowmq.console.live import fragments, parse_seen, seen_text
+from sparrowmq.console.live import PERIOD_S, TAIL_S, fragments, parse_seen, seen_text
 from sparrowmq.console.pages import (
     audit,
     brokers,
@@ -37,10 +38,14 @@ from sparrowmq.console.pages import (
     login,
     message,
     messages,
+    name_servers,
     overview,
+    simulation,
+    timers,
     topic,
     topic_messages,
     topics,
+    transactions,
     waiting,
 )
 from sparrowmq.console.security import Guard
@@ -53,13 +58,17 @@ ROUTES: tuple[PageRoute, ...] = (
     *topic.ROUTES,
     *groups.ROUTES,
     *group_changes.ROUTES,
+    *simulation.ROUTES,
     *group.ROUTES,
     *message.ROUTES,
     *messages.ROUTES,
     *dead_letters.ROUTES,
+    *timers.ROUTES,
+    *transactions.ROUTES,
     *waiting.ROUTES,
     *clients.ROUTES,
     *brokers.ROUTES,
+    *name_servers.ROUTES,
     *audit.ROUTES,
     *login.ROUTES,
 )
@@ -102,8 +111,9 @@ def templates() -> jinja2.Environment:
 class Application:
     """Turns requests into views, and answers into responses."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, clusters: Clusters | None = None) -> None:
+        self._clusters = clusters or Clusters(console)
+        self._desk, self._config = console.desk, console.config
         self._templates = templates()
         self._routes = [route for each in ROUTES for route in self._starlette_routes(each)]
         self._pages = [(Route(each.path, _healthy), each.show) for each in ROUTES if each.show]
@@ -119,10 +129,10 @@ class Application:
                 Route("/healthz", _healthy, methods=["GET"]),
                 Mount("/static", static),
             ],
-            exception_handlers={HTTPException: self._http_error},
+            exception_handlers={HTTPException: self._http_error, Exception: _failed},
         )
-        console = self._console
-        return Guard(inner, console.config, console.sessions, console.tokens, port=port)
+        desk = self._desk
+        return Guard(ClusterPaths(inner), self._config, desk.sessions, desk.tokens, port=port)
 
     def _starlette_routes(self, each: PageRoute) -> list[Route]:
         routes = []
@@ -134,15 +144,21 @@ class Application:
 
     def _endpoint(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            view = self._view(request)
+            view = await self._view(request)
             return self._response(view, await _answered(handler, view), request)
 
         return answer
 
-    def _view(self, request: Request) -> View:
+    async def _console(self, name: str) -> Console:
+        found = await self._clusters.find(name)
+        if found is None:
+            raise HTTPException(404, f"This console shows no cluster that is called {name!r}.")
+        return found
+
+    async def _view(self, request: Request) -> View:
         given: State = request.state
         return View(
-            console=self._console,
+            console=await self._console(given.cluster),
             path=request.url.path,
             query=dict(request.query_params),
             names=dict(request.path_params),
@@ -161,10 +177,10 @@ class Application:
         if isinstance(answer, Response):
             return answer
         if isinstance(answer, Done):
-            to = answer.to
+            to = view.console.base + answer.to
             if answer.notice:
                 sign = "&" if "?" in to else "?"
-                to = f"{to}{sign}done={self._console.keep_notice(answer.notice)}"
+                to = f"{to}{sign}done={self._desk.keep_notice(answer.notice)}"
             return RedirectResponse(to, HTTPStatus.SEE_OTHER)
         theme = request.cookies.get("sparrowmq_theme", "")
         return HTMLResponse(self.render(view, answer, theme), answer.status)
@@ -177,41 +193,48 @@ class Application:
             "view": view,
             "theme": theme if theme in _THEMES else "",
             "now_ms": view.now_ms,
-            "notice": self._console.notice(view.asked("done")),
-            "cluster": self._console.cluster,
-            "read_only": self._console.config.read_only,
-            "has_users": self._console.users is not None,
-            "seen": "",
+            "notice": self._desk.notice(view.asked("done")),
+            "cluster": view.console.cluster,
+            "label": view.console.label,
+            "clusters": self._clusters.names,
+            "command": _command(page.command, view.console),
+            "read_only": self._config.read_only,
+            "has_users": self._desk.users is not None,
         }
         html = self._templates.get_template(page.template).render(values)
+        html = text.encodable(with_base(html, view.console.base))
         return html.replace('data-seen=""', f'data-seen="{seen_text(fragments(html))}"', 1)
 
-    def _http_error(self, request: Request, error: Exception) -> Response:
+    async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         words = {
-            404: "There is no page at this address.",
             405: "This address takes no such request.",
         }
+        if error.detail == HTTPStatus.NOT_FOUND.phrase:
+            words[404] = "There is no page at this address."
         page = error_page(error.status_code, words.get(error.status_code, error.detail))
-        return self._response(self._view(request), page, request)
+        if await self._clusters.find(request.state.cluster) is None:
+            request.state.cluster = ""
+        return self._response(await self._view(request), page, request)
 
     # ---- live
 
     async def _live(self, request: Request) -> Response:
         """The stream of a page's changes."""
-        live = self._console.live
+        live = self._desk.live
         if live.is_full:
             return PlainTextResponse("too many live pages\n", 503, headers={"retry-after": "10"})
         wanted = urlsplit(request.query_params.get("page", ""))
-        found = self._page_at(wanted.path)
+        cluster, path = split_path(wanted.path)
+        found = self._page_at(path)
         if found is None:
             return PlainTextResponse("no such page\n", 404)
         handler, names = found
         query = {name: value for name, value in parse_qsl(wanted.query) if name != "done"}
-        like = self._view(request)
+        like = await self._view(request)
         view = View(
-            console=self._console,
-            path=wanted.path,
+            console=await self._console(cluster),
+            path=path,
             query=query,
             names=names,
             user=like.user,
@@ -225,11 +248,19 @@ class Application:
 
         key = f"{view.may_change} {wanted.path} {sorted(query.items())}"
         seen = parse_seen(request.query_params.get("seen", ""))
+        period_s = TAIL_S if query.get("tail") == "1" else PERIOD_S
         return StreamingResponse(
-            live.stream(key, render, seen),
+            live.stream(key, render, seen, period_s, self._still_allowed(like)),
             media_type="text/event-stream",
             headers={"cache-control": "no-store", "x-accel-buffering": "no"},
         )
+
+    def _still_allowed(self, view: View) -> Callable[[], bool]:
+        """Whether the visitor is still logged in; a stream does not count as use."""
+        desk = self._desk
+        if desk.users is None:
+            return lambda: True
+        return lambda: desk.sessions.is_open(view.visitor)
 
     def _page_at(self, path: str) -> tuple[Handler, dict[str, str]] | None:
         scope = {"type": "http", "method": "GET", "path": path, "root_path": ""}
@@ -238,6 +269,11 @@ class Application:
             if match == Match.FULL:
                 return show, found["path_params"]
         return None
+
+
+def _command(command: str, console: Console) -> str:
+    """The same at a terminal: there the first cluster is the one that commands talk to."""
+    return f"{command} --context {console.config.name}" if command and console.base else command
 
 
 async def _answered(handler: Handler, view: View) -> Answer:
@@ -260,6 +296,12 @@ def error_page(status: int, words: str) -> Page:
     return Page(
         template="error.html", title=title, values={"words": words}, status=status, is_live=False
     )
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """A mistake of ours. Plain text: whatever failed may be a part of every page."""
+    words = "the console failed to make this page, and its log says why; other pages may work"
+    return PlainTextResponse(f"{words}\n", 500)
 
 
 async def _healthy(_: Request) -> Response:

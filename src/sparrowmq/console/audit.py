@@ -9,6 +9,8 @@ import msgspec
 from sparrowmq.clock import Clock
 
 SHOWN = 1_000
+_MOST_TEXT = 4_000
+"""Characters of a field: a form may have a million."""
 _ROLL_BYTES = 4 * 1024 * 1024
 
 
@@ -24,6 +26,7 @@ class AuditLine:
     before: str
     after: str
     result: str
+    cluster: str = ""
 
 
 class Audit:
@@ -52,6 +55,7 @@ class Audit:
         before: str,
         after: str,
         result: str,
+        cluster: str,
     ) -> None:
         """Write a line; it is in the file when this returns."""
         line = AuditLine(
@@ -59,10 +63,11 @@ class Audit:
             user=user,
             address=address,
             action=action,
-            target=target,
-            before=before,
-            after=after,
-            result=result,
+            target=_cut(target),
+            before=_cut(before),
+            after=_cut(after),
+            result=_cut(result),
+            cluster=cluster,
         )
         self._lines.append(line)
         if self._path is None:
@@ -71,6 +76,10 @@ class Audit:
             self._path.replace(self._path.with_suffix(".1.jsonl"))
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}… ({len(text):,} characters)"
 
 
 def _read(path: Path) -> list[AuditLine]:

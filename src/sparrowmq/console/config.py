@@ -1,14 +1,27 @@
 """How a console runs: where it listens, who may use it, and what it may do."""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
 DEFAULT_PORT = 9880
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class ConsoleError(Exception):
     """The console cannot start as it was asked to; the text says why and what to do."""
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach what listens there."""
+    if address == "localhost":
+        return True
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +29,10 @@ class ConsoleConfig:
     """Everything that a console is given at its start. Raises ConsoleError for what is unsafe."""
 
     name_servers: tuple[str, ...]
+    name: str = ""
+    """What the cluster is called, if it was chosen by a name."""
+    others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Name servers of further clusters that the console shows, by name."""
     listen: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     hosts: tuple[str, ...] = ()
@@ -33,6 +50,12 @@ class ConsoleConfig:
     """The journal of resets, which the command line shares; without one none can be undone."""
 
     def __post_init__(self) -> None:
+        for name in (self.name, *self.others):
+            if name and not _NAME.fullmatch(name):
+                raise ConsoleError(
+                    f"{name!r} cannot be the name of a cluster: it is a part of addresses, and has"
+                    " up to 64 letters, digits, '.', '_' and '-', a letter or digit first"
+                )
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ConsoleError("--tls-cert and --tls-key belong together: give both or neither")
         if self.is_loopback:
@@ -53,12 +76,7 @@ class ConsoleConfig:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        if self.listen == "localhost":
-            return True
-        try:
-            return ip_address(self.listen).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.listen)
 
     @property
     def scheme(self) -> str:

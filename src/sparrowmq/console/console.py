@@ -1,4 +1,4 @@
-"""`Console`: everything that pages share, and its tasks."""
+"""`Console`: what pages of one cluster share, and its tasks; `Desk`: what clusters share."""
 
 import asyncio
 import logging
@@ -28,12 +28,42 @@ _SILENCE_S = 5.0
 """A broker that did not answer is not waited for by every panel in turn."""
 _SAVE_S = 300.0
 _MOST_NOTICES = 200
+_MOST_NOTICE = 1_000
 
 log = logging.getLogger("sparrowmq.console")
 
 
+class Desk:
+    """What belongs to the process, whichever cluster is looked at: visitors and what they did.
+
+    Raises ConsoleError for a users file that cannot be used.
+    """
+
+    def __init__(self, config: ConsoleConfig, clock: Clock) -> None:
+        self.users = None if config.users is None else Users.read(config.users)
+        self.sessions = Sessions(clock)
+        self.tokens = FormTokens()
+        self.logins = LoginLimit(clock)
+        path = None if config.state_dir is None else config.state_dir / "audit.jsonl"
+        self.audit = Audit(clock, path)
+        self.live = Live()
+        self._notices: OrderedDict[str, str] = OrderedDict()
+
+    def keep_notice(self, text: str) -> str:
+        """The id under which the next page finds it."""
+        while len(self._notices) >= _MOST_NOTICES:
+            self._notices.popitem(last=False)
+        found = secrets.token_urlsafe(8)
+        self._notices[found] = text[:_MOST_NOTICE]
+        return found
+
+    def notice(self, found: str) -> str:
+        """The text of an id; empty if there is none."""
+        return self._notices.get(found, "")
+
+
 class Console:
-    """The state of a console process. `client` is started by its owner."""
+    """One cluster of a console process. `client` is started by its owner."""
 
     def __init__(
         self,
@@ -42,10 +72,13 @@ class Console:
         *,
         clock: Clock = system_clock,
         admin: Admin | None = None,
+        desk: Desk | None = None,
     ) -> None:
-        """`admin` answers questions, instead of one of its own. Raises ConsoleError for a users
-        file that cannot be used."""
+        """`admin` answers questions, instead of one of its own; `desk` is another console's, to
+        share it. Raises ConsoleError for a users file that cannot be used."""
         self.config = config
+        self.desk = desk or Desk(config, clock)
+        self._is_first = desk is None
         self.clock = clock
         self.client = client
         self.admin = admin or Admin(client=client, timeout_s=PANEL_S, silence_s=_SILENCE_S)
@@ -55,22 +88,26 @@ class Console:
         self.names = ClusterNames(self.admin, clock)
         self.history = History(clock)
         self.sampler = Sampler(self.admin, self.names, self.history, clock)
-        self.users = None if config.users is None else Users.read(config.users)
-        self.sessions = Sessions(clock)
-        self.tokens = FormTokens()
-        self.logins = LoginLimit(clock)
-        self.audit = Audit(clock, self._file("audit.jsonl"))
-        self.live = Live()
-        self._notices: OrderedDict[str, str] = OrderedDict()
         self.journal = None if config.resets_dir is None else ResetJournal(config.resets_dir)
 
-    def _file(self, name: str) -> Path | None:
-        return None if self.config.state_dir is None else self.config.state_dir / name
+    @property
+    def base(self) -> str:
+        """How addresses of its pages begin: nothing for the first cluster."""
+        return "" if self._is_first else f"/@{self.config.name}"
 
     @property
     def cluster(self) -> str:
-        """What the console is connected to, in words."""
+        """The name servers that it is connected to."""
         return ", ".join(self.config.name_servers)
+
+    @property
+    def label(self) -> str:
+        """What the cluster is called."""
+        return self.config.name or self.cluster
+
+    def _history_file(self) -> Path | None:
+        name = "history.bin" if self._is_first else f"history-{self.config.name}.bin"
+        return None if self.config.state_dir is None else self.config.state_dir / name
 
     def last_reset(self, group: str) -> ResetRecord | None:
         """What an undo would take back; None if there is nothing."""
@@ -79,26 +116,12 @@ class Console:
         found = (each for each in self.journal.records(group) if each.kind == RESET)
         return next((each for each in found if not each.undone_by), None)
 
-    # ---- notices
-
-    def keep_notice(self, text: str) -> str:
-        """The id under which the next page finds it."""
-        while len(self._notices) >= _MOST_NOTICES:
-            self._notices.popitem(last=False)
-        found = secrets.token_urlsafe(8)
-        self._notices[found] = text
-        return found
-
-    def notice(self, found: str) -> str:
-        """The text of an id; empty if there is none."""
-        return self._notices.get(found, "")
-
     # ---- tasks
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Sample and save while the block runs."""
-        path = self._file("history.bin")
+        path = self._history_file()
         if path is not None and (text := self.history.load(path, self.cluster)):
             log.warning("%s", text)
         async with asyncio.TaskGroup() as tasks:
@@ -108,7 +131,6 @@ class Console:
             try:
                 yield
             finally:
-                self.live.close()
                 for task in running:
                     task.cancel()
         if path is not None:

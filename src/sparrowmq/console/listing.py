@@ -9,6 +9,8 @@ from urllib.parse import urlencode
 T = TypeVar("T")
 
 ROWS = 50
+MOST_PATTERN = 255
+"""Characters: names are not longer, and a pattern becomes an expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def part_of(
 ) -> Part[T]:
     """The page that the query asks for. `orders` sort by other things than the name; None sorts
     last."""
-    pattern = query.get("match", "").strip()
+    pattern = query.get("match", "").strip()[:MOST_PATTERN]
     found = [each for each in names if not pattern or matches(pattern, key(each))]
     sort = Sort.of(query.get("sort", ""), ("name", *(orders or {})))
     by = (orders or {}).get(sort.column, key)

@@ -16,6 +16,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 PERIOD_S = 5.0
+TAIL_S = 1.0
+"""Of pages that follow the messages of a topic."""
 _COMMENT_S = 15.0
 MOST_STREAMS = 64
 _FRAGMENT = re.compile(r"<!--live:([a-z0-9-]+)-->(.*?)<!--end:\1-->", re.DOTALL)
@@ -76,15 +78,23 @@ class Live:
         self._closing.set()
 
     async def stream(
-        self, key: str, render: Render, seen: Mapping[str, str], period_s: float = PERIOD_S
+        self,
+        key: str,
+        render: Render,
+        seen: Mapping[str, str],
+        period_s: float = PERIOD_S,
+        is_allowed: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[bytes]:
-        """Events for one reader, until it leaves or the console ends. Readers with the same `key`
-        share what is rendered."""
+        """Events for one reader, until it leaves, is not allowed any more, or the console ends.
+        Readers with the same `key` share what is rendered."""
+        if self.is_full:  # many came at the same moment; the browser asks again later
+            yield b"retry: 10000\n\n"
+            return
         self._open += 1
         shown, quiet_s = dict(seen), 0.0
         try:
             yield b"retry: 10000\n\n"
-            while not await self._ends_within(period_s):
+            while not await self._ends_within(period_s) and is_allowed():
                 changed = {
                     name: part
                     for name, part in (await self._parts(key, render, period_s)).items()

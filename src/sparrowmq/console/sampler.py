@@ -26,7 +26,8 @@ from sparrowmq.admin.values import Listing
 from sparrowmq.clock import Clock
 from sparrowmq.console.history import History
 from sparrowmq.console.names import ClusterNames
-from sparrowmq.console.view import EXPECTED, Panel, panel, panels
+from sparrowmq.console.text import plural
+from sparrowmq.console.view import EXPECTED, Panel, Sum, panel, panels
 
 _BROKERS_S = 10.0
 _ROUND_S = 30.0
@@ -50,6 +51,12 @@ class GroupFigures:
     consumed_per_s: float
     by_topic: dict[str, int]
     oldest_waiting: datetime | None
+    missing: tuple[str, ...] = ()
+    """Brokers that it lacks, in words."""
+
+    def sum(self, value: float) -> Sum:
+        """One of these figures."""
+        return Sum(value, self.missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,11 @@ class TopicFigures:
 
     messages: int
     stored_per_s: float
+    missing: tuple[str, ...] = ()
+
+    def sum(self, value: float) -> Sum:
+        """One of these figures."""
+        return Sum(value, self.missing)
 
 
 @dataclass
@@ -69,6 +81,8 @@ class Figures:
     )
     groups: dict[str, GroupFigures] = field(default_factory=dict)
     topics: dict[str, TopicFigures] = field(default_factory=dict)
+    group_count: int | None = None
+    """All groups, also those that no round has come to yet."""
     round_s: float = _ROUND_S
     examination: Examination | None = None
     """What the doctor found last; None before its first look."""
@@ -76,6 +90,15 @@ class Figures:
     def groups_of(self, topic: str) -> list[str]:
         """Groups that have progress in a topic, as far as known."""
         return sorted(name for name, each in self.groups.items() if topic in each.by_topic)
+
+    @property
+    def lag(self) -> Sum:
+        """Unread messages of all groups."""
+        known = self.groups.values()
+        missing = dict.fromkeys(word for each in known for word in each.missing)
+        if left := (self.group_count or 0) - len(known):
+            missing[f"{plural(left, 'group')} not counted yet"] = None
+        return Sum(sum(each.lag for each in known) if known else None, tuple(missing))
 
 
 class Seen:
@@ -178,8 +201,9 @@ class Sampler:
         await self.sample_groups(self._group_turns.next(groups, self.seen_groups.lately()))
         await self.sample_topics(self._topic_turns.next(topics, self.seen_topics.lately()))
         self._forget(set(groups), set(topics))
-        lags = [each.lag for each in self.figures.groups.values()]
-        self._history.add("lag", sum(lags) if len(lags) == len(groups) else None)
+        self.figures.group_count = len(groups)
+        lag = self.figures.lag
+        self._history.add("lag", None if lag.missing else lag.value)
         is_slow = loop.time() - began > _SLOW_S + (_ROUND_S / 10)
         longer = min(self.figures.round_s * 2, _LONGEST_ROUND_S)
         self.figures.round_s = longer if is_slow else _ROUND_S
@@ -188,14 +212,19 @@ class Sampler:
         """Lag and progress."""
         answers = await panels(names, self._lag, at_once=_AT_ONCE)
         for answer in answers.values():
-            if answer.value is not None and not answer.notes:
-                self.remember_lag(answer.value)
+            self.remember_lag(answer)
 
-    def remember_lag(self, lag: GroupLag) -> None:
-        """Also called by pages, which ask anyway."""
+    def remember_lag(self, answer: Panel[GroupLag]) -> None:
+        """Also called by pages, which ask anyway. What lacks a broker is no sample: it would look
+        like a drop."""
+        lag = answer.value
+        if lag is None:
+            return
         self.figures.groups[lag.group] = GroupFigures(
-            lag.lag, lag.consumed_per_s, lag.by_topic, oldest_waiting(lag)
+            lag.lag, lag.consumed_per_s, lag.by_topic, oldest_waiting(lag), answer.missing
         )
+        if answer.missing:
+            return
         self._history.add(f"lag/{lag.group}", lag.lag)
         self._history.add(f"consumed/{lag.group}", lag.consumed_per_s)
 
@@ -206,12 +235,18 @@ class Sampler:
         """Rates and sizes."""
         answers = await panels(names, self._admin.topic, at_once=_AT_ONCE)
         for answer in answers.values():
-            if answer.value is not None and not answer.notes:
-                self.remember_topic(answer.value)
+            self.remember_topic(answer)
 
-    def remember_topic(self, topic: TopicInfo) -> None:
+    def remember_topic(self, answer: Panel[TopicInfo]) -> None:
         """Also called by pages."""
-        self.figures.topics[topic.name] = TopicFigures(topic.messages, topic.stored_per_s)
+        topic = answer.value
+        if topic is None:
+            return
+        self.figures.topics[topic.name] = TopicFigures(
+            topic.messages, topic.stored_per_s, answer.missing
+        )
+        if answer.missing:
+            return
         self._history.add(f"stored/{topic.name}", topic.stored_per_s)
 
     def _forget(self, groups: set[str], topics: set[str]) -> None:

@@ -11,6 +11,7 @@ Browsers send a page's origin with every POST. A Referrer-Policy of no-referrer 
 `null`, therefore ours is same-origin: other sites learn as little.
 """
 
+import asyncio
 import re
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
@@ -45,6 +46,8 @@ OPEN = ("/login", "/static/", "/healthz")
 HARMLESS = ("/login", "/logout", "/theme")
 """POSTs that change nothing in the cluster: readers may make them."""
 _MOST_FORM_BYTES = 1024 * 1024
+_FORM_S = 20.0
+"""A form that comes more slowly than that holds a connection for nothing."""
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 
@@ -90,7 +93,11 @@ class Guard:
         elif user is None and not scope["path"].startswith(OPEN):
             refusal = _to_login(scope)
         elif scope["method"] == "POST":
-            form = await _read_form(receive, headers)
+            try:
+                async with asyncio.timeout(_FORM_S):
+                    form = await _read_form(receive, headers)
+            except TimeoutError:
+                form = None
             refusal = self._refused_post(scope["path"], headers, visitor, form, user)
         elif scope["method"] not in ("GET", "HEAD"):
             refusal = _refused(405, "the console answers GET, HEAD and POST")
@@ -149,7 +156,7 @@ class Guard:
         self, path: str, headers: Headers, visitor: str, form: Form | None, user: User | None
     ) -> Response | None:
         if form is None:
-            return _refused(413, "the form is too large, or is none; at most 1 MiB is accepted")
+            return _refused(413, "no form within 20 s and 1 MiB: too large, too slow, or not one")
         host = headers.get("host", "")
         if headers.get("origin") not in (f"http://{host}", f"https://{host}"):
             return _refused(403, "refused: the form was sent by another site (Origin)")

@@ -12,6 +12,7 @@ import uvicorn
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.console.app import Application
+from sparrowmq.console.clusters import Clusters
 from sparrowmq.console.config import ConsoleConfig
 from sparrowmq.console.console import Console
 from sparrowmq.console.sockets import url_of
@@ -39,7 +40,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close in order."""
-        self._console.live.close()
+        self._console.desk.live.close()
         await super().shutdown(sockets)
 
 
@@ -64,9 +65,11 @@ async def _serve(
 ) -> None:
     async with Client(ClientConfig(name_servers=config.name_servers)) as client:
         console = Console(config, client)
+        clusters = Clusters(console)
         port = listener.getsockname()[1]
         settings = uvicorn.Config(
-            Application(console).asgi(port=port),
+            Application(console, clusters).asgi(port=port),
+            http="h11",  # refuses heads over 64 KiB
             log_config=None,
             access_log=False,
             server_header=False,
@@ -79,7 +82,7 @@ async def _serve(
             ssl_keyfile=config.tls_key,
         )
         server = _Server(settings, console)
-        async with console.running(), asyncio.TaskGroup() as tasks:
+        async with clusters.running(), asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(server.serve(sockets=[listener]))
             ready(url_of(config.listen, port, scheme=config.scheme))
             ended = tasks.create_task(stopping.wait())

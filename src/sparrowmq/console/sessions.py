@@ -63,16 +63,24 @@ class Sessions:
         self._open[found] = _Session(user, now, now)
         return found
 
+    def is_open(self, session: str) -> bool:
+        """Whether it has not ended; asking does not count as use."""
+        found = self._open.get(session)
+        return found is not None and not self._has_ended(found)
+
+    def _has_ended(self, session: _Session) -> bool:
+        now = self._clock()
+        return now - session.used_ms > _IDLE_MS or now - session.began_ms > _LONGEST_MS
+
     def user_of(self, session: str) -> User | None:
         """Whose session it is; None when it has ended, by itself or by logging out."""
         found = self._open.get(session)
         if found is None:
             return None
-        now = self._clock()
-        if now - found.used_ms > _IDLE_MS or now - found.began_ms > _LONGEST_MS:
+        if self._has_ended(found):
             del self._open[session]
             return None
-        self._open[session] = replace(found, used_ms=now)
+        self._open[session] = replace(found, used_ms=self._clock())
         self._open.move_to_end(session)
         return found.user
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 SHOWN_BYTES = 64 * 1024
 PREVIEW = 200
+_LONGEST_AGO = 10
 _HEX_WIDTH = 16
 _SECOND, _MINUTE, _HOUR, _DAY = 1, 60, 3600, 86400
 
@@ -43,10 +44,13 @@ def size(value: float | None) -> str:
 
 
 def moment(value: datetime | int | None) -> datetime | None:
-    """A time as a datetime in UTC; milliseconds are accepted."""
+    """A time as a datetime in UTC; milliseconds are accepted, None for those of no year."""
     if value is None or isinstance(value, datetime):
         return value
-    return datetime.fromtimestamp(value / 1000, UTC)
+    try:
+        return datetime.fromtimestamp(value / 1000, UTC)
+    except (OverflowError, OSError, ValueError):  # what a client says may be any number
+        return None
 
 
 def instant(value: datetime | int | None) -> str:
@@ -84,6 +88,11 @@ def duration(seconds: float | None) -> str:
 def plural(count: int, one: str, many: str = "") -> str:
     """`1 topic`, `2 topics`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def encodable(text: str) -> str:
+    """Without halves of surrogate pairs, which JSON may hold and UTF-8 may not."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def segment(name: str) -> str:
@@ -163,13 +172,15 @@ def parse_time(text: str, now_ms: int) -> int:
         return now_ms
     units = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
     if text.startswith("-") and text[1:-1].isdecimal() and text[-1:] in units:
-        return now_ms - int(text[1:-1]) * units[text[-1]]
+        if len(text) > _LONGEST_AGO:
+            raise ValueError(f"{text[:20]}… is too long ago; write -30m, -2h or -7d")
+        return max(0, now_ms - int(text[1:-1]) * units[text[-1]])
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(
-            f"{text!r} is no time; write 2026-11-18T13:05 (UTC), -30m, -2h or now"
+            f"{text[:40]!r} is no time; write 2026-11-18T13:05 (UTC), -30m, -2h or now"
         ) from error
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
-    return int(found.timestamp() * 1000)
+    return max(0, int(found.timestamp() * 1000))

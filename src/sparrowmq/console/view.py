@@ -42,6 +42,26 @@ class Panel(Generic[T]):
     """Why there is no answer at all."""
     notes: tuple[str, ...] = ()
     """Brokers whose part is missing, and why."""
+    missing: tuple[str, ...] = ()
+    """The same in few words, for the figures that lack them."""
+
+    def sum(self, value: float | None) -> "Sum":
+        """A figure that was added up from the answers of all brokers."""
+        return Sum(value, self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A figure, and what it lacks: without a part it is at least as large, and not known at all
+    where the parts that are there add up to nothing."""
+
+    value: float | None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a number to show."""
+        return self.value is not None and not (self.missing and not self.value)
 
 
 async def panel(ask: Awaitable[T]) -> Panel[T]:
@@ -54,7 +74,8 @@ async def panel(ask: Awaitable[T]) -> Panel[T]:
     except EXPECTED as error:
         return Panel(None, str(error))
     errors: Iterable[Any] = getattr(value, "errors", ())
-    return Panel(value, notes=tuple(str(each) for each in errors))
+    silent = dict.fromkeys(f"{each.broker} did not answer" for each in errors)
+    return Panel(value, notes=tuple(str(each) for each in errors), missing=tuple(silent))
 
 
 async def panels(
@@ -121,7 +142,8 @@ class View:
 
     def record(self, action: str, target: str, before: str, after: str, result: str) -> None:
         """A line of the audit log."""
-        self.console.audit.record(
+        self.console.desk.audit.record(
+            cluster=self.console.label,
             user=self.user.name if self.user else "",
             address=self.address,
             action=action,

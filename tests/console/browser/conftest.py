@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from sparrowmq import Admin, Message, Producer
+from sparrowmq import Admin, ConsumeFromWhere, Message, Producer, PushConsumer
 from sparrowmq.testing import Cluster, cluster
+from tests.admin.test_dead_letters import Failing
 from tests.console.serving import serving
 from tests.repo.tree import ROOT
 from tools.browser import INSTALL, find_browser
@@ -76,6 +77,26 @@ async def _prepare(name_server: str) -> None:
             evil = Message("orders", EVIL.encode(), tags=EVIL, keys=EVIL, properties={"note": EVIL})
             await producer.send(evil)
         await admin.reset_offsets("billing", "orders", "latest")
+        await _let_die(admin, name_server, "invoice-1", "invoice-2")
+
+
+async def _let_die(admin: Admin, name_server: str, *keys: str) -> None:
+    """Messages of the topic invoices that the group invoicing has given up."""
+    await admin.create_topic("invoices", queues=1)
+    await admin.create_group("invoicing", retries=0)
+    async with Producer("shop", name_servers=name_server, timeout_s=60.0) as producer:
+        for key in keys:
+            await producer.send(Message("invoices", b"not payable", keys=key))
+    failing = Failing()
+    async with PushConsumer(
+        "invoicing",
+        {"invoices": "*"},
+        name_servers=name_server,
+        max_reconsume_times=0,
+        from_where=ConsumeFromWhere.FIRST_OFFSET,
+    ) as consumer:
+        await consumer.start(failing.handle)
+        await failing.until(len(keys))
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,14 @@ PAGES = {
     "groups": "/groups",
     "group": "/groups/billing",
     "messages": "/messages?topic=orders&key=o-3",
+    "rebalance": "/groups/billing/rebalance",
+    "simulation": "/groups/billing/rebalance/simulate?members=3&queues=8&events=join+kill",
     "dead-letters": "/dead-letters",
+    "dead-letters-group": "/dead-letters/invoicing",
     "waiting": "/waiting",
+    "timers": "/waiting/timers",
+    "transactions": "/waiting/transactions",
+    "name-servers": "/nameservers",
     "clients": "/clients",
     "brokers": "/brokers",
     "broker": "/brokers/broker-a",
@@ -69,7 +75,6 @@ def test_every_page_fits_in_light_dark_and_on_a_phone(
     assert background == ("rgb(20, 24, 27)" if scheme == "dark" else "rgb(246, 247, 248)")
 
 
-@pytest.mark.slow
 def test_a_message_is_found_and_hostile_content_stays_text(page: Any, address: str) -> None:
     page.goto(f"{address}/messages")
     page.get_by_label("Topic").last.fill("orders")
@@ -89,8 +94,8 @@ def test_a_message_is_found_and_hostile_content_stays_text(page: Any, address: s
 def test_a_group_is_reset_and_the_reset_is_undone(page: Any, address: str) -> None:
     page.goto(f"{address}/groups/billing")
     page.get_by_text("Go on elsewhere (reset)").click()
-    page.get_by_label("Topic").last.select_option("orders")
-    page.get_by_role("button", name="Preview").click()
+    page.locator("#reset").get_by_label("Topic").select_option("orders")
+    page.locator("#reset").get_by_role("button", name="Preview").click()
     assert "Repeated" in page.locator("dl.figures").inner_text()
     page.get_by_role("button", name="Move the group").click()
     assert "goes on elsewhere" in page.get_by_role("status").first.inner_text()
@@ -99,6 +104,26 @@ def test_a_group_is_reset_and_the_reset_is_undone(page: Any, address: str) -> No
     assert "was undone" in page.get_by_role("status").first.inner_text()
     page.goto(f"{address}/audit")
     assert page.get_by_role("rowheader", name="undo reset").is_visible()
+
+
+def test_a_dead_letter_is_selected_previewed_and_sent_again(page: Any, address: str) -> None:
+    page.goto(f"{address}/dead-letters")
+    page.get_by_role("link", name="invoicing").click()
+    row = page.get_by_role("row", name="invoice-2")
+    row.get_by_role("checkbox").check()
+    page.get_by_label("Send the selected ones to").select_option("the group that failed")
+    page.get_by_role("button", name="Preview").click()
+    figures = page.locator("dl.figures").inner_text()
+    assert "Would be sent" in figures and "1" in figures.split()
+    assert page.get_by_role("row", name="invoice-1").count() == 0, "the other one stays"
+    page.get_by_role("button", name="Send them").click()
+    assert "Dead letters of invoicing: 1 sent." in page.get_by_role("status").first.inner_text()
+    page.goto(f"{address}/audit")
+    assert page.get_by_role("rowheader", name="resend dead letters").first.is_visible()
+    page.goto(f"{address}/dead-letters/invoicing")
+    page.get_by_label("Select all").check()
+    page.get_by_role("button", name="Preview").click()
+    assert "Sent before" in page.locator("dl.figures").inner_text()
 
 
 @pytest.mark.slow

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from sparrowmq.cli.console_child import DEFAULT_PORT
+from sparrowmq.cli.contexts import known_contexts
 from sparrowmq.cli.logs import set_up_logs
 from sparrowmq.cli.remote import name_servers_option
 from sparrowmq.cluster_address import split_addresses
@@ -58,6 +60,13 @@ from sparrowmq.cluster_address import split_addresses
     show_default="$XDG_STATE_HOME/sparrowmq/console",
     help="Directory of the audit log and the history.",
 )
+@click.option(
+    "--also",
+    multiple=True,
+    metavar="NAME",
+    help="A further cluster of `sparrowmq context list`, which a switch in the header leads to; may"
+    " be repeated. Without it all of them on loopback, unless --name-servers is given.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Log one JSON object per line.")
 @click.option("--fd", type=int, hidden=True, help="A listening socket, handed over by `up`.")
 @click.option("--with-parent", is_flag=True, hidden=True)
@@ -70,6 +79,7 @@ def console(ctx: click.Context, /, **given: Any) -> None:
     Examples:
       sparrowmq console
       sparrowmq console -n 10.0.0.1:9876 --read-only
+      sparrowmq console --context staging --also production
       sparrowmq console --users users.txt --add-user ada --role operator
       sparrowmq console --listen 0.0.0.0 --users users.txt --tls-cert cert.pem --tls-key key.pem
     """
@@ -79,7 +89,7 @@ def console(ctx: click.Context, /, **given: Any) -> None:
         if given["add_user"] is not None:
             _add_user(given["users"], given["add_user"], given["role"])
         else:
-            sys.exit(_serve(given))
+            sys.exit(_serve(given, *_named(ctx, given)))
     except ConsoleError as error:
         raise click.UsageError(str(error), ctx) from error
 
@@ -101,7 +111,26 @@ def _add_user(path: Path | None, name: str, role: str) -> None:
     click.echo(f"{path}: {name} is a {role}")
 
 
-def _serve(given: dict[str, Any]) -> int:
+def _named(ctx: click.Context, given: dict[str, Any]) -> tuple[str, dict[str, tuple[str, ...]]]:
+    """What the cluster is called, and the others that are shown. Raises ConsoleError."""
+    from sparrowmq.console.config import ConsoleError, is_loopback
+
+    try:
+        contexts = known_contexts()
+        known = contexts.clusters
+        wanted = {name: contexts.find(name, "--also").addresses for name in given["also"]}
+    except ValueError as error:
+        raise ConsoleError(str(error)) from error
+    addresses = split_addresses(given["name_servers"])
+    name = next((each for each in sorted(known) if known[each] == addresses), "")
+    is_given = ctx.get_parameter_source("name_servers") == ParameterSource.COMMANDLINE
+    if not wanted and not is_given and is_loopback(given["listen"]):
+        wanted = dict(known)
+    wanted.pop(name, None)
+    return name, wanted
+
+
+def _serve(given: dict[str, Any], name: str, others: dict[str, tuple[str, ...]]) -> int:
     from sparrowmq.cli.serve import run, say_ready
     from sparrowmq.cli.stop_signal import stop_signal
     from sparrowmq.console.config import ConsoleConfig
@@ -113,6 +142,8 @@ def _serve(given: dict[str, Any]) -> int:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     config = ConsoleConfig(
         name_servers=split_addresses(given["name_servers"]),
+        name=name,
+        others=others,
         listen=given["listen"],
         port=given["port"],
         hosts=tuple(name.lower() for name in given["hosts"]),

@@ -6,7 +6,7 @@ from sparrowmq.console.view import Answer, Page, PageRoute, View
 
 async def show(view: View) -> Answer:
     """The last changes, the newest first."""
-    lines = view.console.audit.newest_first
+    lines = view.console.desk.audit.newest_first
     part = part_of(
         lines,
         {"sort": "-time", **view.query},
@@ -17,7 +17,10 @@ async def show(view: View) -> Answer:
         template="audit.html",
         title="Audit",
         area="audit",
-        values={"part": part, "is_kept": view.console.config.state_dir is not None},
+        values={
+            "part": part,
+            "is_kept": view.console.config.state_dir is not None,
+        },
     )
 
 

@@ -1,10 +1,17 @@
-"""Brokers: the list, and one with its figures and settings."""
+"""Brokers: the list, and one with its figures; changing its settings, letting it clean up."""
 
 import asyncio
+import shlex
 
+from sparrowmq.admin.cleaning import Cleanable
 from sparrowmq.admin.errors import NotFound
 from sparrowmq.console.charts import chart
-from sparrowmq.console.view import Answer, Page, PageRoute, View, panel
+from sparrowmq.console.previews import both_sides, change_preview, is_confirmed
+from sparrowmq.console.text import segment
+from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel
+
+UNTIL_RESTART = "It holds until the next start; a setting of the server's own makes it last."
+APACHE_KEEPS = "Apache's server writes it into the file that it was started with, if there is one."
 
 
 async def show(view: View) -> Answer:
@@ -27,7 +34,7 @@ async def show_one(view: View) -> Answer:
     name = view.names["broker"]
     admin, history = view.console.admin, view.console.history
     brokers, settings, slaves = await asyncio.gather(
-        panel(admin.brokers()), panel(admin.broker_config(name)), panel(admin.slaves([name]))
+        panel(admin.brokers()), panel(admin.broker_settings(name)), panel(admin.slaves([name]))
     )
     found = [each for each in brokers.value or () if each.name == name]
     if brokers.value is not None and not found:
@@ -45,6 +52,7 @@ async def show_one(view: View) -> Answer:
             "settings": settings,
             "slaves": slaves,
             "match": view.asked("match"),
+            "cleanable": list(Cleanable),
             "span": view.span,
             "chart": chart(
                 *(history, "rates", "Messages", "per second"),
@@ -54,4 +62,51 @@ async def show_one(view: View) -> Answer:
     )
 
 
-ROUTES = (PageRoute("/brokers/{broker}", show_one), PageRoute("/brokers", show))
+# ---- changes
+
+
+async def change(view: View) -> Answer:
+    """Preview a changed setting; change it when the form confirms exactly that."""
+    name, setting, value = view.names["broker"], view.entered("setting"), view.entered("value")
+    admin, back = view.console.changer, f"/brokers/{segment(name)}"
+    wanted = {setting: value}
+    changes = await admin.change_broker_settings(name, wanted, dry_run=True)
+    if not changes:
+        return Done(back, f"Nothing to change: {setting} of {name} is {value}.")
+    if not is_confirmed(view, changes):
+        is_kept = (await admin.broker_settings(name)).is_kept
+        pair = f"{setting}={value}"
+        return change_preview(
+            *(view, changes),
+            title=f"Change broker {name}",
+            area="brokers",
+            fields=("setting", "value"),
+            back=back,
+            note=APACHE_KEEPS if is_kept else UNTIL_RESTART,
+            command=shlex.join(["sparrowmq", "broker", "config", "set", name, pair, "--dry-run"]),
+        )
+    before, after = both_sides(changes)
+    work = admin.change_broker_settings(name, wanted)
+    await changing(view, "change broker", name, before, after, work)
+    return Done(back, f"{setting} of {name} is {value} now.")
+
+
+async def clean(view: View) -> Answer:
+    """Let it delete what is expired or unused, if its name was typed."""
+    name, chosen = view.names["broker"], view.entered("what")
+    if view.entered("typed") != name:
+        raise ValueError(f"nothing was deleted: type the name of the broker, {name}, to clean it")
+    if chosen not in set(Cleanable):
+        raise ValueError(f"what is {chosen!r}, must be one of {', '.join(Cleanable)}")
+    work = view.console.changer.clean_broker(name, [Cleanable(chosen)])
+    (done,) = await changing(view, "clean broker", name, chosen, "deleted", work)
+    counted = "" if done.deleted is None else f": {done.deleted} deleted"
+    return Done(f"/brokers/{segment(name)}", f"{name} has cleaned {done.what}{counted}.")
+
+
+ROUTES = (
+    PageRoute("/brokers/{broker}/settings", None, change),
+    PageRoute("/brokers/{broker}/clean", None, clean),
+    PageRoute("/brokers/{broker}", show_one),
+    PageRoute("/brokers", show),
+)

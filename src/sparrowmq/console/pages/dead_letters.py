@@ -13,7 +13,16 @@ from sparrowmq.console.listing import part_of
 from sparrowmq.console.pages.topic_messages import start, wanted_by
 from sparrowmq.console.scan import cursor_text, scan
 from sparrowmq.console.text import segment
-from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panels
+from sparrowmq.console.view import (
+    Answer,
+    Done,
+    Page,
+    PageRoute,
+    View,
+    changing,
+    missing_parts,
+    panels,
+)
 from sparrowmq.protocol.names import dlq_topic
 
 _ROWS = 50
@@ -31,7 +40,7 @@ async def show(view: View) -> Answer:
         title="Dead letters",
         area="dead-letters",
         command="sparrowmq dlq list",
-        values={"part": part, "answers": answers},
+        values={"part": part, "answers": answers, "missing": missing_parts(answers.values())},
     )
 
 

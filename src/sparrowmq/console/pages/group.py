@@ -27,6 +27,14 @@ class TopicLag:
         return sum(each.lag for each in self.queues)
 
     @property
+    def matching(self) -> str:
+        """How many of them a filter takes; `?` where that is not known of a queue."""
+        known = [each.matching for each in self.queues if each.matching is not None]
+        if len(known) < len(self.queues):
+            return "?"
+        return f"{'' if all(each.is_exact for each in self.queues) else 'about '}{sum(known):,}"
+
+    @property
     def largest(self) -> int:
         """The lag that fills a bar."""
         return max((each.lag for each in self.queues), default=0)
@@ -45,24 +53,31 @@ async def show(view: View) -> Answer:
     """Everything about the group on one page."""
     console, name = view.console, view.names["group"]
     console.sampler.seen_groups.mark(name)
+    counts = view.asked("matching") == "1"
     info, lag = await asyncio.gather(
-        panel(console.admin.group(name)), panel(console.admin.lag(name))
+        panel(console.admin.group(name)), panel(console.admin.lag(name, matching=counts))
     )
+    is_uncounted = counts and lag.value is None
+    if is_uncounted:  # brokers count too slowly: without the column
+        lag = await panel(console.admin.lag(name))
     if info.value is None and lag.value is None:
         await console.admin.group(name)  # raises NotFound, which is another page
-    if lag.value is not None and not lag.notes:
-        console.sampler.remember_lag(lag.value)
+    console.sampler.remember_lag(lag)
     topics = by_topic(lag.value.queues if lag.value else ())
     return Page(
         template="group.html",
         title=f"Group {name}",
         area="groups",
-        command=f"sparrowmq group show {name}",
+        command=f"sparrowmq group {'lag' if counts else 'show'} {name}",
+        is_live=not counts,  # counting reads what waits
         values={
             "name": name,
             "info": info,
             "lag": lag,
             "topics": topics,
+            "counts": counts and not is_uncounted,
+            "is_uncounted": is_uncounted,
+            "has_filter": has_filter(info.value),
             "plain_topics": plain_topics(topics, info.value),
             "state": state_of(info.value, lag.value),
             "wanted": wanted_by(info.value.members) if info.value else [],
@@ -110,6 +125,12 @@ def wanted_by(members: Iterable[GroupMember]) -> list[Wanted]:
         )
         for one in every
     ]
+
+
+def has_filter(info: GroupInfo | None) -> bool:
+    """Whether members take some of the messages only."""
+    found = info.subscriptions if info is not None else ()
+    return any(each.expression != "*" for each in found if not is_retry_topic(each.topic))
 
 
 async def show_member(view: View) -> Answer:

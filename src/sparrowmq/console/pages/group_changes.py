@@ -1,4 +1,4 @@
-"""Changes of a group: moving it to another place, pausing, settings, deletion.
+"""Changes of a group: moving it to another place, copying its progress, pausing, deletion.
 
 A move is shown queue by queue before it is made. The confirming form carries the state that the
 preview was made from; if members went on meanwhile in a way that changes the result, the preview is
@@ -6,16 +6,18 @@ shown again instead.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from hashlib import sha256
 
+from sparrowmq.admin.errors import AdminError
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.admin.resets import JournaledReset
 from sparrowmq.console.scan import parse_cursor
 from sparrowmq.console.text import instant, parse_time, segment
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel
 from sparrowmq.protocol.message import MessageQueue
 
-_FIELDS = ("topic", "to", "time", "place")
+_FIELDS = ("topic", "to", "time", "place", "target")
 
 
 def goal_of(view: View) -> tuple[ResetTo, str]:
@@ -72,17 +74,32 @@ async def undo(view: View) -> Answer:
     last = view.console.last_reset(name)
     if last is None or journal is None:
         raise ValueError(f"the journal has no reset of {name} that could be undone")
-    admin = view.console.changer
-    planned = await admin.undo_reset(
-        name, last.id, journal=journal, who=_who(view), force=True, dry_run=True
-    )
+
+    def plan(*, force: bool, dry_run: bool) -> Awaitable[JournaledReset]:
+        admin, who = view.console.changer, _who(view)
+        return admin.undo_reset(
+            name, last.id, journal=journal, who=who, force=force, dry_run=dry_run
+        )
+
+    gone_on = ""
+    try:
+        planned = await plan(force=False, dry_run=True)
+    except AdminError as error:
+        planned = await plan(force=True, dry_run=True)  # raises what no force overcomes
+        gone_on = str(error).partition("; nothing was changed")[0]
     state = state_of(planned.moves)
-    if view.entered("state") != state:
+    is_agreed = not gone_on or view.entered("force") == "on"
+    if view.entered("state") != state or not is_agreed:
         words = f"back to where it was before {instant(last.when)}"
         title = f"Undo the reset of {name}"
         command = f"sparrowmq group undo {name} --dry-run"
-        return preview(view, planned.moves, state, title, words, topic=last.topic, command=command)
-    work = admin.undo_reset(name, last.id, journal=journal, who=_who(view), force=True)
+        return preview(
+            *(view, planned.moves, state, title, words),
+            topic=last.topic,
+            command=command,
+            gone_on=gone_on,
+        )
+    work = plan(force=bool(gone_on), dry_run=False)
     before, after = (offsets_text(planned.moves, is_after) for is_after in (False, True))
     await changing(view, "undo reset", f"{name} in {last.topic}", before, after, work)
     return Done(f"/groups/{segment(name)}", f"The reset of {name} was undone.")
@@ -108,8 +125,10 @@ def preview(
     topic: str = "",
     *,
     command: str,
+    gone_on: str = "",
+    button: str = "Move the group",
 ) -> Page:
-    """Every queue with its offset before and after."""
+    """Every queue with its offset before and after. `gone_on` says why an undo has to be forced."""
     name = view.names["group"]
     topic = topic or view.entered("topic")
     return Page(
@@ -123,10 +142,14 @@ def preview(
             "topic": topic,
             "words": words,
             "moves": moves,
+            "button": button,
+            "has_topics": len({each.queue.topic for each in moves}) > 1,
             "skipped": sum(each.skipped for each in moves),
             "repeated": sum(each.repeated for each in moves),
             "state": state,
-            "was_changed": bool(view.entered("state")),
+            "was_changed": view.entered("state") not in ("", state),
+            "gone_on": gone_on,
+            "was_refused": bool(gone_on) and view.entered("state") == state,
             "fields": {field: view.entered(field) for field in _FIELDS},
         },
     )
@@ -145,6 +168,32 @@ def offsets_text(moves: Sequence[OffsetMove], is_after: bool) -> str:
         f"{each.queue.broker_name}/{each.queue.queue_id} {each.after if is_after else each.before}"
         for each in moves
     )
+
+
+async def clone(view: View) -> Answer:
+    """Preview giving another group the progress of this one; do it when the form confirms that."""
+    name, target = view.names["group"], view.entered("target")
+    topic = view.entered("topic") or None
+    admin = view.console.changer
+    moves = await admin.clone_offsets(name, target, topic=topic, dry_run=True)
+    if not moves:
+        raise ValueError(f"{name} has no progress{f' in {topic}' if topic else ''} to be copied")
+    state = state_of(moves)
+    if view.entered("state") != state:
+        words = ["sparrowmq", "group", "clone", name, target]
+        words += ["--topic", topic] if topic else []
+        return preview(
+            *(view, moves, state, f"Clone the progress of {name}"),
+            f"{target} goes on where {name} is",
+            topic=topic or "all topics",
+            command=shlex.join([*words, "--dry-run"]),
+            button=f"Move {target}",
+        )
+    before, after = (offsets_text(moves, is_after) for is_after in (False, True))
+    work = admin.clone_offsets(name, target, topic=topic)
+    await changing(view, "clone group", f"{name} to {target}", before, after, work)
+    view.console.names.forget()
+    return Done(f"/groups/{segment(target)}", f"{target} goes on where {name} is.")
 
 
 async def pause(view: View) -> Answer:
@@ -194,6 +243,7 @@ async def delete(view: View) -> Answer:
 ROUTES = (
     PageRoute("/groups/{group}/reset", None, reset),
     PageRoute("/groups/{group}/undo", None, undo),
+    PageRoute("/groups/{group}/clone", None, clone),
     PageRoute("/groups/{group}/pause", None, pause),
     PageRoute("/groups/{group}/update", None, update),
     PageRoute("/groups/{group}/delete", None, delete),

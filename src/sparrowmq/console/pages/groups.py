@@ -75,8 +75,8 @@ async def show(view: View) -> Answer:
     infos = await panels(part.rows, console.admin.group)
     lags = await panels(part.rows, lambda name: console.admin.lag(name, owners=False))
     for name, answer in lags.items():
-        if answer.value is not None and not answer.notes and not console.names.is_own_group(name):
-            console.sampler.remember_lag(answer.value)
+        if not console.names.is_own_group(name):
+            console.sampler.remember_lag(answer)
     return Page(
         template="groups.html",
         title="Groups",

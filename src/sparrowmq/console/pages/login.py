@@ -13,7 +13,7 @@ _YEAR_S = 365 * 86400
 
 async def show(view: View) -> Answer:
     """The form; nobody needs it where there are no users."""
-    if view.console.users is None or view.user is not None:
+    if view.console.desk.users is None or view.user is not None:
         return Done(safe(view.asked("back")))
     return _form(view.asked("back"), "", 200)
 
@@ -36,10 +36,10 @@ def safe(back: str) -> str:
 
 async def log_in(view: View) -> Answer:
     """A new session, if name and password are right."""
-    users, name, back = view.console.users, view.entered("name"), view.entered("back")
+    users, name, back = view.console.desk.users, view.entered("name"), view.entered("back")
     if users is None:
         return Done("/")
-    wait_s = view.console.logins.try_one(view.address, name)
+    wait_s = view.console.desk.logins.try_one(view.address, name)
     if wait_s:
         return _form(back, f"Too many attempts: try again in {wait_s} s.", 429)
     password = (view.form.get("password") or ("",))[0]
@@ -49,7 +49,7 @@ async def log_in(view: View) -> Answer:
         return _form(back, "Name or password is wrong.", 403)
     log.info("login: user %s (%s) from %s", user.name, user.role, view.address)
     response = RedirectResponse(safe(back), 303)
-    _set_session(view, response, view.console.sessions.begin(user))
+    _set_session(view, response, view.console.desk.sessions.begin(user))
     return response
 
 
@@ -65,7 +65,7 @@ def _set_session(view: View, response: RedirectResponse, session: str) -> None:
 
 async def log_out(view: View) -> Answer:
     """End the session."""
-    view.console.sessions.end(view.visitor)
+    view.console.desk.sessions.end(view.visitor)
     response = RedirectResponse("/login", 303)
     response.delete_cookie(view.cookie)
     return response

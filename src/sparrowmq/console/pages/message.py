@@ -6,10 +6,13 @@ from datetime import datetime
 
 from starlette.responses import Response
 
+from sparrowmq.client.sending.producer import Producer
+from sparrowmq.console.pages.topic import PRODUCER
 from sparrowmq.console.text import best_form, moment, segment, shown_body, shown_body_noted
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic
 from sparrowmq.protocol.trace import TraceStep
@@ -49,6 +52,7 @@ async def show(view: View) -> Answer:
             "forms": FORMS,
             "steps": steps(message, traced.value.steps if traced.value else ()),
             "traced": traced,
+            "is_plain": view.console.names.is_plain_topic(topic),
             "properties": sorted(message.user_properties.items()),
             "own": sorted(
                 (name, value)
@@ -139,6 +143,30 @@ async def deliver(view: View) -> Answer:
     return Done(to, f"{done.client_id}: {done.result}. {done.remark}".strip())
 
 
+async def send_again(view: View) -> Answer:
+    """Store a copy in the same topic, where every group gets it."""
+    message = await _message(view)
+    if not view.console.names.is_plain_topic(message.topic):
+        raise ValueError(
+            f"{message.topic} is RocketMQ's own; dead letters are sent again on their own page"
+        )
+    copy = Message(
+        message.topic,
+        message.body,
+        tags=message.tags,
+        keys=message.keys,
+        properties=message.user_properties,
+    )
+
+    async def sent() -> str:
+        async with Producer(PRODUCER, client=view.console.client) as producer:
+            return (await producer.send(copy)).msg_id
+
+    found = await changing(view, "send again", message.topic, message.msg_id, "a copy", sent())
+    to = f"/messages/{segment(found)}?topic={segment(message.topic)}"
+    return Done(to, f"A copy of {message.msg_id} was stored in {message.topic}.")
+
+
 async def download(view: View) -> Answer:
     """The whole body, as bytes that no browser interprets."""
     message = await _message(view)
@@ -151,6 +179,7 @@ async def download(view: View) -> Answer:
 
 ROUTES = (
     PageRoute("/messages/{id}/deliver", None, deliver),
+    PageRoute("/messages/{id}/send", None, send_again),
     PageRoute("/messages/{id}/body", download),
     PageRoute("/messages/{id}", show),
 )

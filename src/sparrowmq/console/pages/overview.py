@@ -4,10 +4,9 @@ from collections.abc import Iterable
 
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.console.charts import chart
-from sparrowmq.console.listing import matches
-from sparrowmq.console.sampler import total
+from sparrowmq.console.listing import MOST_PATTERN, matches
 from sparrowmq.console.text import segment
-from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, panel
+from sparrowmq.console.view import Answer, Done, Page, PageRoute, Sum, View, panel
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.ids import OffsetId
 
@@ -33,12 +32,13 @@ async def show(view: View) -> Answer:
             "brokers": brokers,
             "problems": problems(brokers.value or ()),
             "examination": figures.examination,
-            "stored_per_s": total([_figure(each, "stored_per_s") for each in masters]),
-            "delivered_per_s": total([_figure(each, "delivered_per_s") for each in masters]),
-            "stored_today": total([_figure(each, "stored_today") for each in masters]),
+            "stored_per_s": total_of(masters, "stored_per_s"),
+            "delivered_per_s": total_of(masters, "delivered_per_s"),
+            "stored_today": total_of(masters, "stored_today"),
             "lagging": [(name, each) for name, each in groups[:_MOST] if each.lag],
             "group_count": len(groups),
-            "lag": sum(each.lag for _, each in groups) if groups else None,
+            "is_sampled": figures.group_count is not None,
+            "lag": figures.lag,
             "busiest": topics[:_MOST],
             "span": span,
             "charts": [
@@ -55,8 +55,14 @@ async def show(view: View) -> Answer:
     )
 
 
-def _figure(broker: BrokerInfo, name: str) -> float | None:
-    return None if broker.runtime is None else getattr(broker.runtime, name)
+def total_of(masters: Iterable[BrokerInfo], name: str) -> Sum:
+    """What all masters report together; those that do not are named."""
+    found = {
+        each.name: None if each.runtime is None else getattr(each.runtime, name) for each in masters
+    }
+    known = [value for value in found.values() if value is not None]
+    missing = tuple(f"{name} did not answer" for name, value in found.items() if value is None)
+    return Sum(sum(known) if known else None, missing)
 
 
 def problems(brokers: Iterable[BrokerInfo]) -> list[str]:
@@ -75,7 +81,7 @@ def problems(brokers: Iterable[BrokerInfo]) -> list[str]:
 
 async def search(view: View) -> Answer:
     """Where a name, an id or a key leads."""
-    wanted = view.asked("q")
+    wanted = view.asked("q")[:MOST_PATTERN]
     if not wanted:
         return Done("/messages")
     topics, groups = await view.console.names.topics(), await view.console.names.groups()

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from sparrowmq.admin.values import SettingChange
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.console.charts import chart
+from sparrowmq.console.previews import both_sides, change_preview, is_confirmed
 from sparrowmq.console.text import segment
 from sparrowmq.console.view import (
     Answer,
@@ -16,10 +16,10 @@ from sparrowmq.console.view import (
     panel,
 )
 from sparrowmq.protocol.message import Message
-from sparrowmq.protocol.perm import perm_text
 
 _PERMS = {6: "read and write", 4: "read only", 2: "write only"}
-_PRODUCER = "sparrowmq-console"
+PRODUCER = "sparrowmq-console"
+_FEWER = "Messages in queues that readers do not see any more are not delivered."
 
 
 async def show(view: View) -> Answer:
@@ -31,8 +31,8 @@ async def show(view: View) -> Answer:
     )
     if topic.value is None:
         await console.admin.route(name)  # raises NotFound, which is another page
-    elif console.names.is_plain_topic(name) and not topic.notes:
-        console.sampler.remember_topic(topic.value)
+    elif console.names.is_plain_topic(name):
+        console.sampler.remember_topic(topic)
     key = f"stored/{name}"
     return Page(
         template="topic.html",
@@ -67,30 +67,24 @@ async def preview_update(view: View) -> Answer:
     changes = await admin.update_topic(name, queues=queues, perm=perm, dry_run=True)
     if not changes:
         return Done(f"/topics/{segment(name)}", "Nothing to change: the topic is like that.")
-    state = state_of(changes)
-    if view.entered("state") != state:
-        return Page(
-            template="topic_update.html",
+    back = f"/topics/{segment(name)}"
+    if not is_confirmed(view, changes):
+        fewer = any(
+            "queues" in each.setting and int(each.after or 0) < int(each.before or 0)
+            for each in changes
+        )
+        return change_preview(
+            *(view, changes),
             title=f"Change topic {name}",
             area="topics",
-            is_live=False,
-            values={
-                "name": name,
-                "changes": changes,
-                "state": state,
-                "fields": {key: view.entered(key) for key in ("queues", "perm")},
-                "was_changed": bool(view.entered("state")),
-                "fewer": any(
-                    "queues" in each.setting and int(each.after or 0) < int(each.before or 0)
-                    for each in changes
-                ),
-                "perm_text": perm_text,
-            },
+            fields=("queues", "perm"),
+            back=back,
+            warning=_FEWER if fewer else "",
         )
     work = admin.update_topic(name, queues=queues, perm=perm)
-    before, after = _both(changes)
+    before, after = both_sides(changes)
     await changing(view, "update topic", name, before, after, work)
-    return Done(f"/topics/{segment(name)}", f"Topic {name} was changed.")
+    return Done(back, f"Topic {name} was changed.")
 
 
 def _number(view: View, field: str) -> int | None:
@@ -101,17 +95,6 @@ def _number(view: View, field: str) -> int | None:
     if not text.isdecimal() or len(text) > 5:
         raise ValueError(f"{field} is {text!r}, must be a number")
     return int(text)
-
-
-def state_of(changes: list[SettingChange]) -> str:
-    """What a preview was made from; it differs when the cluster does."""
-    return "; ".join(map(str, changes))
-
-
-def _both(changes: list[SettingChange]) -> tuple[str, str]:
-    before = "; ".join(f"{each.broker}: {each.setting} {each.before}" for each in changes)
-    after = "; ".join(f"{each.broker}: {each.setting} {each.after}" for each in changes)
-    return before, after
 
 
 async def delete(view: View) -> Answer:
@@ -138,7 +121,7 @@ async def send(view: View) -> Answer:
     )
 
     async def sent() -> str:
-        async with Producer(_PRODUCER, client=view.console.client) as producer:
+        async with Producer(PRODUCER, client=view.console.client) as producer:
             return (await producer.send(message)).msg_id
 
     found = await changing(view, "send message", name, "", f"{len(message.body)} bytes", sent())

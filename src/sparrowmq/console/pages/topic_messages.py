@@ -3,9 +3,10 @@
 import asyncio
 import shlex
 from collections.abc import Callable
+from urllib.parse import urlencode
 
 from sparrowmq.admin.topics import TopicInfo
-from sparrowmq.console.listing import matches
+from sparrowmq.console.listing import MOST_PATTERN, matches
 from sparrowmq.console.scan import (
     MOST_QUEUES,
     Positions,
@@ -57,6 +58,7 @@ async def show(view: View) -> Answer:
             "found": found,
             "problem": problem,
             "newest_first": newest_first,
+            "tail": tail_link(view),
             "cursor": cursor_text(found.positions) if found else "",
         },
     )
@@ -64,6 +66,9 @@ async def show(view: View) -> Answer:
 
 def _command(view: View, topic: str) -> str:
     key, queue = view.asked("key"), view.asked("queue")
+    if view.asked("tail") == "1":
+        tag = ["--filter", view.asked("tag")] if view.asked("tag") else []
+        return shlex.join(["sparrowmq", "message", "tail", topic, *tag])
     words = ["sparrowmq", "message", "get", topic]
     if key:
         words += ["--key", key]
@@ -72,6 +77,12 @@ def _command(view: View, topic: str) -> str:
     else:
         words += ["--since", view.asked("since") or "-1h"]
     return shlex.join([*words, "--limit", str(_ROWS)])
+
+
+def tail_link(view: View) -> str:
+    """The same filter, followed: the newest messages of now."""
+    kept = {name: view.asked(name) for name in ("queue", "tag", "key") if view.asked(name)}
+    return f"?{urlencode({**kept, 'tail': '1'})}"
 
 
 async def start(view: View, topic: TopicInfo) -> Positions:
@@ -106,7 +117,7 @@ def chosen(queues: list[MessageQueue], text: str) -> MessageQueue:
 
 def wanted_by(view: View) -> Callable[[MessageExt], bool]:
     """The filter of the form."""
-    tag, key = view.asked("tag"), view.asked("key")
+    tag, key = view.asked("tag"), view.asked("key")[:MOST_PATTERN]
 
     def wants(message: MessageExt) -> bool:
         if tag and (message.tags or "") != tag:

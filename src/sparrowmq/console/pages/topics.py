@@ -33,8 +33,8 @@ async def show(view: View) -> Answer:
     )
     answers = await panels(part.rows, console.admin.topic)
     for name, answer in answers.items():
-        if answer.value is not None and not answer.notes and console.names.is_plain_topic(name):
-            console.sampler.remember_topic(answer.value)
+        if console.names.is_plain_topic(name):
+            console.sampler.remember_topic(answer)
     return Page(
         template="topics.html",
         title="Topics",

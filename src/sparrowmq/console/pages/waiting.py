@@ -1,6 +1,7 @@
 """Messages that wait: for their delay level, for their time, for the end of a transaction."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparrowmq.admin.brokers import BrokerInfo
@@ -38,7 +39,9 @@ async def show(view: View) -> Answer:
     known = [name for name in _TRANSACTION_TOPICS if name in topics]
     halves = await panels(known, admin.topic)
     masters = [each for each in brokers.value or () if each.is_master]
-    levels = [level for each in masters for level in levels_of(each)]
+    settings = await panels([each.name for each in masters], admin.broker_config)
+    delays = {name: answer.value or {} for name, answer in settings.items()}
+    levels = [level for each in masters for level in levels_of(each, delays[each.name])]
     shown = [level.broker for level in levels if level.waiting] + [each.name for each in masters]
     return Page(
         template="waiting.html",
@@ -56,10 +59,10 @@ async def show(view: View) -> Answer:
     )
 
 
-def levels_of(broker: BrokerInfo) -> list[Level]:
-    """The levels that a broker reports."""
+def levels_of(broker: BrokerInfo, settings: Mapping[str, str]) -> list[Level]:
+    """The levels that a broker reports; its settings say how long each is."""
     table = broker.runtime.table if broker.runtime else {}
-    delays = table.get("messageDelayLevel", "").split()
+    delays = settings.get("messageDelayLevel", "").split()
     found = []
     for key, value in table.items():
         match = _LEVEL.fullmatch(key)

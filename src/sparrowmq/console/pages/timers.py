@@ -1,0 +1,92 @@
+"""Messages with a delivery time, by the hour in which they are due.
+
+Brokers do not count by hour. The page looks through the newest messages of the timer queue, a
+bounded number, and says how many that were: with more of them waiting, each figure is a part.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sparrowmq.admin.errors import NotFound
+from sparrowmq.console.scan import BUDGET, scan
+from sparrowmq.console.view import Answer, Page, PageRoute, View, panel
+from sparrowmq.protocol import properties as names
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import TIMER_TOPIC
+
+_HOUR_MS = 3_600_000
+_MOST_HOURS = 72
+_MOST_TOPICS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """The messages that are due in one hour."""
+
+    begin_ms: int
+    messages: int
+    topics: tuple[tuple[str, int], ...]
+    """The most frequent ones."""
+
+
+async def show(view: View) -> Answer:
+    """Every hour in which something is due."""
+    console = view.console
+    brokers = await panel(console.admin.brokers())
+    found = None
+    try:
+        topic = await console.admin.topic(TIMER_TOPIC)
+    except NotFound:
+        pass
+    else:
+        found = await scan(
+            console.admin, topic, {}, newest_first=True, wants=lambda _: True, limit=BUDGET
+        )
+    hours = by_hour(found.messages if found else (), view.now_ms)
+    masters = [each for each in brokers.value or () if each.is_master and each.runtime]
+    counts = [each.runtime.waiting_timers for each in masters if each.runtime]
+    waiting = None if None in counts or brokers.notes else sum(each or 0 for each in counts)
+    return Page(
+        template="timers.html",
+        title="Messages by delivery time",
+        area="waiting",
+        command=f"sparrowmq broker show {masters[0].name}" if masters else "sparrowmq broker list",
+        is_live=False,
+        values={
+            "brokers": brokers,
+            "found": found,
+            "hours": hours[:_MOST_HOURS],
+            "later": sum(each.messages for each in hours[_MOST_HOURS:]),
+            "counted": sum(each.messages for each in hours),
+            "largest": max((each.messages for each in hours), default=0),
+            "waiting": waiting,
+        },
+    )
+
+
+def due_ms(message: MessageExt) -> int | None:
+    """When a message of the timer queue is due; None for a recall, which delivers nothing."""
+    properties = message.properties
+    if names.TIMER_DELETE_UNIQUE_KEY in properties:
+        return None
+    text = properties.get(names.TIMER_OUT_MS, "")
+    return int(text) if text.isdecimal() and len(text) < 16 else None
+
+
+def by_hour(messages: Iterable[MessageExt], now_ms: int) -> list[Hour]:
+    """Those that are not due yet, the next hour first."""
+    found: dict[int, Counter[str]] = {}
+    for message in messages:
+        due = due_ms(message)
+        if due is not None and due > now_ms:
+            hour = due // _HOUR_MS * _HOUR_MS
+            topic = message.properties.get(names.REAL_TOPIC, message.topic)
+            found.setdefault(hour, Counter())[topic] += 1
+    return [
+        Hour(hour, topics.total(), tuple(topics.most_common(_MOST_TOPICS)))
+        for hour, topics in sorted(found.items())
+    ]
+
+
+ROUTES = (PageRoute("/waiting/timers", show),)

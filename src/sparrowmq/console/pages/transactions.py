@@ -1,0 +1,114 @@
+"""Transactions: half messages that wait for their end, and those that were set aside.
+
+A broker stores a half message again whenever it has asked its producers, and writes down in another
+topic which have ended. Both topics are read, the newest part of them: what is not named there is
+pending.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sparrowmq.admin.errors import NotFound
+from sparrowmq.console.scan import Found, scan
+from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing
+from sparrowmq.protocol import properties as names
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import (
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
+
+_MOST_READ = 500
+_MOST_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A half message."""
+
+    message: MessageExt
+    topic: str
+    group: str
+    """Of its producers."""
+    checks: int
+    """How often they were asked."""
+
+
+async def show(view: View) -> Answer:
+    """Pending ones, the oldest first, and those that were set aside, the newest first."""
+    halves = await _newest(view, TRANS_HALF_TOPIC)
+    ends = await _newest(view, TRANS_OP_HALF_TOPIC)
+    aside = await _newest(view, TRANS_CHECK_MAX_TIME_TOPIC)
+    waiting = pending(halves.messages if halves else (), ends.messages if ends else ())
+    return Page(
+        template="transactions.html",
+        title="Transactions",
+        area="waiting",
+        command=f"sparrowmq message get {TRANS_HALF_TOPIC} --since -1h",
+        is_live=False,
+        values={
+            "waiting": waiting[:_MOST_SHOWN],
+            "more": max(0, len(waiting) - _MOST_SHOWN),
+            "halves": halves,
+            "aside": aside,
+            "set_aside": [transaction(each) for each in aside.messages[:_MOST_SHOWN]]
+            if aside
+            else [],
+            "problems": sorted(
+                {text for each in (halves, ends, aside) if each for text in each.problems}
+            ),
+        },
+    )
+
+
+async def _newest(view: View, name: str) -> Found | None:
+    """The end of a topic; None where there is none."""
+    admin = view.console.admin
+    try:
+        topic = await admin.topic(name)
+    except NotFound:
+        return None
+    found = await scan(admin, topic, {}, newest_first=True, wants=lambda _: True, limit=_MOST_READ)
+    return replace(found, problems=(*map(str, topic.errors), *found.problems))
+
+
+def transaction(message: MessageExt) -> Transaction:
+    """What a half message says about itself."""
+    properties = message.properties
+    checks = properties.get(names.TRANSACTION_CHECK_TIMES, "")
+    return Transaction(
+        message=message,
+        topic=properties.get(names.REAL_TOPIC, ""),
+        group=properties.get(names.PRODUCER_GROUP, ""),
+        checks=int(checks) if checks.isdecimal() and len(checks) < 9 else 0,
+    )
+
+
+def pending(halves: Iterable[MessageExt], ends: Iterable[MessageExt]) -> list[Transaction]:
+    """Half messages that no operation names, by when they were sent."""
+    ended: set[tuple[str, str]] = set()
+    for each in ends:
+        numbers = each.body.decode("ascii", "replace").split(",")
+        ended |= {(each.broker_name, number.strip()) for number in numbers}
+    found = [
+        transaction(each)
+        for each in halves
+        if (each.broker_name, str(each.queue_offset)) not in ended
+    ]
+    return sorted(found, key=lambda each: each.message.record.born_timestamp)
+
+
+async def resume(view: View) -> Answer:
+    """Let the broker ask the producers again about one that was set aside."""
+    wanted = view.entered("id")
+    work = view.console.changer.resume_transaction(wanted)
+    found = transaction(await changing(view, "resume transaction", wanted, "", "asked again", work))
+    words = f"Producers of {found.group} are asked again about the transaction in {found.topic}."
+    return Done("/waiting/transactions", words)
+
+
+ROUTES = (
+    PageRoute("/waiting/transactions", show),
+    PageRoute("/waiting/transactions/resume", None, resume),
+)

@@ -1,0 +1,58 @@
+"""Previews of changed settings: what was and what will be, and the state that this was made from.
+
+The confirming form carries that state. If the cluster differs by then, the preview is shown again
+and nothing is changed.
+"""
+
+from collections.abc import Sequence
+
+from sparrowmq.admin.values import SettingChange
+from sparrowmq.console.view import Page, View
+
+
+def state_of(changes: Sequence[SettingChange]) -> str:
+    """What a preview was made from; it differs when the cluster does."""
+    return "; ".join(map(str, changes))
+
+
+def is_confirmed(view: View, changes: Sequence[SettingChange]) -> bool:
+    """Whether the form confirms exactly these changes."""
+    return view.entered("state") == state_of(changes)
+
+
+def change_preview(
+    view: View,
+    changes: Sequence[SettingChange],
+    *,
+    title: str,
+    area: str,
+    fields: Sequence[str],
+    back: str,
+    command: str = "",
+    warning: str = "",
+    note: str = "",
+) -> Page:
+    """The page between a form and its change; `fields` are those of the form."""
+    return Page(
+        template="change.html",
+        title=title,
+        area=area,
+        command=command,
+        is_live=False,
+        values={
+            "changes": changes,
+            "state": state_of(changes),
+            "was_changed": bool(view.entered("state")),
+            "fields": {name: view.entered(name) for name in fields},
+            "back": back,
+            "warning": warning,
+            "note": note,
+        },
+    )
+
+
+def both_sides(changes: Sequence[SettingChange]) -> tuple[str, str]:
+    """Before and after, for the audit log."""
+    before = "; ".join(f"{each.broker}: {each.setting} {each.before}" for each in changes)
+    after = "; ".join(f"{each.broker}: {each.setting} {each.after}" for each in changes)
+    return before, after

@@ -1,0 +1,357 @@
+"""Visitors and clients that mean harm: nothing breaks, holds the loop, or fills the memory."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparrowmq import Admin, Client, Message
+from sparrowmq.console.audit import Audit
+from sparrowmq.console.console import Console
+from sparrowmq.console.listing import part_of
+from sparrowmq.console.live import MOST_STREAMS, Live
+from sparrowmq.console.sessions import LoginLimit
+from sparrowmq.console.text import best_form, instant, iso, parse_time, shown_body
+from sparrowmq.console.users import Role, User, write_user
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.admin.operator import send
+from tests.console.serving import serving
+from tests.console.test_guard import PASSWORD, Clock, log_in
+from tests.console.test_live import page
+from tests.console.visitor import Got, Visitor, as_visitor, offline
+from tests.patience import PATIENCE_S
+
+
+@pytest.fixture(scope="module")
+def sim() -> Any:
+    with SimCluster(seed=31).run() as running:
+
+        async def prepare(client: Client, console: Console, visitor: Visitor) -> None:
+            await Admin(client=client).create_topic("orders", queues=1)
+            await Admin(client=client).create_group("billing")
+
+        as_visitor(running, prepare)
+        yield running
+
+
+LONG = "x" * 60_000
+DIGITS = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/static/../config.py", 404),
+        ("/static/..%2f..%2fconfig.py", 404),
+        ("/static/%2e%2e/%2e%2e/config.py", 404),
+        ("/static/console.js%00.css", 404),
+        ("/static/", 404),
+        ("/topics/..%2f..%2fetc%2fpasswd", 404),
+        ("/topics/%00", 400),
+        ("/topics/%ff%fe", 400),
+        ("/groups/%00", 400),
+        ("/groups/a%0d%0aset-cookie:x=1", 400),
+        ("/brokers/%00", 404),
+        ("/messages/%00", 400),
+        ("/dead-letters/%00", 400),
+        ("/groups/billing/members/%00", 200),
+        (f"/topics?match={LONG}", 200),
+        (f"/topics?match={'*a' * 30_000}", 200),
+        (f"/search?q={'*a' * 30_000}", 200),
+        (f"/topics/orders/messages?key={'*a' * 30_000}", 200),
+        (f"/topics?page={DIGITS}&sort=-{LONG}", 200),
+        (f"/topics/orders/messages?since=-{DIGITS}d", 200),
+        ("/topics/orders/messages?since=-99999999d", 200),
+        ("/topics/orders/messages?since=0001-01-01", 200),
+        ("/topics/orders/messages?since=9999-12-31T23:59", 200),
+        (f"/topics/orders/messages?at=broker-a/0/{DIGITS}", 200),
+        ("/topics/orders/messages?at=broker-a/0/-5", 200),
+        ("/topics/orders/messages?at=broker-a/99999999999999999999/1", 200),
+        (f"/messages?topic=orders&place=broker-a/0/{'9' * 30}", 400),
+        ("/messages?topic=orders&place=broker-a/99/0", 502),
+        ("/messages?topic=orders&place=,", 400),
+        ("/messages?topic=orders&key=k&since=-99999999d&until=0001-01-01", 200),
+        (f"/messages?id={LONG}", 200),
+        ("/waiting/timers?x=%00", 200),
+        (f"/nameservers?namespace={LONG}", 200),
+        ("/@/@/topics", 404),
+        ("/@%00/topics", 404),
+        (f"/live?page={LONG}", 404),
+        ("/live?page=//evil.example", 404),
+        ("/live", 404),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_an_address_of_any_kind_gets_an_answer(path: str, status: int, sim: RunningCluster) -> None:
+    async def work(_: Client, console: Console, visitor: Visitor) -> Got:
+        return await visitor.get(path)
+
+    got = as_visitor(sim, work)
+    assert got.status == status, got.text[:500]
+    assert "set-cookie:x" not in str(got.headers)
+
+
+def test_a_pattern_costs_no_more_than_a_name() -> None:
+    found = part_of(["a" * 255] * 10, {"match": "*a" * 30_000})
+    assert found.found in (0, 10)
+    assert len(found.query["match"]) == 60_000, "links keep what was asked"
+
+
+@pytest.mark.parametrize("path", ["/topics", "/login", "/groups/x/reset", "/nope", "/audit"])
+@pytest.mark.parametrize("body", [b"", b"%00=%00&token=", b"\xff\xfe", b"a=" * 6_000, b"[]"])
+def test_a_post_without_a_proper_form_is_refused(path: str, body: bytes) -> None:
+    _, visitor = offline(Clock())
+    headers = {
+        "content-type": "application/x-www-form-urlencoded",
+        "origin": "http://127.0.0.1:9880",
+    }
+    got = asyncio.run(visitor._ask("POST", path, body, headers))
+    assert got.status in (403, 413)
+
+
+def test_a_form_that_never_ends_is_given_up(sim: RunningCluster) -> None:
+    async def work(_: Client, console: Console, visitor: Visitor) -> Got:
+        sent = {"content-type": "application/x-www-form-urlencoded", "origin": "http://x"}
+        return await visitor._ask("POST", "/topics", b"a=1", sent, is_endless=True)
+
+    got = as_visitor(sim, work)
+    assert (got.status, "too slow" in got.html) == (413, True)
+
+
+# ---- what messages and clients say
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, -(2**63), 10**15, -(10**14)])
+def test_a_time_of_no_year_is_not_known(value: int) -> None:
+    assert instant(value) == "?"
+    assert iso(value) == ""
+
+
+@pytest.mark.parametrize("text", ["-99999999999d", "-1x", "-", "--5m", "9" * 100, "1e9"])
+def test_a_time_that_is_none_is_refused_in_few_words(text: str) -> None:
+    with pytest.raises(ValueError, match="write") as refused:
+        parse_time(text, 10**12)
+    assert len(str(refused.value)) < 150
+
+
+BODIES = {
+    "half a surrogate pair": json.dumps({"a": "\ud800"}).encode(),
+    "deep": b"[" * 50_000,
+    "a long number": b"[" + b"9" * 5_000 + b"]",
+    "bytes": bytes(range(256)),
+    "nothing": b"",
+    "not finite": b"[NaN, Infinity]",
+    "markup in a live part": b"<!--end:messages--><!--live:x--><script>alert(1)</script>",
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("form", ["text", "json", "hex", "../../x"])
+def test_a_body_of_any_kind_is_shown(name: str, form: str) -> None:
+    assert best_form(BODIES[name]) in ("text", "json")
+    shown_body(BODIES[name], form)
+
+
+def test_pages_show_messages_whatever_they_hold() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
+        await Admin(client=client).create_topic("evil", queues=1)
+        sent = await send(
+            client, *(Message("evil", body, keys="k") for body in BODIES.values() if body)
+        )
+        paths = [f"/messages/{each.msg_id}?topic=evil&body=json" for each in sent]
+        return [await visitor.get(path) for path in ["/topics/evil/messages", *paths]]
+
+    with SimCluster(seed=32).run() as sim:
+        pages = as_visitor(sim, work)
+    assert [each.status for each in pages] == [200] * len(pages)
+    assert all("<script>alert" not in each.html for each in pages)
+    assert "<!--end:messages--><!--live:x-->" not in pages[0].html
+
+
+def test_a_copy_of_a_message_is_sent_and_one_of_rocketmqs_own_is_not() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
+        await Admin(client=client).create_topic("orders", queues=1)
+        (sent,) = await send(
+            client, Message("orders", b"one", tags="t", keys="k", properties={"shop": "Bern"})
+        )
+        await visitor.get("/audit")
+        copied = await visitor.post(f"/messages/{sent.msg_id}/send?topic=orders")
+        found = await console.admin.find_messages("orders", "k")
+        assert [(each.body, each.tags, each.user_properties) for each in found] == [
+            (b"one", "t", {"shop": "Bern"})
+        ] * 2
+        (line,) = console.desk.audit.newest_first
+        assert line.action == "send again"
+        return [copied]
+
+    with SimCluster(seed=33).run() as sim:
+        (copied,) = as_visitor(sim, work)
+    assert "A copy of" in copied.text
+
+
+class Broken(Admin):
+    """Fails in a way that nobody expected."""
+
+    async def clients(self, **_: Any) -> Any:
+        raise ZeroDivisionError("a secret of the machine")
+
+
+def test_a_mistake_of_ours_is_said_without_its_details(sim: RunningCluster) -> None:
+    async def work(_: Client, console: Console, visitor: Visitor) -> Got:
+        with pytest.raises(ZeroDivisionError):  # the server logs what passes through
+            await visitor.get("/clients")
+        assert visitor.last is not None
+        return visitor.last
+
+    got = as_visitor(sim, work, admin=lambda client: Broken(client=client))
+    assert got.status == 500
+    assert "its log says why" in got.html and "secret" not in got.html
+    assert "content-security-policy" in got.headers
+
+
+# ---- much at once
+
+
+def test_two_hundred_requests_at_once_are_all_answered(sim: RunningCluster) -> None:
+    paths = ["/", "/topics", "/topics/orders", "/groups", "/groups/billing", "/brokers", "/clients"]
+
+    async def work(_: Client, console: Console, visitor: Visitor) -> list[int]:
+        asked = (visitor.get(paths[number % len(paths)]) for number in range(200))
+        return [got.status for got in await asyncio.gather(*asked)]
+
+    assert as_visitor(sim, work) == [200] * 200
+
+
+def test_of_seventy_streams_that_begin_together_sixty_four_are_served(sim: RunningCluster) -> None:
+    async def work(_: Client, console: Console, visitor: Visitor) -> list[int]:
+        live, loop = console.desk.live, asyncio.get_running_loop()
+        loop.call_later(12, live.close)
+        got = await asyncio.gather(*(visitor.get("/live?page=/audit") for _ in range(70)))
+        return [each.html.count("event: fragment") for each in got]
+
+    served = as_visitor(sim, work)
+    assert sum(count > 0 for count in served) == MOST_STREAMS
+
+
+def test_a_stream_ends_with_the_session_of_its_reader(tmp_path: Path) -> None:
+    users = tmp_path / "users.txt"
+    write_user(users, "ada", Role.READER, PASSWORD)
+    clock = Clock()
+    console, visitor = offline(clock, users=users)
+
+    async def work() -> bool:
+        await log_in(visitor, "ada")
+        session = visitor.cookies[next(name for name in visitor.cookies if "9880" in name)]
+        sessions, live = console.desk.sessions, Live()
+        assert sessions.user_of(session) == User("ada", Role.READER)
+        rendered: list[int] = []
+
+        async def render() -> str:
+            rendered.append(1)
+            if len(rendered) == 2:
+                sessions.end(session)
+            return page(len(rendered))
+
+        allowed = lambda: sessions.is_open(session)  # noqa: E731
+        parts = [part async for part in live.stream("k", render, {}, 0.001, allowed)]
+        return len(parts) > 1 and len(rendered) == 2
+
+    assert asyncio.run(work())
+
+
+def test_a_stream_does_not_keep_a_session_alive(tmp_path: Path) -> None:
+    users = tmp_path / "users.txt"
+    write_user(users, "ada", Role.READER, PASSWORD)
+    clock = Clock()
+    console, visitor = offline(clock, users=users)
+
+    async def work() -> list[bool]:
+        await log_in(visitor, "ada")
+        session = next(iter(visitor.cookies.values()))
+        found = []
+        for _ in range(3):
+            clock.now_ms += 14 * 60_000
+            found.append(console.desk.sessions.is_open(session))
+        return found
+
+    assert asyncio.run(work()) == [True, True, False]
+
+
+def test_long_texts_of_a_form_do_not_fill_the_audit_log() -> None:
+    audit = Audit(Clock(), None)
+    audit.record(
+        user="u",
+        address="a",
+        action="set key",
+        target=LONG,
+        before=LONG,
+        after=LONG,
+        result="done",
+        cluster="",
+    )
+    (line,) = audit.newest_first
+    assert len(line.target) + len(line.before) + len(line.after) < 13_000
+    assert "60,000 characters" in line.after
+
+
+def test_guesses_of_many_names_from_one_address_are_limited() -> None:
+    limit = LoginLimit(Clock())
+    waits = [limit.try_one("10.0.0.1", f"user-{number}") for number in range(25)]
+    assert waits == [0] * 20 + [60] * 5
+    assert limit.try_one("10.0.0.2", "user-1") == 0
+
+
+# ---- bytes on a real socket
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """Of a console whose name server is not there."""
+    with serving("127.0.0.1:1") as address:
+        yield int(address.rsplit(":", 1)[1])
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("GET /audit HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n", 200),
+        ("GET /audit HTTP/1.0\r\n\r\n", 421),
+        ("GET /audit HTTP/1.1\r\nhost: evil.example\r\n\r\n", 421),
+        ("GET /audit HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nhost: evil.example\r\n\r\n", 400),
+        ("GET http://evil.example/audit HTTP/1.1\r\nhost: evil.example\r\n\r\n", 421),
+        ("GET /static/../config.py HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n", 404),
+        ("GET /static/..%2fconfig.py HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n", 404),
+        ("GET /static/%00 HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n", 404),
+        ("GET //evil.example/ HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n", 404),
+        ("POST /topics HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-length: 0\r\n\r\n", 413),
+        ("POST /topics HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n", 413),
+        ("\x00\x01\x02\r\n\r\n", 400),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_request_of_any_bytes_gets_an_answer(head: str, status: int, port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as peer:
+        peer.sendall(head.replace("{port}", str(port)).encode("latin-1"))
+        assert int(answer_of(peer).split()[1]) == status
+
+
+def test_a_head_of_megabytes_is_not_read_to_its_end(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as peer:
+        with suppress(ConnectionError):  # it may be closed while it is sent
+            peer.sendall(b"GET /audit?" + b"x" * 32 * 1024 * 1024)
+        found = b""
+        with suppress(ConnectionError):  # what was not read resets it, perhaps before the answer
+            found = answer_of(peer)
+    assert found == b"" or found.split()[1] == b"400"
+
+
+def answer_of(peer: socket.socket) -> bytes:
+    found = b""
+    while b"\r\n" not in found and (part := peer.recv(4096)):
+        found += part
+    return found
