@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.faults.abused_broker import HEARTBEAT, heartbeat
 from tests.faults.broker_process import BrokerProcess
-from tests.faults.honest_load import BUSY, HonestLoad, Kind, Phase
+from tests.faults.honest_load import REFUSALS, HonestLoad, Kind, Phase
 from tests.faults.hostile_input import tracebacks
 from tests.faults.idle_peers import idle_peers
 from tests.faults.raw_wire import RawClient
@@ -40,7 +40,7 @@ _STEP_S = 0.1
 _HELD_MS = 600_000
 """A sync that does not end before it is told to."""
 _PLANTED_PATIENCE_S = 5.0
-_FEW_SENDS, _FEW_READS = 2_000, 100
+_FEW_SENDS, _FEW_READS = 500, 50
 
 
 @dataclass
@@ -125,7 +125,7 @@ OVERLOADS: dict[str, Overload] = {
         slow_syncs,
         *(_HELD_MS, 500),
         options=("--flush", "sync"),
-        small_options=("--flush-timeout", "1s"),
+        small_options=("--flush-timeout", "400ms"),
         is_seen=_refused,
         may_wait=True,
     ),
@@ -221,7 +221,7 @@ def _run(
     load.finish()
     result.problems += load.judge()
     result.before_per_s, result.during_per_s = before.per_s, during.per_s
-    result.busy, result.busy_p99_s = during.busy, during.p99_s(Kind.SEND, BUSY)
+    result.busy, result.busy_p99_s = during.busy, during.p99_s(Kind.SEND, REFUSALS)
     result.read_p99_s, result.send_p99_s = during.p99_s(Kind.READ), during.p99_s(Kind.SEND)
     result.memory = most / memory
     if result.memory > MOST_MEMORY:
