@@ -158,11 +158,11 @@ class Side:
         """After a stop, and after a kill that leaves a part of the log without a checkpoint."""
         self._broker.stop()
         self._broker = self._start()
-        self._note("start after stop", self._broker.ready_s)
+        self._note_start("start after stop")
         self._send(_UNSAVED, "")
         self._broker.kill()
         self._broker = self._start()
-        self._note("start after kill", self._broker.ready_s)
+        self._note_start("start after kill")
         self._note("anonymous after kill", anonymous_mb(self.pids))
         self._say(f"start {number + 1}", "start after stop", "start after kill")
 
@@ -214,6 +214,10 @@ class Side:
     def _note(self, name: str, *values: float) -> None:
         self.samples.setdefault(name, []).extend(values)
 
+    def _note_start(self, name: str) -> None:
+        self._note(name, self._broker.ready_s)
+        self._note(f"{name} cpu", threads_cpu_s(self._broker.process.pid))
+
     def _say(self, what: str, *names: str) -> None:
         shown = ", ".join(f"{name} {self.samples[name][-1]:,.4g}" for name in names)
         say(f"{self.name}, {what}: {shown}")
@@ -237,7 +241,9 @@ def _figures(full: Side, empty: Side) -> list[Figure]:
         figure("key query", "ms", "query", less),
         figure("key query, from the device", "ms", "cold query", less),
         figure("ready after a stop", "s", "start after stop", less),
+        figure("ready after a stop, broker CPU", "s", "start after stop cpu", less),
         figure("ready after kill -9", "s", "start after kill", less),
+        figure("ready after kill -9, broker CPU", "s", "start after kill cpu", less),
         figure("anonymous memory", "MB", "anonymous", less),
         figure("anonymous memory after kill -9", "MB", "anonymous after kill", less),
         figure("resident memory, mapped files included", "MB", "resident", None),
