@@ -1,7 +1,8 @@
 """`python -m tests.faults.idle_peers PORT COUNT`: peers that are idle, or slow, until stdin ends.
 
 ```
-every other   a producer that said hello and has nothing to send
+each          says hello, as a producer: a peer that says nothing at all is closed after 10 s
+every other   has nothing to send
 every fourth  writes a request a few bytes at a time
 every fourth  asks for messages and reads the reply a few bytes at a time
 ```
@@ -70,23 +71,22 @@ class SlowReader:
         self._wire.recv(_READ)
 
 
-def _connect(port: int, count: int) -> Iterator[socket.socket]:
-    for _ in range(count):
-        yield socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+def _connect(port: int, number: int) -> socket.socket:
+    wire = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+    wire.sendall(request(HEARTBEAT, 0, {}, heartbeat(f"idle-{number}", [])))
+    return wire
 
 
 def main() -> None:
     """Connect, say so, and be slow until nobody cares any more."""
     port, count = int(sys.argv[1]), int(sys.argv[2])
     allow_open_files(count + 100)
-    wires = list(_connect(port, count))
+    wires = [_connect(port, number) for number in range(count)]
     slow: list[SlowWriter | SlowReader] = []
     for number, wire in enumerate(wires):
+        assert wire.recv(1 << 16), "closed by the broker"
         if number % 2:
-            wire.sendall(request(HEARTBEAT, 0, {}, heartbeat(f"idle-{number}", [])))
-            wire.recv(1 << 16)
-        else:
-            slow.append(SlowReader(wire) if number % 4 else SlowWriter(wire))
+            slow.append(SlowReader(wire) if number % 4 == 1 else SlowWriter(wire))
         wire.setblocking(False)
     print("ready", flush=True)
     turn = 0

@@ -51,11 +51,10 @@ class Overloaded:
     delay: SyncDelay
     size: int
 
-    def limit_open_files(self, soft: int) -> None:
-        """Change how many files the running broker may open."""
-        pid = self.broker.process.pid
-        _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+    def expect_connections(self) -> None:
+        """All peers are still there."""
+        descriptors = list(Path(f"/proc/{self.broker.process.pid}/fd").iterdir())
+        assert len(descriptors) > self.size, f"{len(descriptors)} are left of {self.size} peers"
 
 
 @contextmanager
@@ -70,17 +69,19 @@ def slow_syncs(overloaded: Overloaded) -> Iterator[None]:
 def idle_and_slow_connections(overloaded: Overloaded) -> Iterator[None]:
     """Thousands of peers that want nothing, or want it slowly."""
     with idle_peers(overloaded.broker.port, overloaded.size):
+        overloaded.expect_connections()
         yield
+        overloaded.expect_connections()
 
 
 @contextmanager
 def no_descriptors(overloaded: Overloaded) -> Iterator[None]:
     """The broker can open nothing: no connection, and no file when its log reaches the next one."""
     pid = overloaded.broker.process.pid
-    soft, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    overloaded.limit_open_files(3)
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))
     yield
-    overloaded.limit_open_files(soft)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @contextmanager
