@@ -1,9 +1,9 @@
 """What a long backlog changes: a broker with millions of messages beside one that is nearly empty.
 
 Both run at the same time and are measured in turn, the other one suspended; the best round of each
-counts. The nearly empty one
-holds just enough to have a middle that is not among its last 32 MiB, which are read in another way.
-The backlog comes over the wire, in batches of 32; every message has 128 bytes and a unique id.
+counts. The nearly empty one holds just enough to have a middle that is not among its last 32 MiB,
+which are read in another way. The backlog comes over the wire, in batches of 32; every message has
+128 bytes and a unique id.
 """
 
 import os
@@ -175,9 +175,7 @@ class Side:
         evict(self._data, EVERYTHING)
         self._exchange("cold middle", self._pulls_of_the_middle(-1 - number), PULLED)
         evict(self._data, EVERYTHING)
-        self._note(
-            "cold query", *query_ms(self._broker.port, self.stored, _COLD_QUERIES, self._rng)
-        )
+        self._query("cold query", _COLD_QUERIES)
         self._say(f"from the device {number + 1}", "cold middle", "cold query")
 
     @property
