@@ -13,7 +13,7 @@ from sparrowmq.store.index.index_file import IndexFile
 
 def memory_mb():
     status = Path("/proc/self/status").read_text()
-    return int(re.search(r"RssAnon:\\s+(\\d+) kB", status)[1]) // 1024
+    return sum(map(int, re.findall(r"Rss(?:Anon|Shmem):\\s+(\\d+) kB", status))) // 1024
 
 disk, layout = RealDisk(Path(sys.argv[1])), IndexLayout(5_000_000, 5)
 before_mb, kept, files = memory_mb(), [], []

@@ -271,7 +271,10 @@ class IndexFile:
 def _zeros(count: int) -> Words:
     """Slots in memory that goes back to the system with them: in the heap, those of a full file
     leave a hole of 20 MB behind for as long as a broker lives."""
-    return np.frombuffer(mmap.mmap(-1, count * SLOT_SIZE), "u4")
+    if not hasattr(mmap, "MAP_ANONYMOUS"):  # on Windows, where files are only looked at
+        return np.zeros(count, "u4")
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    return np.frombuffer(mmap.mmap(-1, count * SLOT_SIZE, flags=private), "u4")
 
 
 def _chain(slots: Words, places: Words, numbers: Words, before: Words) -> Words:
