@@ -56,6 +56,8 @@ def _measure(
     effort = QUICK if arguments.quick else Effort()
     if arguments.runs:
         effort = replace(effort, runs=arguments.runs)
+    if arguments.messages:
+        effort = replace(effort, stored=arguments.messages)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparrowmq-bench-")))
         for sync_flush in (False, True):
@@ -81,6 +83,12 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"some of {', '.join(NAMES)}")
     parser.add_argument("--quick", action="store_true", help="a short run of about two minutes")
     parser.add_argument("--runs", type=int, default=0, help="runs of each kind")
+    parser.add_argument(
+        "--messages",
+        type=int,
+        default=0,
+        help=f"messages in the log of the suite backlog ({Effort().stored:,}; 364 bytes each)",
+    )
     parser.add_argument(
         "--save", action="store_true", help=f"save the results in {RESULTS.relative_to(ROOT)}"
     )

@@ -1,16 +1,15 @@
-"""What is measured with brokers of its own: rebuilding, cold reads, replication and others."""
+"""What is measured with brokers of its own: rebuilding, cold reads, a long backlog and others."""
 
-import os
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
+from bench.backlog import backlog
 from bench.client import client
 from bench.contenders import start_sparrow
 from bench.contest import Effort, say
 from bench.delivery import delivery
 from bench.driver import Driver
+from bench.eviction import evicted
 from bench.figures import Figure, at_least, at_most, middle
 from bench.hot_path import hot_path
 from bench.replication import replication
@@ -56,39 +55,11 @@ def cold(folder: Path, effort: Effort) -> list[Figure]:
     ]
 
 
-@contextmanager
-def evicted(folder: Path) -> Iterator[None]:
-    """Inside it, the log files below a folder are kept out of the page cache."""
-    over = threading.Event()
-
-    def run() -> None:
-        while not over.wait(0.2):
-            evict(folder)
-
-    evict(folder)
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def evict(folder: Path) -> None:
-    """Drop clean pages of every log file; what is still dirty stays."""
-    for path in folder.rglob("commitlog/*"):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
-
-
 ALONE: dict[str, MeasureAlone] = {
     "hot": hot_path,
     "rebuild": rebuild,
     "cold": cold,
+    "backlog": backlog,
     "delivery": delivery,
     "client": client,
     "replication": replication,

@@ -27,9 +27,14 @@ class Effort:
     """Before the first run of every kind of work."""
     latency_s: float = 15.0
     backlog: int = 500_000
+    """Messages that consumers take."""
+    stored: int = 10_000_000
+    """Messages that lie in the log and change nothing."""
 
 
-QUICK = Effort(seconds=1.25, learn_s=8.0, warm_s=0.75, latency_s=2.5, backlog=400_000)
+QUICK = Effort(
+    seconds=1.25, learn_s=8.0, warm_s=0.75, latency_s=2.5, backlog=400_000, stored=1_000_000
+)
 
 
 @dataclass

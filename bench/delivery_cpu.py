@@ -10,6 +10,7 @@ from pathlib import Path
 from bench import delivery_frames
 from bench.contest import say
 from bench.figures import Figure, at_most
+from bench.machine import threads_cpu_s
 from sparrowmq.clock import system_clock
 from sparrowmq.protocol.frame import FrameDecoder
 from sparrowmq.protocol.header import PlainHeader, decode_plain
@@ -65,17 +66,17 @@ class Clients:
 
     def ask(self, requests: list[bytes]) -> tuple[float, list[PlainHeader]]:
         """Microseconds of CPU a request, and the answers. Raises RuntimeError for a refusal."""
-        before_ns = self._cpu_ns()
+        before_s = threads_cpu_s(self._pid)
         answers: list[PlainHeader] = []
         for start in range(0, len(requests), _CONNECTIONS):
             for one, request in zip(self._sockets, requests[start:], strict=False):
                 one.sendall(request)
             answers += [self._answer(number) for number in range(_CONNECTIONS)]
-        took_ns = self._cpu_ns() - before_ns
+        took_s = threads_cpu_s(self._pid) - before_s
         for answer in answers:
             if answer.code:
                 raise RuntimeError(f"refused: {answer.code} {answer.remark}")
-        return took_ns / 1000 / len(requests), answers
+        return took_s * 1e6 / len(requests), answers
 
     def _answer(self, number: int) -> PlainHeader:
         while True:
@@ -84,10 +85,6 @@ class Clients:
                 raise RuntimeError("the broker closed the connection")
             for is_binary, header, _ in self._decoders[number].feed(data):
                 return decode_plain(is_binary, header)
-
-    def _cpu_ns(self) -> int:
-        tasks = Path(f"/proc/{self._pid}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
 
 def _round(clients: Clients, numbers: "count[int]", took: Rounds) -> None:

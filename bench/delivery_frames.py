@@ -5,7 +5,6 @@ from tests.guard import frames
 
 _GROUP = b"GP_1uhoeaj0x"
 _TAIL = b'},"flag":0,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":513}'
-_UNIQUE_ID = b"FD00000000000000000000000000000252DB5FFD2B274A8C%08X"
 _BODY = b"x" * 128
 
 
@@ -26,7 +25,7 @@ def half_send(number: int, queue_id: int = 0) -> bytes:
 
 def commit(number: int, queue_offset: int, log_offset: int) -> bytes:
     """The end of a transaction (37)."""
-    unique_id = _UNIQUE_ID % number
+    unique_id = frames.UNIQUE_ID % number
     head = (
         b'{"code":37,"extFields":{"bname":"broker-a","commitLogOffset":"%d",'
         b'"commitOrRollback":"8","fromTransactionCheck":"false","msgId":"%b",'
@@ -38,7 +37,7 @@ def commit(number: int, queue_offset: int, log_offset: int) -> bytes:
 
 
 def _send(number: int, queue_id: int, more: bytes, sys_flag: int = 0) -> bytes:
-    properties = more + b"UNIQ_KEY\x01" + _UNIQUE_ID % number + b"\x02WAIT\x01true\x02"
+    properties = more + b"UNIQ_KEY\x01" + frames.UNIQUE_ID % number + b"\x02WAIT\x01true\x02"
     # In JSON the separators of properties are escaped.
     properties = properties.replace(b"\x01", b"\\u0001").replace(b"\x02", b"\\u0002")
     head = (

@@ -9,8 +9,9 @@ from typing import Any
 class Sense(Enum):
     """What a target compares with."""
 
-    TIMES_MORE = "≥ {bound:g} × Apache"
-    TIMES_LESS = "≤ Apache ÷ {bound:g}"
+    TIMES_MORE = "≥ {bound:g} × peer"
+    TIMES_LESS = "≤ peer ÷ {bound:g}"
+    NO_MORE = "≤ {bound:g} × peer"
     AT_MOST = "≤ {bound:,g}"
     AT_LEAST = "≥ {bound:,g}"
 
@@ -34,17 +35,18 @@ class Figure:
     what: str
     unit: str
     ours: float
-    apache: float | None = None
+    peer: float | None = None
+    """Of what it is compared with: Apache's broker or client, Kafka, or an empty broker."""
     target: Target | None = None
 
     @property
     def ratio(self) -> float | None:
-        """How many times better than Apache's where the target says what is better."""
-        if not self.apache or not self.ours:
+        """Ours ÷ the peer's; the other way round where the target is a multiple that is better."""
+        if not self.peer or not self.ours:
             return None
         if self.target is not None and self.target.sense is Sense.TIMES_LESS:
-            return self.apache / self.ours
-        return self.ours / self.apache
+            return self.peer / self.ours
+        return self.ours / self.peer
 
     @property
     def is_met(self) -> bool | None:
@@ -58,6 +60,8 @@ class Figure:
                 return self.ours >= self.target.bound
             case Sense.TIMES_MORE | Sense.TIMES_LESS:
                 return None if self.ratio is None else self.ratio >= self.target.bound
+            case Sense.NO_MORE:
+                return None if self.ratio is None else self.ratio <= self.target.bound
 
     def to_dict(self) -> dict[str, object]:
         """For files."""
@@ -66,7 +70,7 @@ class Figure:
             "what": self.what,
             "unit": self.unit,
             "ours": self.ours,
-            "apache": self.apache,
+            "peer": self.peer,
             "ratio": self.ratio,
             "target": None if self.target is None else str(self.target),
             "met": self.is_met,
@@ -74,22 +78,27 @@ class Figure:
 
 
 def times_more(bound: float) -> Target:
-    """At least so many times Apache's figure."""
+    """At least so many times the peer's figure."""
     return Target(Sense.TIMES_MORE, bound)
 
 
 def times_less(bound: float) -> Target:
-    """At most Apache's figure divided by this."""
+    """At most the peer's figure divided by this."""
     return Target(Sense.TIMES_LESS, bound)
 
 
+def no_more(bound: float) -> Target:
+    """At most so many times the peer's figure, where less is better."""
+    return Target(Sense.NO_MORE, bound)
+
+
 def at_most(bound: float) -> Target:
-    """No more than this, whatever Apache needs."""
+    """No more than this, whatever the peer needs."""
     return Target(Sense.AT_MOST, bound)
 
 
 def at_least(bound: float) -> Target:
-    """No less than this, whatever Apache does."""
+    """No less than this, whatever the peer does."""
     return Target(Sense.AT_LEAST, bound)
 
 

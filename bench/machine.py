@@ -52,17 +52,23 @@ def this_machine() -> Machine:
 
 def anonymous_mb(pids: list[int]) -> float:
     """Memory that belongs to these processes alone and to no file."""
-    kilobytes = 0
-    for pid in pids:
-        for line in _status(pid):
-            if line.startswith("RssAnon:"):
-                kilobytes += int(line.split()[1])
-    return kilobytes / 1024
+    return _memory_mb(pids, "RssAnon:")
+
+
+def resident_mb(pids: list[int]) -> float:
+    """What of these processes is in memory, pages of files that they map included."""
+    return _memory_mb(pids, "VmRSS:")
 
 
 def descriptors(pids: list[int]) -> int:
     """Open files, sockets and pipes."""
     return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in pids)
+
+
+def threads_cpu_s(pid: int) -> float:
+    """Processor time of a process's threads, to the nanosecond; children are not counted."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
 def process_cpu_s(pid: int) -> float:
@@ -79,6 +85,15 @@ def family(pid: int) -> list[int]:
     children = Path(f"/proc/{pid}/task/{pid}/children")
     below = [int(child) for child in children.read_text().split()] if children.exists() else []
     return [pid, *(one for child in below for one in family(child))]
+
+
+def _memory_mb(pids: list[int], kind: str) -> float:
+    kilobytes = 0
+    for pid in pids:
+        for line in _status(pid):
+            if line.startswith(kind):
+                kilobytes += int(line.split()[1])
+    return kilobytes / 1024
 
 
 def _status(pid: int) -> list[str]:

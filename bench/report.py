@@ -12,7 +12,7 @@ from rich.table import Table
 from bench.figures import Figure
 from bench.machine import Machine
 
-COLUMNS = ("work", "figure", "Apache", "SparrowMQ", "ratio", "target", "")
+COLUMNS = ("work", "figure", "peer", "SparrowMQ", "ratio", "target", "")
 _QUIET_CPUS = 0.25
 _WIDTH = 150
 """Of a table that goes into a file."""
@@ -25,7 +25,7 @@ def show(machine: Machine, figures: list[Figure], rows: list[dict[str, Any]]) ->
         console = Console(highlight=False, width=_WIDTH)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in COLUMNS:
-        is_number = column in ("Apache", "SparrowMQ", "ratio")
+        is_number = column in ("peer", "SparrowMQ", "ratio")
         table.add_column(column, justify="right" if is_number else "left", no_wrap=True)
     for figure in figures:
         style = "red" if figure.is_met is False else None
@@ -41,7 +41,7 @@ def cells(figure: Figure) -> list[str]:
     return [
         figure.work,
         f"{figure.what} ({figure.unit})" if figure.unit else figure.what,
-        "–" if figure.apache is None else number(figure.apache),
+        "–" if figure.peer is None else number(figure.peer),
         number(figure.ours),
         "–" if figure.ratio is None else f"{figure.ratio:.2f} ×",
         "" if figure.target is None else str(figure.target),

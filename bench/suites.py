@@ -67,7 +67,7 @@ def batch(contest: Contest) -> list[Figure]:
     ]
 
 
-def backlog(contest: Contest) -> list[Figure]:
+def drain(contest: Contest) -> list[Figure]:
     """A new group consumes what is there, with the defaults of the push consumer."""
     count = contest.effort.backlog
     for side in contest:
@@ -117,8 +117,8 @@ def parked(contest: Contest) -> list[Figure]:
         )
         cost[groups] = found.figure("broker_cpu_us", "broker CPU", "µs/msg")
     first, last = cost[0], cost[3]
-    assert first.apache is not None and last.apache is not None
-    ours, apache = (last.ours - first.ours) / 3, (last.apache - first.apache) / 3
+    assert first.peer is not None and last.peer is not None
+    ours, apache = (last.ours - first.ours) / 3, (last.peer - first.peer) / 3
     return [Figure(work, "broker CPU a group, at 1,000/s", "µs/msg", max(ours, 0), max(apache, 0))]
 
 
@@ -193,7 +193,7 @@ SUITES = {
     "send-few": Suite(send_few),
     "async": Suite(async_send, is_quick=True),
     "batch": Suite(batch, is_quick=True),
-    "backlog": Suite(backlog, is_quick=True),
+    "drain": Suite(drain, is_quick=True),
     "latency": Suite(latency, is_quick=True),
     "parked": Suite(parked),
     "memory": Suite(memory, is_quick=True),

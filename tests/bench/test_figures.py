@@ -2,21 +2,24 @@
 
 import pytest
 
-from bench.figures import Figure, Target, at_least, at_most, times_less, times_more
+from bench.figures import Figure, Target, at_least, at_most, no_more, times_less, times_more
 from bench.report import cells, summary
 
 
-def figure(ours: float, apache: float | None, target: Target | None) -> Figure:
-    return Figure("send", "throughput", "msg/s", ours, apache, target)
+def figure(ours: float, peer: float | None, target: Target | None) -> Figure:
+    return Figure("send", "throughput", "msg/s", ours, peer, target)
 
 
 @pytest.mark.parametrize(
-    ("ours", "apache", "target", "is_met"),
+    ("ours", "peer", "target", "is_met"),
     [
         (200, 100, times_more(2), True),
         (199, 100, times_more(2), False),
         (10, 30, times_less(3), True),
         (11, 30, times_less(3), False),
+        (110, 100, no_more(1.1), True),
+        (111, 100, no_more(1.1), False),
+        (111, None, no_more(1.1), None),
         (120, 1500, at_most(120), True),
         (121, 1500, at_most(120), False),
         (50_000, None, at_least(50_000), True),
@@ -27,14 +30,18 @@ def figure(ours: float, apache: float | None, target: Target | None) -> Figure:
     ],
 )
 def test_a_target_is_met_missed_or_cannot_be_judged(
-    ours: float, apache: float | None, target: Target | None, is_met: bool | None
+    ours: float, peer: float | None, target: Target | None, is_met: bool | None
 ) -> None:
-    assert figure(ours, apache, target).is_met is is_met
+    assert figure(ours, peer, target).is_met is is_met
 
 
-def test_a_ratio_above_one_is_better_whatever_is_measured() -> None:
+def test_a_ratio_above_one_is_better_where_the_target_is_a_multiple() -> None:
     assert figure(200, 100, times_more(2)).ratio == 2
     assert figure(10, 30, times_less(3)).ratio == 3
+
+
+def test_a_ratio_beside_a_limit_says_how_many_times_the_peer_it_is() -> None:
+    assert figure(30, 10, no_more(1.1)).ratio == 3
 
 
 def test_only_figures_with_a_target_are_counted() -> None:

@@ -7,12 +7,13 @@ import pytest
 
 from sparrowmq.broker.delivery.timer_files import RunFiles
 from sparrowmq.broker.housekeeping import RefusalLog
-from sparrowmq.disk.errors import DiskFull
+from sparrowmq.disk.errors import DiskFull, NoDescriptors
 from sparrowmq.net.routes import Reply
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.messages import RecallableSent, RecallMessage
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT
+from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.journal import Journal
 from tests.broker import transaction_world
 from tests.broker.delivery_world import (
@@ -122,3 +123,22 @@ def test_a_store_that_refuses_messages_is_logged_at_first_every_minute_and_at_it
     why = "no space for 20 bytes in commitlog/0"
     refused = f"messages are refused: {why}; make room on the disk, and they are taken again"
     assert caplog.messages == [*[refused] * 3, "messages are stored again after 130 s"]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "remedy"),
+    [
+        (DiskFull("commitlog/0", 20), "; make room on the disk, and they are taken again"),
+        (
+            NoDescriptors("commitlog/0"),
+            "; close connections or raise the limit (ulimit -n), and they are taken again",
+        ),
+        (StoreStopped("it failed"), ""),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_log_line_about_refused_messages_ends_with_what_helps(
+    refusal: Exception, remedy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    RefusalLog(logging.getLogger("sparrowmq.broker"), lambda: 0).note(refusal)
+    assert caplog.messages == [f"messages are refused: {refusal}{remedy}"]

@@ -10,7 +10,7 @@ from functools import partial
 
 from tests.faults.campaign_faults import FAULTS
 from tests.faults.checker import commit
-from tests.faults.scorecard import KEPT, ROWS
+from tests.faults.scorecard import KEPT, ROWS, resource_abuse
 from tests.faults.scorecard_everything import everything
 from tests.faults.scorecard_replication import replication
 from tests.faults.scored import Row, Scored
@@ -36,8 +36,8 @@ def main() -> int:
         "--only",
         default="",
         metavar="TEXT",
-        help="run only a part of row 8, such as storms, of row 16, such as archive, or of row 20,"
-        " such as 'processes, sync'",
+        help="run only a part of row 7, such as 'slow disk', of row 8, such as storms, of row 16,"
+        " such as archive, or of row 20, such as 'processes, sync'",
     )
     parser.add_argument(
         "--faults",
@@ -51,13 +51,14 @@ def main() -> int:
     kinds = tuple(FAULTS) if arguments.faults == ("all",) else arguments.faults
     if unknown := set(kinds) - set(FAULTS):
         parser.error(f"--faults: {', '.join(sorted(unknown))} is none of {', '.join(FAULTS)}")
-    if arguments.only and arguments.rows not in ([8], [16], [20]):
-        parser.error("--only chooses among the parts of --row 8, --row 16 or --row 20")
+    if arguments.only and arguments.rows not in ([7], [8], [16], [20]):
+        parser.error("--only chooses among the parts of --row 7, --row 8, --row 16 or --row 20")
     # What simulated servers log about their faults is not the table.
     logging.getLogger("sparrowmq").addHandler(logging.NullHandler())
     print(f"commit {commit()}, seed {arguments.seed}, {'small' if arguments.small else 'full'}")
     print(f"{'#':>2}  {'fault':<30} {'result':<8} {'seconds':>7}  counts", flush=True)
     chosen: dict[int, Row] = {
+        7: partial(resource_abuse, only=arguments.only),
         8: partial(replication, only=arguments.only),
         16: partial(spark_jobs, only=arguments.only),
         20: partial(everything, kinds=kinds, only=arguments.only),

@@ -17,6 +17,7 @@ from tests.faults.hostile_input import in_process, over_tcp
 from tests.faults.io_errors import KINDS as ERROR_KINDS
 from tests.faults.io_errors import fail_disk
 from tests.faults.kills import kill_broker
+from tests.faults.overload import OVERLOADS, overload_broker
 from tests.faults.power_cuts import CutResult, cut_power
 from tests.faults.process_faults import die_in_calls, fail_syncs
 from tests.faults.rebuild_speed import rebuild_speed
@@ -207,20 +208,29 @@ def full_disk(seed: int, small: bool) -> Scored:
     return scored
 
 
-def resource_abuse(seed: int, small: bool) -> Scored:
-    """Row 7, but for the slow disk."""
+def resource_abuse(seed: int, small: bool, only: str = "") -> Scored:
+    """Row 7: what peers may take, and how honest clients fare beside overloads."""
     scored = Scored(7, "resource abuse")
-    results = [abuse_broker(name, small=small) for name in ABUSES]
-    watched = [] if small else [abuse_broker(name, small=False, is_watched=True) for name in ABUSES]
+    abuses = [name for name in ABUSES if only in name]
+    overloads = [name for name in OVERLOADS if only in name]
+    results = [abuse_broker(name, small=small) for name in abuses]
+    watched = [] if small else [abuse_broker(name, small=False, is_watched=True) for name in abuses]
     scored.failures = [str(result) for result in (*results, *watched) if not result]
-    most = max(result.grown_bytes for result in results)
-    scored.counts = f"{len(results)} kinds, memory ≤ +{most / 1e6:.0f} MB"
+    counts = []
+    if results:
+        most = max(result.grown_bytes for result in results)
+        counts.append(f"{len(results)} kinds of abuse, memory ≤ +{most / 1e6:.0f} MB")
     if watched:
         longest = max(watched, key=lambda result: result.stall_ms)
-        scored.counts += (
-            f"; the loop stood still for {longest.stall_ms:.0f} ms at most, with {longest.name}"
+        counts.append(
+            f"the loop stood still for {longest.stall_ms:.0f} ms at most, with {longest.name}"
             f" in {longest.stalled_in}"
         )
+    for name in overloads:
+        overloaded = overload_broker(name, small=small)
+        counts.append(str(overloaded))
+        scored.failures += [] if overloaded else [str(overloaded)]
+    scored.counts = "\n    ".join(counts)
     return scored
 
 

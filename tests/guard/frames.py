@@ -6,8 +6,8 @@ from sparrowmq.protocol.frame import encode_frame
 TOPIC = "BenchSend"
 BATCHED = 32
 _TAIL = b'},"flag":0,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":513}'
-_UNIQUE_ID = b"FD00000000000000000000000000000252DB5FFD2B274A8C%08X"
-_PROPERTIES = b"UNIQ_KEY\x01" + _UNIQUE_ID + b"\x02WAIT\x01true\x02"
+UNIQUE_ID = b"FD00000000000000000000000000000252DB5FFD2B274A8C%08X"
+_PROPERTIES = b"UNIQ_KEY\x01" + UNIQUE_ID + b"\x02WAIT\x01true\x02"
 _BODY = b"x" * 128
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import SCANS
 from sparrowmq.clock import Clock, cpu_clock
-from sparrowmq.disk.errors import DiskFull
+from sparrowmq.disk.errors import DiskFull, NoDescriptors
 from sparrowmq.episodes import Episode
 from sparrowmq.store.errors import AppendsHeld
 
@@ -64,12 +64,20 @@ class RefusalLog:
             if current is None:
                 current = self._current = Episode(now_s)
             if current.occurs(now_s):
-                is_full = isinstance(refusal, DiskFull) and not isinstance(refusal, AppendsHeld)
-                remedy = "; make room on the disk, and they are taken again" if is_full else ""
-                self._log.error("messages are refused: %s%s", refusal, remedy)
+                self._log.error("messages are refused: %s%s", refusal, _remedy(refusal))
         elif current is not None:
             self._current = None
             self._log.warning("messages are stored again after %.0f s", current.lasted_s(now_s))
+
+
+def _remedy(refusal: Exception) -> str:
+    match refusal:
+        case NoDescriptors():
+            return "; close connections or raise the limit (ulimit -n), and they are taken again"
+        case DiskFull() if not isinstance(refusal, AppendsHeld):
+            return "; make room on the disk, and they are taken again"
+        case _:
+            return ""
 
 
 async def clean_store(broker: Broker) -> None:

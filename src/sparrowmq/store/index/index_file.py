@@ -16,6 +16,7 @@ entries means walking those after them backwards, and placing the slots of those
 settled once more.
 """
 
+import mmap
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -78,7 +79,7 @@ class IndexFile:
             raise
         made = IndexFile(file, layout)
         # Nothing to read: 20 MB of zeros held the loop for 20 ms, and for longer on a busy machine.
-        made._slots = np.zeros(layout.slots, "u4")
+        made._slots = _zeros(layout.slots)
         return made
 
     @property
@@ -202,7 +203,8 @@ class IndexFile:
         """Every slot, as the entries in memory want it."""
         if self._slots is None:
             data = self.file.read(HEADER_SIZE, self.layout.slots * SLOT_SIZE)
-            self._slots = np.frombuffer(data, ">u4").astype("u4")
+            self._slots = _zeros(self.layout.slots)
+            self._slots[:] = np.frombuffer(data, ">u4")
         return self._slots
 
     def newest_in_slot(self, slot: int) -> int:
@@ -264,6 +266,15 @@ class IndexFile:
         if header != self._written:
             self.file.write(0, header.encode())
             self._written = header
+
+
+def _zeros(count: int) -> Words:
+    """Slots in memory that goes back to the system with them: in the heap, those of a full file
+    leave a hole of 20 MB behind for as long as a broker lives."""
+    if not hasattr(mmap, "MAP_ANONYMOUS"):  # on Windows, where files are only looked at
+        return np.zeros(count, "u4")
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    return np.frombuffer(mmap.mmap(-1, count * SLOT_SIZE, flags=private), "u4")
 
 
 def _chain(slots: Words, places: Words, numbers: Words, before: Words) -> Words:

@@ -1,0 +1,38 @@
+"""A broker that is overloaded serves whom it can, tells the others, and is itself again after."""
+
+import pytest
+
+from tests.faults.honest_load import Answered, Kind, Phase
+from tests.faults.overload import OVERLOADS, overload_broker, recovery_s
+from tests.seeds import in_part
+
+SLOW_DISK = "slow disk, synchronous flush"
+
+
+@pytest.mark.parametrize("name", in_part(OVERLOADS, few=1))
+def test_an_overloaded_broker_keeps_what_it_took_and_goes_on(name: str) -> None:
+    result = overload_broker(name, small=True)
+    assert result, str(result)
+
+
+@pytest.mark.slow
+def test_a_planted_broker_that_syncs_in_its_loop_is_noticed() -> None:
+    result = overload_broker(SLOW_DISK, small=True, is_planted=True)
+    assert "waits for ever" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("moments", "expected_s"),
+    [
+        ([at / 10 for at in range(40)], 0.0),
+        ([2 + at / 10 for at in range(20)], 1.9),
+        ([at / 4 for at in range(16)], 4.0),
+    ],
+    ids=["at once", "after a while", "never"],
+)
+def test_recovery_lasts_until_the_first_second_that_is_as_good_as_before(
+    moments: list[float], expected_s: float
+) -> None:
+    answers = [Answered(Kind.SEND, 0, at_s, 0.0) for at_s in moments]
+    after = Phase(0.0, 4.0, answers)
+    assert recovery_s(after, least_per_s=9.0) == pytest.approx(expected_s, abs=0.11)
