@@ -202,3 +202,7 @@ class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where a micro-batch would end."""
         raise self._error
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """Never asked: nothing was planned."""
+        raise self._error
