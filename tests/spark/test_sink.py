@@ -213,3 +213,16 @@ def test_a_refused_send_fails_the_task_with_the_brokers_reason(
     text = r"sending 1 rows to sink-bad queue \d of broker-a at .* was refused with code 13: "
     with pytest.raises(PySparkException, match=text):
         write(frame, running, topic="sink-bad", maxMessageBytes="8MiB")
+
+
+def test_a_failed_write_does_not_claim_to_know_what_was_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Spark hands over what tasks reported before the failure; the others may still send."""
+    from sparrowmq.spark.sink import BatchWriter, TaskSent
+    from sparrowmq.spark.sink_options import parse_sink_options
+
+    writer = BatchWriter(parse_sink_options({"nameServer": "127.0.0.1:9876"}), {"body": 0})
+    writer.abort([TaskSent(150, 3000), None])
+    said = "the write failed: at least 150 rows (3000 bytes) were sent, by 1 of 2 tasks; the other"
+    assert said in caplog.text

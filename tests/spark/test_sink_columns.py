@@ -4,7 +4,11 @@ import pytest
 
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.schema import ColumnError, check_columns
-from sparrowmq.spark.sink_options import SinkOptions, parse_sink_options
+from sparrowmq.spark.sink_options import (
+    SinkOptions,
+    parse_batch_sink_options,
+    parse_sink_options,
+)
 
 SERVER = {"nameServer": "127.0.0.1:9876"}
 
@@ -52,6 +56,13 @@ def test_options_count_whatever_their_case() -> None:
     assert parse_sink_options(options) == SinkOptions(
         name_server="a:9876;b:9876", max_rows_per_second=500, retry_timeout_s=0.5
     )
+
+
+def test_a_write_without_any_option_may_be_that_of_a_table_and_is_refused() -> None:
+    """Spark keeps a table's options to itself: its rows would go to another cluster."""
+    with pytest.raises(OptionError, match=r"option nameServer: missing, .* If this is a table"):
+        parse_batch_sink_options({})
+    assert parse_batch_sink_options({"topic": "orders"}).topic == "orders"
 
 
 def test_what_spark_passes_on_for_itself_is_no_mistake() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparrowmq[spark]")
 
+from sparrowmq.spark.errors import DataLoss
 from sparrowmq.spark.offsets import from_json
 from sparrowmq.testing import Cluster, cluster
 from tests.spark.admin import create_topic
@@ -75,3 +76,15 @@ def test_topics_that_match_a_pattern_are_picked_up_as_they_appear(
     fill(running, f"{topic}-b", 10, first=10)
     end = reader.latestOffset(start, ALL)
     assert len(bodies(reader, start, end)) == 20
+
+
+def test_the_checkpoint_of_another_subscription_is_recognised(
+    running: Cluster, topic: str, reader_of: Open
+) -> None:
+    fill(running, topic, 3)
+    fill(running, f"{topic}-other", 3)
+    start = reader_of(running.name_server, topic).initialOffset()
+    other = reader_of(running.name_server, f"{topic}-other")
+    text = rf"{topic} queue 0 .* exists, and the options do not ask for it.* checkpointLocation"
+    with pytest.raises(DataLoss, match=text):
+        other.latestOffset(start, ALL)

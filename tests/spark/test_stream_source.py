@@ -97,3 +97,17 @@ def test_a_wrong_option_is_said_before_the_query_starts(
 
     with pytest.raises(AnalysisException, match="did you mean maxOffsetsPerTrigger"):
         stream(spark, running, "stream-wrong", maxOffsetPerTrigger=5)
+
+
+def test_an_option_that_streams_do_not_have_is_said_when_the_query_starts(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    """Spark 4.3 loses what a data source raises while it makes the reader of a stream."""
+    from pyspark.errors import StreamingQueryException
+
+    fill(running, "stream-end", 1)
+    query = Collected().start(
+        stream(spark, running, "stream-end", endingOffsets="latest"), tmp_path
+    )
+    with pytest.raises(StreamingQueryException, match="endingOffsets: a stream has no end"):
+        query.awaitTermination(300)

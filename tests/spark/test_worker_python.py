@@ -144,5 +144,7 @@ def test_a_table_is_refused_with_what_works_instead(spark: SparkSession, running
     try:
         with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
             spark.table("made_without_us").collect()
+        with pytest.raises(PySparkException, match="If this is a table"):
+            spark.sql("INSERT INTO made_without_us VALUES (X'61')")
     finally:
         spark.sql("DROP TABLE made_without_us")

@@ -269,10 +269,14 @@ def _check_gone(cluster: RemoteCluster, queue: Queue, options: Options) -> None:
     addresses = cluster.known_route(queue.topic).addresses
     if queue.broker_name not in addresses:
         raise BrokerAway(f"broker {queue.broker_name}, which has {queue}, is not registered")
-    text = (
-        f"{queue} does not exist any more (queues of the topic were taken away);"
-        " set failOnDataLoss=false to go on with the others"
-    )
+    if queue in cluster.queues(queue.topic):
+        what = (
+            "exists, and the options do not ask for it: the checkpoint is of a query that reads"
+            " something else. Give each query a checkpointLocation of its own, or"
+        )
+    else:
+        what = "does not exist any more (queues of the topic were taken away);"
+    text = f"{queue} {what} set failOnDataLoss=false to go on with the others"
     if options.fail_on_data_loss:
         raise DataLoss(text)
     _log.warning("%s", text)

@@ -65,7 +65,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task has failed for good; what the others sent cannot be taken back."""
-        _log.warning("the write failed after %s", _summary(messages))
+        _log.warning("the write failed: %s", _known_of_failure(messages))
 
 
 @reported_by_text
@@ -94,7 +94,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """The micro-batch failed; Spark repeats it when the query is started again."""
-        _log.warning("batch %d failed after %s", batchId, _summary(messages))
+        _log.warning("batch %d failed: %s", batchId, _known_of_failure(messages))
 
 
 def batch_writer(options: SinkOptions, schema: StructType, overwrite: bool) -> BatchWriter:
@@ -160,6 +160,20 @@ def _write(
 
 
 def _summary(messages: list[WriterCommitMessage | None]) -> str:
-    sent = [message for message in messages if isinstance(message, TaskSent)]
-    rows, size = sum(one.rows for one in sent), sum(one.body_bytes for one in sent)
-    return f"{rows} rows ({size} bytes) sent by {len(sent)} of {len(messages)} tasks"
+    sent = _reported(messages)
+    return f"{_amount(sent)} sent by {len(sent)} of {len(messages)} tasks"
+
+
+def _known_of_failure(messages: list[WriterCommitMessage | None]) -> str:
+    """Spark has only the reports of tasks that ended before the first one failed."""
+    sent = _reported(messages)
+    by = f"by {len(sent)} of {len(messages)} tasks"
+    return f"at least {_amount(sent)} were sent, {by}; the others may have sent more"
+
+
+def _reported(messages: list[WriterCommitMessage | None]) -> list[TaskSent]:
+    return [message for message in messages if isinstance(message, TaskSent)]
+
+
+def _amount(sent: list[TaskSent]) -> str:
+    return f"{sum(one.rows for one in sent)} rows ({sum(one.body_bytes for one in sent)} bytes)"

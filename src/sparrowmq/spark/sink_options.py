@@ -8,6 +8,7 @@ from sparrowmq.protocol.names import check_group, send_fault
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.option_values import (
     NAME_SERVER,
+    NO_TABLES,
     KnownOptions,
     find_servers,
     read_count,
@@ -86,6 +87,17 @@ def parse_sink_options(
         text = f"must be at most maxMessageBytes, {made.max_message_bytes}"
         raise OptionError("maxBatchBytes", f"{text}, not {made.max_batch_bytes}")
     return made
+
+
+def parse_batch_sink_options(
+    options: Mapping[str, str], *, servers: NameServerAddresses | None = None
+) -> SinkOptions:
+    """The same for a batch, which needs one option at least: what is inserted into a table of
+    Spark's catalog comes without any, and would go to another cluster than the table names."""
+    if not options:
+        text = f"missing, and there is no other option; give it. If this is a table: {NO_TABLES}"
+        raise OptionError(NAME_SERVER, f"{text}, and df.write to write")
+    return parse_sink_options(options, servers=servers)
 
 
 def _topic(text: str) -> str:

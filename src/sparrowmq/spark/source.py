@@ -27,13 +27,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.offsets import QueueRange, split
 from sparrowmq.spark.option_values import find_servers
 from sparrowmq.spark.options import Options, parse_options
 from sparrowmq.spark.pushdown import RowCondition, can_be_pushed, narrow_queues, narrow_range
 from sparrowmq.spark.read_plan import batch_ranges, queues_at_start
 from sparrowmq.spark.schema import Column, chosen_columns, struct_type
-from sparrowmq.spark.sink_options import SinkOptions, parse_sink_options
+from sparrowmq.spark.sink_options import parse_batch_sink_options, parse_sink_options
 from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.spark.wire.remoting import Patience
@@ -83,25 +84,27 @@ class RocketMQSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`."""
-        from sparrowmq.spark.stream import StreamReader
+        from sparrowmq.spark.stream import RefusedStream, StreamReader
 
-        options = parse_options(self.options, stream=True, servers=self._servers)
-        return StreamReader(options, chosen_columns(schema))
+        try:
+            options = parse_options(self.options, stream=True, servers=self._servers)
+            return StreamReader(options, chosen_columns(schema))
+        except RocketMQError as error:
+            return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `df.write`."""
         from sparrowmq.spark.sink import batch_writer
 
-        return batch_writer(self._sink_options(), schema, overwrite)
+        options = parse_batch_sink_options(self.options, servers=self._servers)
+        return batch_writer(options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """For `df.writeStream`."""
         from sparrowmq.spark.sink import stream_writer
 
-        return stream_writer(self._sink_options(), schema, overwrite)
-
-    def _sink_options(self) -> SinkOptions:
-        return parse_sink_options(self.options, servers=self._servers)
+        options = parse_sink_options(self.options, servers=self._servers)
+        return stream_writer(options, schema, overwrite)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.group_progress import GroupProgress
 from sparrowmq.spark.offsets import LATEST, QueueRange, backlog, share_out
 from sparrowmq.spark.offsets import to_json as offsets_to_json
@@ -173,3 +174,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """The query ends."""
         self._cluster.close()
+
+
+@reported_by_text
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream that cannot be read, because its options or its columns are wrong.
+
+    Spark 4.3 loses what is raised while a reader is made: it stops the reader that it has not got,
+    and reports that instead. What a reader raises later is reported as it is.
+    """
+
+    def __init__(self, error: RocketMQError) -> None:
+        self._error = error
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Asked first by availableNow."""
+        raise self._error
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Asked first by any other trigger."""
+        raise self._error
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query would start."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where a micro-batch would end."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """Never asked: nothing was planned."""
+        raise self._error

@@ -66,6 +66,34 @@ def test_a_signal_leaves_no_stack_trace_in_the_log(caplog: pytest.LogCaptureFixt
     assert [record.getMessage() for record in caplog.records] == ["something else"]
 
 
+@pytest.mark.parametrize(
+    ("cause", "is_shown"),
+    [
+        pytest.param("reentrant call inside <_io.BufferedReader name=8>", False, id="by a signal"),
+        pytest.param("the connection is gone", True, id="by itself"),
+    ],
+)
+def test_a_call_that_a_signal_made_inside_another_is_no_news(
+    cause: str, is_shown: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PySpark cancels jobs in the handler of SIGINT, while the main thread waits for an answer."""
+    with quiet_stop():
+        try:
+            try:
+                raise RuntimeError(cause)
+            except RuntimeError as error:
+                raise ConnectionError("Error while sending or receiving") from error
+        except ConnectionError:
+            logging.exception("Exception while sending command.")  # as py4j does
+    assert bool(caplog.records) is is_shown
+
+
+def test_a_query_takes_times_ago(tmp_path: Path) -> None:
+    words = ["archive", "query", str(tmp_path / "no"), "--since", "-1h", "--until", "now"]
+    done = CliRunner().invoke(app, ["pipeline", *words])
+    assert "there is no archive in" in done.output
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_archive_that_runs_for_ever_ends_quietly_by_a_signal(

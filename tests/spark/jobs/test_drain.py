@@ -186,6 +186,18 @@ def test_a_drain_goes_on_only_as_it_was_begun(
         drain.prepare()
 
 
+def test_the_progress_of_a_drain_is_shown_whatever_the_next_batch_would_be(
+    running: Cluster, tmp_path: Path
+) -> None:
+    """--report and --hand-back copy nothing, so that nobody has to repeat how it was begun."""
+    blocked(running, "drain-look", 4)
+    with opened(job_of(running, tmp_path, "drain-look")) as drain:
+        drain.prepare()
+    other = job_of(running, tmp_path, "drain-look", batch_rows=7, spread=Spread.KEY)
+    with opened(other) as drain:
+        assert drain.saved()["batchRows"] == 200
+
+
 def test_a_topic_that_the_drain_did_not_make_is_neither_reported_nor_deleted(
     running: Cluster, tmp_path: Path
 ) -> None:

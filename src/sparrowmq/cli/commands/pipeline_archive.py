@@ -147,8 +147,8 @@ def archive(
 @click.option("--key", help="With this key.")
 @click.option("--id", "msg_id", help="With this message id.")
 @click.option("--tag", help="With this tag.")
-@click.option("--since", type=Moment(is_relative=False), help="Stored at this time or later.")
-@click.option("--until", type=Moment(is_relative=False), help="Stored before this time.")
+@click.option("--since", type=Moment(), help="Stored at this time or later.")
+@click.option("--until", type=Moment(), help="Stored before this time.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @spark_options

@@ -51,8 +51,7 @@ def check_dead_letters(name_server: str, group: str) -> None:
         if not _exists(cluster, dlq_topic(group)):
             raise JobError(
                 f"group {group} has no dead letters at {name_server}: no message of its own failed"
-                " for good, or it has another name; those that have some are the topics"
-                f" {dlq_topic('GROUP')} of: sparrowmq topic list --all"
+                " for good, or it has another name; groups that have some: sparrowmq dlq list"
             )
 
 

@@ -48,10 +48,17 @@ def pipeline_session(
 
 @contextmanager
 def quiet_stop() -> Iterator[None]:
-    """Keep py4j's stack trace of a signal out of the log: the command says that it was stopped."""
+    """Keep py4j's stack traces of a signal out of the log: the command says that it was stopped.
+
+    PySpark cancels its jobs in the handler of SIGINT. The main thread is waiting for an answer of
+    Java's then, and its connection takes no second call.
+    """
 
     def is_news(record: logging.LogRecord) -> bool:
-        return not str(record.msg).startswith("KeyboardInterrupt while sending command")
+        if str(record.msg).startswith("KeyboardInterrupt while sending command"):
+            return False
+        error = record.exc_info[1] if record.exc_info else None
+        return not _comes_from_reentrant_call(error)
 
     root = logging.getLogger()  # where py4j logs it
     root.addFilter(is_news)
@@ -59,6 +66,14 @@ def quiet_stop() -> Iterator[None]:
         yield
     finally:
         root.removeFilter(is_news)
+
+
+def _comes_from_reentrant_call(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, RuntimeError) and str(error).startswith("reentrant call inside"):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @contextmanager

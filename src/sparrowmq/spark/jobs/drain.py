@@ -197,7 +197,7 @@ class Drain:
             )
         if "copy" not in found:
             raise JobError(f"the drain of {self.job.topic} was claimed and not begun: run it again")
-        self._check_same(found)
+        self._check_same(found, is_continued=False)
         return found
 
     def _check_group(self) -> None:
@@ -255,13 +255,14 @@ class Drain:
                 " the copy. Stop them first, or accept that with --live"
             )
 
-    def _check_same(self, saved: dict[str, Any]) -> None:
+    def _check_same(self, saved: dict[str, Any], *, is_continued: bool = True) -> None:
         """A batch is only repeated as it was if it is cut and spread as it was.
 
         The temporary topic is this job's own only under the name it was made by.
         """
+        has_batches = is_continued and not saved["copy"]["isFinished"]
         for name, value in self._begun_with().items():
-            matters = name == "to" or not saved["copy"]["isFinished"]
+            matters = name == "to" or has_batches
             if saved[name] != value and matters:
                 raise JobError(
                     f"this drain was begun with {_FLAGS[name]} {saved[name]}, go on with that,"
