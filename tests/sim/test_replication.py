@@ -9,6 +9,7 @@ import pytest
 
 from sparrowmq.broker.config import Flush, Replication
 from sparrowmq.broker.replication.replication import Role
+from sparrowmq.broker.replication.returning_master import SlavesHaveMessages
 from sparrowmq.broker.replication.status import replication_table
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.testing.recording_disk import RecordingDisk
@@ -238,6 +239,43 @@ def test_a_master_that_did_not_wait_learns_the_new_address_of_a_slave_that_has_m
         master.restart()
         assert len(bodies(master)) == 20
         sim.until(lambda: follows(sim))
+
+
+def test_a_master_that_lost_its_directory_does_not_serve_an_empty_log() -> None:
+    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        sim.wait(sim.client.send(TOPIC, b"a message"))
+        master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
+        master.kill()
+        master.disk = RecordingDisk()
+        with pytest.raises(ExceptionGroup) as caught:
+            master.start()
+        assert caught.group_contains(SlavesHaveMessages, match="broker promote broker-a")
+        assert bodies(slave) == [b"a message"]
+        master.config = replace(master.config, accept_loss="broker-a")
+        master.start()
+        assert bodies(master) == []
+
+
+def test_a_slave_that_its_new_master_never_knew_gives_back_what_only_it_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A slave was promoted without messages of its master, which comes back as a slave."""
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        sim.wait(sim.client.send(TOPIC, b"on both"))
+        sim.until(lambda: has_all(sim))
+        old, new = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
+        new.stop()
+        sim.wait(sim.client.send(TOPIC, b"on one"))
+        old.stop()
+        new.config = replace(new.config, broker_id=0)
+        new.start()
+        old.config = replace(old.config, broker_id=1)
+        old.start()
+        sim.until(lambda: "restart the master, which then copies them back" in caplog.text)
+        new.restart()
+        assert bodies(new) == [b"on both", b"on one"]
 
 
 def test_a_new_slave_at_the_address_of_another_one_is_not_taken_for_it() -> None:

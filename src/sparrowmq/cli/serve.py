@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.monitoring import monitoring
 from sparrowmq.broker.name_servers import BrokerNameTaken
+from sparrowmq.broker.replication.returning_master import SlavesHaveMessages
 from sparrowmq.broker.restarts import serve_until
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.cli.console_child import ConsoleChild
@@ -55,7 +56,7 @@ class CannotServe(Exception):
 
 
 _EXPECTED = (
-    *(DiskError, StoreError, OSError, BrokerNameTaken),
+    *(DiskError, StoreError, OSError, BrokerNameTaken, SlavesHaveMessages),
     *(CannotServe, ConfigError, SettingError),
 )
 """What is reported in one line, and ends a server with code 1."""

@@ -216,6 +216,7 @@ def test_planted_counting_connections_is_noticed(monkeypatch: pytest.MonkeyPatch
 def test_a_report_that_goes_back_takes_nothing_back(sim: RunningCluster) -> None:
     slave = FakeSlave(sim, 1)
     slave.connect(encode_token(slave.hello()), encode_offset(0))
+    sim.until(lambda: 1 in sim.broker.replication.feed.links)
     sending = sim.client.send(TOPIC, b"a message")
     sim.until(lambda: bool(slave.bodies))
     end = sim.broker.store.max_log_offset

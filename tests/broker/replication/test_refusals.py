@@ -57,6 +57,27 @@ def test_a_refusal_is_logged_once_a_minute(
         assert lines(caplog, "not following a master") <= MINUTES + 2
 
 
+def test_a_slave_whose_disk_is_full_tries_seldom_and_says_so_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: bool(sim.broker.replication.feed.links))
+        slave = sim.brokers["broker-a.1"]
+        used = slave.disk.usage().total_bytes - slave.disk.usage().free_bytes
+        slave.disk.capacity_bytes = used
+        for _ in range(12):
+            sim.wait(sim.client.send("orders", bytes(200_000)))
+        follower = slave.broker.replication.follower
+        assert follower is not None
+        before = follower.times_followed
+        sim.advance(60.0)
+        assert 0 < follower.times_followed - before <= 20
+        assert lines(caplog, "not following a master") <= 3
+        slave.disk.capacity_bytes = None
+        end = sim.broker.store.max_log_offset
+        sim.until(lambda: slave.broker.store.max_log_offset == end)
+
+
 @pytest.mark.parametrize(
     ("reasons", "logged"),
     [

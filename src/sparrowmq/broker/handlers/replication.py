@@ -104,13 +104,16 @@ def _check_id_is_free(replication: Replication, claim: LogClaim) -> None:
 
 
 def _may_have_lost_messages(own: LogClaim, claim: LogClaim, replication: Replication) -> bool:
-    """Whether this is a slave that a master remembers, with a log that continues its own.
+    """Whether this is a slave that a master remembers, or one that has more, with a log that
+    continues its own: asked at the next start, it gives that back.
 
     A broker that only has its id, with another history, must not take its place: the master would
     ask the wrong one for what it lost.
     """
+    has_more = claim.end > own.end
     return (
-        claim.broker_id in replication.known_slaves.slaves
+        (claim.broker_id in replication.known_slaves.slaves or has_more)
+        and claim.file_size == own.file_size
         and claim.is_copy_of(own.cluster, own.broker_name)
         and parted_at(own, claim) is None
     )

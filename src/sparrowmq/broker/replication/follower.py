@@ -234,7 +234,9 @@ class Follower:
                 *(NetError, NotFollowing, ProtocolError, OSError, TimeoutError),
                 *(DiskFull, StoreStopped, ValueError),
             ) as error:
-                was_following = bool(self.master_address)
+                # A fault found while following, such as a full disk, is there next time, too.
+                is_lasting = isinstance(error, DiskFull | StoreStopped | ProtocolError | ValueError)
+                was_following = bool(self.master_address) and not is_lasting
                 last_master = self.master_address or last_master
                 self._complain(str(error) or type(error).__name__)
             finally:
@@ -263,7 +265,6 @@ class Follower:
         try:
             link.write(approach.greeting + encode_offset(approach.start))
             self.master_address = address
-            self._complaints.end("master")
             self.follows_apache = approach.is_apache
             self.master_end = max(self.master_end, approach.master_end)
             self.accepted.set()
@@ -318,7 +319,7 @@ class Follower:
         )
 
     async def _copy(self, link: MasterLink, start: int, until: int | None) -> None:
-        expected, unsynced = start, 0
+        expected, unsynced, is_first = start, 0, True
         loop = asyncio.get_running_loop()
         while until is None or self._store.max_log_offset < until:
             chunk = await link.next_chunk()
@@ -340,6 +341,9 @@ class Follower:
             # A blank record ends the file here before the rest of it was sent: the master would
             # take a report past that for a lie.
             link.write(encode_offset(min(self._safe_end, expected)))
+            if is_first:
+                self._complaints.end("master")
+                is_first = False
             if link.has_waiting:
                 await asyncio.sleep(0)  # requests come in between
 

@@ -26,21 +26,20 @@ from sparrowmq.broker.replication.follower import Approach, Follower, MustStartA
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
 from sparrowmq.broker.replication.own_log import LogDescription, describe_log
 from sparrowmq.broker.replication.replicas import Replicas
-from sparrowmq.broker.replication.returning_master import Outcome, recover_from_slaves
+from sparrowmq.broker.replication.returning_master import (
+    Outcome,
+    brokers_of_name,
+    check_new_master,
+    recover_from_slaves,
+)
 from sparrowmq.broker.replication.start_anew import ask_for_new_start, set_store_aside
 from sparrowmq.broker.replication.table_rules import OffsetChange
-from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
-from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.headers.nameserver import GetClusterInfo
-from sparrowmq.protocol.route import ClusterInfo
 from sparrowmq.store.store import Store
 
 if TYPE_CHECKING:
     from sparrowmq.broker.replication.role_change import RoleChange
 
-_ASK_S = 3.0
 _ASK_SLAVES_AGAIN_S = 2.0
 
 
@@ -84,7 +83,7 @@ async def open_in_role(
     `took_over_at` is where the log ended when the last master handed over: one that still ends
     there has everything.
 
-    Raises StoreCorrupted, DiskFull or OSError.
+    Raises StoreCorrupted, DiskFull, OSError or SlavesHaveMessages.
     """
     set_store_aside(env.disk)
     store = Store.open(
@@ -100,6 +99,7 @@ async def open_in_role(
         if config.is_slave:
             store.admission.hold("role", _slave_reason(config))
             return Opened(store=store, role=Role.SLAVE, known_slaves=known)
+        await check_new_master(config, store, known, peers, port)
         if took_over_at is not None and took_over_at == store.max_log_offset:
             # Its slaves start again at this moment, too: one may not answer, another may still
             # say that it is the master.
@@ -283,17 +283,9 @@ class Replication:
 
     async def _find_master(self) -> str | None:
         """The address of the master of this broker's name; None where no name server knows one."""
-        name = self._config.broker_name
-        for server in self._config.name_servers:
-            try:
-                answer = await self._peers.call(server, GetClusterInfo(), timeout_s=_ASK_S)
-                if answer.code != ResponseCode.SUCCESS:
-                    continue
-                known = ClusterInfo.from_json(answer.body).broker_addr_table.get(name)
-            except (NetError, BodyError):
-                continue
-            if known is not None and MASTER_ID in known.broker_addrs:
-                return known.broker_addrs[MASTER_ID]
+        async for brokers in brokers_of_name(self._config, self._peers):
+            if MASTER_ID in brokers:
+                return brokers[MASTER_ID]
         return None
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ it.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -37,12 +37,19 @@ from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.headers.nameserver import GetClusterInfo
 from sparrowmq.protocol.headers.replication import CopyTables, CopyTablesAnswer, DescribeLog
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
+from sparrowmq.protocol.route import ClusterInfo
 from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.store import Store
 
 _ASK_S = 2.0
+_FIND_S = 3.0
+
+
+class SlavesHaveMessages(Exception):
+    """This master has an empty log and remembers no slave, and a slave of its name has messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,50 @@ class Outcome:
     """Why it may not serve, and what to do."""
     progress: tuple[OffsetChange, ...] = ()
     """What its slaves know of the progress of groups."""
+
+
+async def check_new_master(
+    config: BrokerConfig, store: Store, known: KnownSlaves, peers: Peers, port: int
+) -> None:
+    """Raise SlavesHaveMessages for a master whose directory was lost or replaced.
+
+    It would serve an empty log while its slave has everything. What it lacks is more than the log:
+    topics and groups are at the slave, too, which therefore has to become the master.
+    """
+    is_new = store.max_log_offset == store.min_log_offset and not known.slaves
+    if not is_new or config.accept_loss == config.broker_name:
+        return
+    addresses: dict[str, None] = {}
+    async for brokers in brokers_of_name(config, peers):
+        addresses |= {at: None for broker_id, at in brokers.items() if broker_id != MASTER_ID}
+    addresses.pop(config.address(port), None)
+    answers = await asyncio.gather(*(_describe(at, DescribeLog(), peers) for at in addresses))
+    for answer in answers:
+        claim = None if answer is None else answer.claim
+        is_copy = claim is not None and claim.is_copy_of(config.cluster_name, config.broker_name)
+        if claim is not None and is_copy and not claim.is_empty:
+            name = config.broker_name
+            raise SlavesHaveMessages(
+                f"the log in {config.data_dir} is empty, and {claim.address}, slave"
+                f" {claim.broker_id} of {name}, has {claim.end - claim.begin:,} bytes: make it the"
+                f" master (sparrowmq broker promote {name} --accept-loss {name}) and start this"
+                " broker as a slave (--broker-id 1). To start with an empty log all the same, add"
+                f" --accept-loss {name}"
+            )
+
+
+async def brokers_of_name(config: BrokerConfig, peers: Peers) -> AsyncIterator[Mapping[int, str]]:
+    """The brokers of this broker's name, by id, as one name server after the other knows them."""
+    for server in config.name_servers:
+        try:
+            answer = await peers.call(server, GetClusterInfo(), timeout_s=_FIND_S)
+            if answer.code != ResponseCode.SUCCESS:
+                continue
+            known = ClusterInfo.from_json(answer.body).broker_addr_table.get(config.broker_name)
+        except (NetError, ProtocolError):
+            continue
+        if known is not None:
+            yield known.broker_addrs
 
 
 async def recover_from_slaves(
