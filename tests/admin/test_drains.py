@@ -32,6 +32,7 @@ from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.drain import BeginDrain, EndDrain, LeaveCluster, LookAtDrain
 from sparrowmq.protocol.perm import is_writable
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from sparrowmq.testing.wire import Refused
 from tests.admin.operator import Read, as_client, as_operator, consuming, numbered, send
 from tests.sim.replicated import follows
 
@@ -730,3 +731,23 @@ def test_a_clock_that_is_set_neither_ends_nor_holds_up_a_drain(step_s: int) -> N
             assert sim.now_s - begin_s >= 10
 
         as_client(sim, work)
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_taken"),
+    [("orders", False), ("%RETRY%billing", True), ("DefaultCluster_REPLY_TOPIC", True)],
+)
+def test_a_send_passes_only_where_it_ends_something(topic: str, is_taken: bool) -> None:
+    with TWO.run() as sim:
+
+        async def begin(client: Client) -> None:
+            await with_topic(client)
+            await sim_call(sim, client, BeginDrain())
+
+        as_client(sim, begin)
+        sending = sim.client.send(topic, b"x", address=sim.brokers[A].address)
+        if is_taken:
+            assert sim.wait(sending).queue_offset == 0
+        else:
+            with pytest.raises(Refused, match="drains and takes no new messages; send to another"):
+                sim.wait(sending)

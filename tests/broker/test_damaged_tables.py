@@ -40,3 +40,19 @@ def test_a_store_without_damage_warns_of_nothing(
     with caplog.at_level(logging.WARNING):
         node.start()
     assert not [record for record in caplog.records if "store:" in record.getMessage()]
+
+
+def test_a_drain_that_cannot_be_read_keeps_the_broker_from_starting(world: World) -> None:
+    """Started all the same, it might take messages that nobody expects there."""
+    world.sim.run(_begin(world), on=world.sim.host("broker-a"))
+    node = world.sim.brokers["broker-a"]
+    node.stop()
+    damage(node, "config/drain.json")
+    with pytest.raises(ExceptionGroup) as refused:
+        node.start()
+    (error,) = refused.value.exceptions
+    assert "sparrowmq store rebuild DIR --table drain.json" in str(error)
+
+
+async def _begin(world: World) -> None:
+    world.broker.drain.begin(0.0)

@@ -490,3 +490,21 @@ def test_a_message_shows_its_life_and_its_bytes(sim: RunningCluster) -> None:
     assert "00000000 31" in as_hex.text
     assert body.html == "1"
     assert body.headers["content-disposition"] == 'attachment; filename="message-body.bin"'
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/", "draining"),
+        ("/brokers", "draining"),
+        ("/brokers/broker-a", "It drains: it takes no new messages"),
+    ],
+)
+def test_a_broker_that_drains_is_shown_as_such(path: str, text: str) -> None:
+    with SimCluster(brokers=2).run() as running:
+
+        async def work(_: Client, console: Console, visitor: Visitor) -> Got:
+            running.brokers["broker-a"].broker.drain.begin(0.0)
+            return await visitor.get(path)
+
+        assert text in as_visitor(running, work).text

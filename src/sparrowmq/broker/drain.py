@@ -12,8 +12,8 @@ it is not registered, and answers only those who know its address. The state is 
 that a restart or a crash changes nothing about it.
 
 Refusals come a little later than the registration. Java and Go raise a refusal of an asynchronous
-or ordered send, and Go of any send, instead of trying another broker; but all of them ask for
-routes every 30 s. Where there are producers they get that time to turn elsewhere by themselves.
+send, and Java of an ordered one, instead of trying another broker; but all of them ask for routes
+every 30 s. Where there are producers they get that time to turn elsewhere by themselves.
 """
 
 import asyncio

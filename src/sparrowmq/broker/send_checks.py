@@ -47,8 +47,8 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
         # As Apache's slave: clients take it as a reason to try another broker.
         raise RequestRefused(ResponseCode.SYSTEM_BUSY, str(broker.store.admission.refusal))
     if broker.drain.refusal and not broker.drain.passes(header.topic):
-        # Clients that try other brokers do so at this code, and know that nothing was stored.
-        raise RequestRefused(ResponseCode.SYSTEM_BUSY, broker.drain.refusal)
+        # Java's, Go's and our clients try another broker at this code; Go not at SYSTEM_BUSY.
+        raise RequestRefused(ResponseCode.NO_PERMISSION, broker.drain.refusal)
     fault = topic_fault(header.topic)
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)

@@ -28,7 +28,7 @@ from sparrowmq.store.recovery.quarantine import free_path
 from sparrowmq.store.recovery.repair import RepairStep
 from sparrowmq.store.table_file import TableFile
 
-_EMPTY = {"subscriptionGroup.json", "delayOffset.json", "consumerFilter.json"}
+_EMPTY = {"subscriptionGroup.json", "delayOffset.json", "consumerFilter.json", "drain.json"}
 _MADE = {*_EMPTY, "topics.json", "consumerOffset.json"}
 _BACKUP = ".bak"
 

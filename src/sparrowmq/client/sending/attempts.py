@@ -80,11 +80,15 @@ RETRIED = frozenset(
 def is_certainly_not_stored(outcome: Exception) -> bool:
     """Whether a failed attempt can have left no copy of the message.
 
-    It reached no broker, or one that was too busy: brokers answer SYSTEM_BUSY before they store
-    anything, ours also while it hands its role over to a slave. The same goes for limits.
+    It reached no broker, or one that was too busy or forbids it: brokers answer both before they
+    store anything, ours also while it hands its role over to a slave, or drains. The same goes for
+    limits.
     """
     if isinstance(outcome, BrokerRefused):
-        return outcome.code == ResponseCode.SYSTEM_BUSY or isinstance(outcome, LimitReached)
+        return isinstance(outcome, LimitReached) or outcome.code in (
+            ResponseCode.SYSTEM_BUSY,
+            ResponseCode.NO_PERMISSION,
+        )
     return isinstance(outcome, NotConnected | NoRoute)
 
 
