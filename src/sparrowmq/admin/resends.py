@@ -5,8 +5,9 @@
     NAME      to another topic
 
 Body, tag, keys, properties and unique id stay; the property RESENT counts how often it was sent
-again, and DEDUP_KEY is one of its own, so that a topic which is de-duplicated takes it. Whether a dead letter was sent before is asked of the cluster, so that two operators, and the
-pipeline, see what the other did: its unique id lies in a target, stored later than the dead letter.
+again, and DEDUP_KEY is one of its own, so that a topic which is de-duplicated takes it. Whether a
+dead letter was sent before is asked of the cluster, so that two operators, and the pipeline, see
+what the other did: its unique id lies in a target, stored later than the dead letter.
 
 Brokers take a message that a client sends to a retry topic for one that ordered members gave up,
 and make it a dead letter at once, where members hold locks: Java's ordered ones, and on Apache's

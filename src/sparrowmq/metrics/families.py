@@ -188,6 +188,15 @@ QUEUE_LAG = _gauge(
     "Lag by queue, with metrics-per-queue only.",
     *("consumer_group", "queue_id", "topic"),
 )
+DEDUP_IDS = _gauge("sparrowmq_dedup_ids", "Messages that a topic remembers.", "topic")
+DEDUP_DUPLICATES = _counter(
+    "sparrowmq_dedup_duplicates_total", "Messages that were sent again, and not stored.", "topic"
+)
+DEDUP_CUT = _counter(
+    "sparrowmq_dedup_cut_total",
+    "Messages that were forgotten before their time, because there were too many.",
+    "topic",
+)
 NAMED_BROKERS = _gauge("sparrowmq_nameserver_brokers", "Brokers that are registered.", "cluster")
 NAMED_TOPICS = _gauge("sparrowmq_nameserver_topics", "Topics that have a route.")
 BROKER_SILENCE = _gauge(
@@ -205,6 +214,7 @@ BROKER_FAMILIES = (
     *(TIMER_ENQUEUE_LAG, TIMER_ENQUEUE_LATENCY, TIMER_DEQUEUE_LATENCY, TIMING_MESSAGES),
     *(HALF_MESSAGES, COMMITS, ROLLBACKS, RPC_LATENCY, TOPIC_CREATION, GROUP_CREATION),
     *(BUILD, IS_READY, IS_BUSY, CONNECTIONS, WAITING_PULLS),
+    *(DEDUP_IDS, DEDUP_DUPLICATES, DEDUP_CUT),
 )
 NAME_SERVER_FAMILIES = (
     *(BUILD, IS_READY, CONNECTIONS, NAMED_BROKERS, NAMED_TOPICS, BROKER_SILENCE, RPC_LATENCY),

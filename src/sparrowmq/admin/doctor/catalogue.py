@@ -226,6 +226,14 @@ _ALL = (
         cause="autoCreateTopicEnable is on, and no operator created the topic",
         remedy="create it with the queues that it needs, on all brokers",
     ),
+    Diagnosis(
+        "dedup-window-cut",
+        About.TOPIC,
+        Severity.WARNING,
+        what="a topic forgets messages sooner than its de-duplication promises",
+        cause="more messages come in the time of its window than the window has room for",
+        remedy="let it remember more messages, or for a shorter time",
+    ),
     # ---- group
     Diagnosis(
         "no-members",

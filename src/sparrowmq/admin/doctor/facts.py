@@ -102,6 +102,9 @@ class TopicFacts:
     broker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     masters: tuple[str, ...] = ()
     """Names of all brokers of the cluster."""
+    dedup_cuts: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    """By broker: messages that were forgotten too soon, the time in ms that is remembered now, and
+    the one that was asked for."""
     missing: tuple[NotMade, ...] = ()
     errors: tuple[BrokerFailure, ...] = ()
 

@@ -36,6 +36,7 @@ def decide_topic(facts: TopicFacts) -> Decided:
         *_old_routes(facts),
         *_retention(facts),
         *_auto_created(facts),
+        *_dedup_cut(facts),
     ]
     return Decided(findings, facts.missing)
 
@@ -176,3 +177,16 @@ def _auto_created(facts: TopicFacts) -> Iterator[Finding]:
         f"{texts}, which an automatic topic gets; not on {shorten(lacking)}",
         f"sparrowmq topic create {facts.name} --queues 8",
     )
+
+
+def _dedup_cut(facts: TopicFacts) -> Iterator[Finding]:
+    for broker, (cut, span_ms, asked_ms) in sorted(facts.dedup_cuts.items()):
+        if span_ms < asked_ms:  # what was cut long ago is over
+            yield found(
+                "dedup-window-cut",
+                _subject(facts),
+                f"{broker} remembers {span_ms / 1000:,.0f} s of {asked_ms / 1000:,.0f} s, and forgot"
+                f" {count_of(cut, 'message')} before their time",
+                f"sparrowmq topic update {facts.name} --attribute"
+                f" sparrowmq.dedup={asked_ms // 1000}s/1000000",
+            )

@@ -62,6 +62,7 @@ class BrokerPage:
             await self._add_traffic(page)
             await self._add_lag(page)
             await _add_delivery(page, broker)
+            await _add_dedup(page, broker)
         for family, rows in self._gauges():
             await page.add(family, rows)
         await page.add(families.PRODUCER_CONNECTIONS, await _producers(broker, page.pace))
@@ -171,6 +172,15 @@ async def _add_delivery(page: Page, broker: Broker) -> None:
     ):
         await page.add(family, [((topic,), count) for topic, count in ended.items()])
     await page.add(families.HALF_MESSAGES, [((TRANS_HALF_TOPIC,), len(broker.delivery.halves))])
+
+
+async def _add_dedup(page: Page, broker: Broker) -> None:
+    windows = broker.traffic.dedup.windows
+    ids = [((topic,), len(window)) for topic, window in windows.items()]
+    await page.add(families.DEDUP_IDS, ids)
+    duplicates = [((topic,), window.duplicates) for topic, window in windows.items()]
+    await page.add(families.DEDUP_DUPLICATES, duplicates)
+    await page.add(families.DEDUP_CUT, [((topic,), each.cut) for topic, each in windows.items()])
 
 
 def _queue_rows(groups: list[GroupLag]) -> Iterator[Row]:
