@@ -185,8 +185,8 @@ def _dedup_cut(facts: TopicFacts) -> Iterator[Finding]:
             yield found(
                 "dedup-window-cut",
                 _subject(facts),
-                f"{broker} remembers {span_ms / 1000:,.0f} s of {asked_ms / 1000:,.0f} s, and forgot"
-                f" {count_of(cut, 'message')} before their time",
+                f"{broker} remembers {span_ms / 1000:,.0f} s of {asked_ms / 1000:,.0f} s, and"
+                f" forgot {count_of(cut, 'message')} before their time",
                 f"sparrowmq topic update {facts.name} --attribute"
                 f" sparrowmq.dedup={asked_ms // 1000}s/1000000",
             )
