@@ -10,29 +10,34 @@ from collections.abc import Callable
 
 import pytest
 
-from sparrowmq.broker.config import Flush
+from sparrowmq.broker.config import Flush, Replication
 from sparrowmq.broker.delivery.half_messages import records
+from sparrowmq.broker.replication.replication import Role
 from sparrowmq.client.errors import NoRoute, SendFailed
 from sparrowmq.client.sending.producer import Producer
+from sparrowmq.protocol.headers.replication import HandOver
 from sparrowmq.protocol.headers.topics import CreateTopic
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.sim.replicated import follows, role
 
 MESSAGES = 150
 PACE_S = 0.1
 
 
+TOPIC_HEADER = CreateTopic(
+    topic="orders",
+    default_topic="TBW102",
+    read_queue_nums=4,
+    write_queue_nums=4,
+    perm=6,
+    attributes="+sparrowmq.dedup=on",
+)
+
+
 def make_topic(sim: RunningCluster) -> None:
-    header = CreateTopic(
-        topic="orders",
-        default_topic="TBW102",
-        read_queue_nums=4,
-        write_queue_nums=4,
-        perm=6,
-        attributes="+sparrowmq.dedup=on",
-    )
     for node in sim.brokers.values():
-        sim.wait(sim.client.call(header, address=node.address))
+        sim.wait(sim.client.call(TOPIC_HEADER, address=node.address))
     sim.advance(1)
 
 
@@ -70,9 +75,9 @@ def bodies(sim: RunningCluster) -> Counter[bytes]:
 def lose_answers(sim: RunningCluster) -> None:
     """For a while nothing comes back, then connections break as well."""
     node = sim.brokers["broker-a"]
-    sim.network.paths.cut(node.host, sim.host("producer"))
+    sim.paths.cut(node.host, sim.host("producer"))
     sim.advance(1.3)
-    sim.network.paths.heal()
+    sim.paths.heal()
 
 
 def kill(sim: RunningCluster) -> None:
@@ -105,3 +110,40 @@ def test_a_send_repeated_after_a_lost_answer_is_stored_once(
         found = bodies(sim)
         assert set(found.values()) == {1}
         assert len(found) == MESSAGES * (1 + as_batches)
+
+
+def test_a_duplicate_waits_for_the_copy_of_the_first_message() -> None:
+    with SimCluster(seed=3, slaves=1, replication=Replication.SYNC, slave_timeout_s=5).run() as sim:
+        sim.until(lambda: follows(sim))
+        make_topic_at(sim, "broker-a")
+        master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
+        first = sim.wait(sim.client.send("orders", b"x", UNIQ_KEY="U1"))
+        began_s = sim.now_s
+        assert sim.wait(sim.client.send("orders", b"x", UNIQ_KEY="U1")) == first
+        assert sim.now_s - began_s < 0.5  # it is there already
+        sim.paths.cut(master.host, slave.host)
+        waiting = [sim.client.send("orders", b"y", UNIQ_KEY="U2") for _ in range(2)]
+        sim.advance(1)
+        assert not any(one.done() for one in waiting)
+        sim.paths.heal()
+        assert sim.wait(waiting[0]) == sim.wait(waiting[1])
+        assert master.broker.store.max_offset("orders", 0) == 2
+
+
+def test_a_slave_that_takes_over_knows_what_its_master_stored() -> None:
+    with SimCluster(seed=3, slaves=1, replication=Replication.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        make_topic_at(sim, "broker-a")
+        first = sim.wait(sim.client.send("orders", b"x", UNIQ_KEY="U1"))
+        sim.wait(sim.client.call(HandOver(), address=sim.brokers["broker-a"].address))
+        new = sim.brokers["broker-a.1"]
+        sim.until(lambda: role(new) is Role.MASTER)
+        sim.advance(1)
+        again = sim.wait(sim.client.send("orders", b"x", UNIQ_KEY="U1", address=new.address))
+        assert (again.queue_id, again.queue_offset) == (first.queue_id, first.queue_offset)
+        assert new.broker.store.max_offset("orders", 0) == 1
+
+
+def make_topic_at(sim: RunningCluster, name: str) -> None:
+    sim.wait(sim.client.call(TOPIC_HEADER, address=sim.brokers[name].address))
+    sim.advance(1)

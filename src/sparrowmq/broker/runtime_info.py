@@ -30,6 +30,7 @@ def runtime_info(broker: Broker) -> dict[str, str]:
         **_waiting(broker),
         **_delay_levels(broker),
         **_timers(broker, now_ms),
+        **_dedup(broker),
         **replication_table(broker.replication, broker.clock()),
     }
     return {name: str(value) for name, value in sorted(values.items())}
@@ -130,6 +131,16 @@ def _timers(broker: Broker, now_ms: int) -> dict[str, object]:
         "timerCongestNum": len(timers),
         "timerEnqueueTps": statistics.tps(TOPIC_PUT, TIMER_TOPIC, now_ms),
         "timerDequeueTps": statistics.tps(GROUP_GET, DELIVERED_TIMERS, now_ms),
+    }
+
+
+def _dedup(broker: Broker) -> dict[str, object]:
+    """Windows that forgot messages before their time: how many, the time in milliseconds that is
+    remembered now, and the one that was asked for."""
+    return {
+        f"dedupCut_{topic}": f"{window.cut},{window.span_ms},{window.rule.time_ms}"
+        for topic, window in broker.traffic.dedup.windows.items()
+        if window.cut
     }
 
 

@@ -203,6 +203,15 @@ BACKLOG_REACHED = _gauge(
     "1 while sends are refused or slowed because a group is too far behind.",
     "topic",
 )
+DEDUP_IDS = _gauge("sparrowmq_dedup_ids", "Messages that a topic remembers.", "topic")
+DEDUP_DUPLICATES = _counter(
+    "sparrowmq_dedup_duplicates_total", "Messages that were sent again, and not stored.", "topic"
+)
+DEDUP_CUT = _counter(
+    "sparrowmq_dedup_cut_total",
+    "Messages that were forgotten before their time, because there were too many.",
+    "topic",
+)
 NAMED_BROKERS = _gauge("sparrowmq_nameserver_brokers", "Brokers that are registered.", "cluster")
 NAMED_TOPICS = _gauge("sparrowmq_nameserver_topics", "Topics that have a route.")
 BROKER_SILENCE = _gauge(
@@ -221,6 +230,7 @@ BROKER_FAMILIES = (
     *(HALF_MESSAGES, COMMITS, ROLLBACKS, RPC_LATENCY, TOPIC_CREATION, GROUP_CREATION),
     *(BUILD, IS_READY, IS_BUSY, CONNECTIONS, WAITING_PULLS),
     *(REFUSED_SENDS, DROPPED_SENDS, BACKLOG_REACHED),
+    *(DEDUP_IDS, DEDUP_DUPLICATES, DEDUP_CUT),
 )
 NAME_SERVER_FAMILIES = (
     *(BUILD, IS_READY, CONNECTIONS, NAMED_BROKERS, NAMED_TOPICS, BROKER_SILENCE, RPC_LATENCY),

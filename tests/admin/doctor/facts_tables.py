@@ -201,10 +201,15 @@ WRONG_TOPICS: list[tuple[str, Facts]] = [
         "backlog-refused",
         replace(TOPIC, limits=(replace(BACKLOG, since=datetime(2026, 11, 18, tzinfo=UTC)),)),
     ),
+    ("dedup-window-cut", replace(TOPIC, dedup_cuts={"broker-a": (7, 90_000, 600_000)})),
 ]
 HEALTHY_TOPICS: list[tuple[str, Facts]] = [
     ("it is read", TOPIC),
     ("its limits are not reached", replace(TOPIC, limits=(QUOTA, BACKLOG))),
+    (
+        "its window has room again",
+        replace(TOPIC, dedup_cuts={"broker-a": (7, 600_100, 600_000)}),
+    ),
     ("it is empty and not read", replace(TOPIC, queues=(), readers=())),
     ("readers are not known", replace(TOPIC, readers=None)),
     ("few messages lie in one queue by chance", replace(TOPIC, queues=(held(Q0, 9), held(Q1, 0)))),

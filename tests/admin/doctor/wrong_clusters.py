@@ -209,6 +209,13 @@ async def a_group_is_slower_than_retention(scene: Scene) -> Examination:
     return await scene.doctor("topic", "orders")
 
 
+@provokes("dedup-window-cut")
+async def more_messages_come_than_a_window_holds(scene: Scene) -> Examination:
+    await scene.topic(attributes={"sparrowmq.dedup": "10m/2"})
+    await scene.send(5)
+    return await scene.doctor("topic", "orders")
+
+
 @provokes("auto-created", brokers=2)
 async def the_first_message_creates_a_topic(scene: Scene) -> Examination:
     async with Producer("shop", client=scene.client) as producer:

@@ -250,6 +250,14 @@ _ALL = (
         cause="the group is slower than the producers",
         remedy="help the group to catch up, or raise the largest backlog",
     ),
+    Diagnosis(
+        "dedup-window-cut",
+        About.TOPIC,
+        Severity.WARNING,
+        what="a topic forgets messages sooner than its de-duplication promises",
+        cause="more messages come in the time of its window than the window has room for",
+        remedy="let it remember more messages, or for a shorter time",
+    ),
     # ---- group
     Diagnosis(
         "no-members",

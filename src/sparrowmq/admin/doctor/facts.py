@@ -111,6 +111,9 @@ class TopicFacts:
     """Names of all brokers of the cluster."""
     limits: tuple[Limit, ...] = ()
     """Quotas and the largest backlog of this topic."""
+    dedup_cuts: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    """By broker: messages that were forgotten too soon, the time in ms that is remembered now, and
+    the one that was asked for."""
     missing: tuple[NotMade, ...] = ()
     errors: tuple[BrokerFailure, ...] = ()
 

@@ -38,6 +38,7 @@ def decide_topic(facts: TopicFacts) -> Decided:
         *_retention(facts),
         *_auto_created(facts),
         *_limits(facts),
+        *_dedup_cut(facts),
     ]
     return Decided(findings, facts.missing)
 
@@ -213,4 +214,17 @@ def _limits(facts: TopicFacts) -> Iterator[Finding]:
                 f" {limit.backlog.limit_text} are allowed;"
                 f" {count_of(limit.refused_last_minute, 'message')} {does} in the last minute",
                 f"sparrowmq group lag {group}",
+            )
+
+
+def _dedup_cut(facts: TopicFacts) -> Iterator[Finding]:
+    for broker, (cut, span_ms, asked_ms) in sorted(facts.dedup_cuts.items()):
+        if span_ms < asked_ms:  # what was cut long ago is over
+            yield found(
+                "dedup-window-cut",
+                _subject(facts),
+                f"{broker} remembers {span_ms / 1000:,.0f} s of {asked_ms / 1000:,.0f} s, and"
+                f" forgot {count_of(cut, 'message')} before their time",
+                f"sparrowmq topic update {facts.name} --attribute"
+                f" sparrowmq.dedup={asked_ms // 1000}s/1000000",
             )

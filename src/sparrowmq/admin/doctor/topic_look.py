@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from sparrowmq.admin.brokers import broker_config
+from sparrowmq.admin.brokers import broker_config, runtime_table
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
 from sparrowmq.admin.doctor.facts import TopicFacts, TopicReader
 from sparrowmq.admin.doctor.findings import NotMade
@@ -42,6 +42,7 @@ async def look_at_topic(calls: ClusterCalls, name: str) -> TopicFacts:
         return replace(facts, errors=error.errors, missing=(missing,))
     addresses = addresses_of(route.broker_datas)
     settings = await at_once([partial(broker_config, calls, each) for each in addresses.values()])
+    tables = await at_once([partial(runtime_table, calls, each) for each in addresses.values()])
     info = await calls.info()
     readers, missing_readers = await _readers(calls, name, addresses)
     own_limits, missing_limits = await _limits(calls, name)
@@ -59,6 +60,11 @@ async def look_at_topic(calls: ClusterCalls, name: str) -> TopicFacts:
             sorted(each for each, data in info.broker_addr_table.items() if data.master_addr)
         ),
         limits=own_limits,
+        dedup_cuts={
+            broker: cut
+            for broker, table in zip(addresses, tables, strict=True)
+            if not isinstance(table, AdminError) and (cut := _dedup_cut(table, name)) is not None
+        },
         missing=(*missing_readers, *missing_limits),
         errors=described.errors,
     )
@@ -75,6 +81,14 @@ async def _limits(calls: ClusterCalls, topic: str) -> tuple[tuple[Limit, ...], t
         for each in listed.errors
     ]
     return tuple(own), tuple(missing)
+
+
+def _dedup_cut(table: dict[str, str], topic: str) -> tuple[int, int, int] | None:
+    numbers = table.get(f"dedupCut_{topic}", "").split(",")
+    if len(numbers) != 3 or not all(each.isdecimal() for each in numbers):
+        return None
+    cut, span_ms, asked_ms = map(int, numbers)
+    return cut, span_ms, asked_ms
 
 
 async def _readers(

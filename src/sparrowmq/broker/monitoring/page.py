@@ -64,6 +64,7 @@ class BrokerPage:
             await self._add_lag(page)
             await _add_delivery(page, broker)
             await _add_limits(page, broker)
+            await _add_dedup(page, broker)
         for family, rows in self._gauges():
             await page.add(family, rows)
         await page.add(families.PRODUCER_CONNECTIONS, await _producers(broker, page.pace))
@@ -188,6 +189,15 @@ async def _add_limits(page: Page, broker: Broker) -> None:
         if each.backlog is not None
     ]
     await page.add(families.BACKLOG_REACHED, reached)
+
+
+async def _add_dedup(page: Page, broker: Broker) -> None:
+    windows = broker.traffic.dedup.windows
+    ids = [((topic,), len(window)) for topic, window in windows.items()]
+    await page.add(families.DEDUP_IDS, ids)
+    duplicates = [((topic,), window.duplicates) for topic, window in windows.items()]
+    await page.add(families.DEDUP_DUPLICATES, duplicates)
+    await page.add(families.DEDUP_CUT, [((topic,), each.cut) for topic, each in windows.items()])
 
 
 def _queue_rows(groups: list[GroupLag]) -> Iterator[Row]:
