@@ -190,6 +190,8 @@ def _take_answers(wire: socket.socket, count: int) -> None:
 def connection_churn(abused: Abused) -> Iterator[None]:
     """Connections that come and go at once: in order, in the middle of a frame, with a reset."""
     for number in range(abused.size):
+        if number % 1_000 == 0:
+            abused.honest.turn()  # a peer that is silent for two minutes is closed, rightly
         with socket.create_connection(("127.0.0.1", abused.port), PATIENCE_S) as one:
             if number % 3 == 1:
                 one.sendall(request(HEARTBEAT, number, {})[:50])
