@@ -169,7 +169,7 @@ class Drain:
             f"broker {self._broker_name} drains and takes no new messages; send to another one, or"
             f" take it back with: sparrowmq broker resume {self._broker_name}"
         )
-        self._topics.checked_for_send.clear()  # topics that it names are not checked again
+        self._topics.forget_checked()
 
     async def run(self) -> None:
         """Begin to refuse when producers have had their time. For ever."""
