@@ -60,7 +60,7 @@ def test_every_setting_is_explained(setting: ServerSetting) -> None:
         (["tpoic"], "there is no command 'tpoic'; did you mean topic? there are: nameserver, br"),
         (
             ["topic", "lst"],
-            "did you mean list? there are: create, delete, list, route, show, stats, update",
+            "did you mean list? there are: create, delete, list, route, show, spread, stats",
         ),
         (["pipeline", "xyzzy"], "no command 'xyzzy'; there are: archive, drain"),
         (["up", "--flushh", "1"], "--flush"),

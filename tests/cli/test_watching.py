@@ -32,6 +32,7 @@ WATCHED = {
     "broker list": (),
     "broker show": ("broker-a",),
     "nameserver list": (),
+    "quota list": (),
     "slave list": (),
     "rebalance explain": ("billing",),
 }

@@ -102,7 +102,7 @@ class Case:
 CASES = {
     "a plain send": Case(sends, REQUESTS, REQUESTS, Budget(calls=57, instructions=955)),
     "a send with a quota": Case(
-        limited_sends, REQUESTS, REQUESTS, Budget(calls=66, instructions=1110)
+        limited_sends, REQUESTS, REQUESTS, Budget(calls=67, instructions=1135)
     ),
     "a send with tag and key": Case(
         tagged_sends, REQUESTS, REQUESTS, Budget(calls=65, instructions=1025)

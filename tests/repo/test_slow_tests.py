@@ -52,7 +52,7 @@ def test_a_run_takes_what_is_not_slow_and_says_last_how_much_is_left(tmp_path: P
     output = run(tmp_path)
     assert "fast ran" in output
     assert "seed 1 ran" in output
-    assert "30 examples" in output
+    assert "20 examples" in output
     assert "slow ran" not in output
     assert "seed 2 ran" not in output
     assert output.splitlines()[-1] == "slow tests left for ./dev test --slow: 2"

@@ -42,7 +42,7 @@ from sparrowmq.protocol.topic_config import TopicConfig
 GRACE_S = 35.0
 """Clients ask for routes every 30 s."""
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
-_DRAINED = "SPARROWMQ_DRAINED"
+_DRAINED = "DRAINED_BROKERS"
 """The namespace of the notes: broker name → address."""
 _LOOK_EVERY_S = 1.0
 

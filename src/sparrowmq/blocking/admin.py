@@ -807,6 +807,12 @@ class Admin(Facade[AsyncAdmin]):
             lambda admin: admin.deliver(message_id, group, topic=topic, client_id=client_id)
         )
 
+    def resume_transaction(self, message_id: str) -> MessageExt:
+        """Let a broker ask the producers again about a transaction that it has set aside; the
+        message, which stays in TRANS_CHECK_MAX_TIME_TOPIC. The id is its offset id there. Raises
+        ValueError, NotFound, AdminError."""
+        return self._wait(lambda admin: admin.resume_transaction(message_id))
+
     # ---- dead letters
 
     def dead_letter_groups(self) -> list[str]:

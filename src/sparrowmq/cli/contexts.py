@@ -80,6 +80,7 @@ class Contexts:
 
     def write(self) -> None:
         """Replace the file, so that a reader sees the old one or the new one. Raises OSError."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, draft = tempfile.mkstemp(dir=self.path.parent, prefix=".contexts-")  # mode 0600
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -229,7 +229,7 @@ def cell(value: Value, *, plain: bool = False) -> str:
         case datetime():
             return _time(value)
         case timedelta():
-            return f"{value.total_seconds():.3f}" if plain else duration_text(value)
+            return f"{value.total_seconds():.10g}" if plain else duration_text(value)
         case Enum():
             return str(value.value)
         case _:

@@ -53,7 +53,11 @@ WRITE_COLUMNS = (
     Column("body", "binary", "required; a string is taken as UTF-8"),
     Column("topic", "string", "where to; the option topic overrides it"),
     Column("tags", "string", "one tag"),
-    Column("keys", STRINGS, "what the message can be found by; a string is one key"),
+    Column(
+        "keys",
+        STRINGS,
+        "what the message can be found by; a string may hold several keys, with blanks between",
+    ),
     Column("properties", STRING_MAP, "the application's own properties"),
     Column("shardingKey", "string", "same key, same queue, in order"),
     Column(

@@ -16,7 +16,7 @@ from sparrowmq.broker.reports import Slice
 from sparrowmq.broker.traffic.backlog import BacklogState, Presence, look
 from sparrowmq.broker.traffic.bucket import Bucket
 from sparrowmq.broker.traffic.clients import ClientQuota
-from sparrowmq.broker.traffic.dedup import Dedup
+from sparrowmq.broker.traffic.dedup import Dedup, rule_of
 from sparrowmq.broker.traffic.meter import Meter, Metered, Refusals
 from sparrowmq.broker.traffic.slowing import Slowing
 from sparrowmq.net.errors import RequestRefused
@@ -52,7 +52,7 @@ _BACKLOG_RETRY_MS = 1000
 class TopicLimits:
     """The limits of one topic, as its configuration has them."""
 
-    __slots__ = ("backlog", "buckets", "config", "meter")
+    __slots__ = ("backlog", "buckets", "config", "is_deduplicated", "meter")
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
@@ -60,10 +60,12 @@ class TopicLimits:
         self.buckets: tuple[Bucket, ...] = ()
         """Those of `meter`."""
         self.backlog: BacklogState | None = None
+        self.is_deduplicated = False
 
     def follow(self, config: TopicConfig, now_ms: int) -> None:
         """The topic has changed; what is used of a quota stays used."""
         self.config = config
+        self.is_deduplicated = rule_of(config) is not None
         quota, backlog = quota_of(config.attributes), backlog_of(config.attributes)
         self.meter = _meter(self.meter, Scope.TOPIC, config.topic_name, quota, now_ms)
         self.buckets = () if self.meter is None else self.meter.buckets.row
@@ -166,20 +168,31 @@ class Traffic:
         self, broker: "Broker", request: Request[AnySend], topic: TopicConfig, send: Send
     ) -> Handled:
         """Handle a send to a topic that is watched. Raises RequestRefused."""
-        once: Admitted = partial(self._within_limits, send)
-        if self.dedup.watches(topic):  # a duplicate is answered before anything else is counted
+        now_ms = broker.monotonic()
+        limits = self.topics.get(topic.topic_name)
+        if limits is None or limits.config is not topic:
+            limits = self.limits_of(topic, now_ms)
+        backlog = limits.backlog
+        is_slow = backlog is not None and backlog.is_over and backlog.limit.action is Action.SLOW
+        if not is_slow and not limits.is_deduplicated:  # the usual case, without other calls
+            return self._within_limits(send, limits, now_ms, broker, request, topic)
+        once: Admitted = partial(self._within_limits, send, limits, now_ms)
+        if limits.is_deduplicated:  # a duplicate is answered before anything else is counted
             once = partial(self.dedup.handle, send=once, again=send)
-        backlog = self.limits_of(topic, broker.monotonic()).backlog
-        if backlog is not None and backlog.is_over and backlog.limit.action is Action.SLOW:
+        if backlog is not None and is_slow:
             return self.slowing.send_slowly(backlog, once, broker, request, topic)
         return once(broker, request, topic)
 
     def _within_limits(
-        self, send: Send, broker: "Broker", request: Request[AnySend], topic: TopicConfig
+        self,
+        send: Send,
+        limits: TopicLimits,
+        now_ms: int,
+        broker: "Broker",
+        request: Request[AnySend],
+        topic: TopicConfig,
     ) -> Handled:
-        now_ms, header = broker.monotonic(), request.header
-        limits = self.limits_of(topic, now_ms)
-        backlog, buckets = limits.backlog, limits.buckets
+        header, backlog, buckets = request.header, limits.backlog, limits.buckets
         is_batch = header.batch or type(header) is SendBatchMessage
         count, size = count_messages(request.body) if is_batch else 1, len(request.body)
         if backlog is not None and backlog.is_over and backlog.limit.action is Action.REFUSE:
