@@ -364,6 +364,7 @@ def test_dead_letters_stay_behind_only_where_the_operator_accepts_it() -> None:
 # ---- remembered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reached", [DrainState.DRAINING, DrainState.LEFT])
 @pytest.mark.parametrize("end", ["stop", "kill", "lose_power"])
 def test_the_state_outlives_the_broker(reached: DrainState, end: str) -> None:

@@ -36,6 +36,7 @@ async def one_a_minute(client: Client, count: int) -> tuple[Admin, list[int]]:
     return admin, times
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("since", "until", "newest", "limit", "bodies", "total"),
     [

@@ -89,6 +89,7 @@ def vanish(sim: RunningCluster, broker: str) -> str:
 FAULTS = {"hangs": hang, "is without power": vanish}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_one_broker_that_fails_is_an_error_beside_the_answers_of_the_other(

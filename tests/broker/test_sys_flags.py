@@ -173,6 +173,7 @@ WAYS: dict[Callable[[Sender], Response], set[int]] = {
 """Each with the flags that are refused there."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "refused"), WAYS.items(), ids=[way.__name__.replace("_", "-") for way in WAYS]
 )

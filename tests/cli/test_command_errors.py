@@ -131,6 +131,7 @@ def test_without_a_server_a_command_ends_with_1_and_one_line_that_says_what_to_d
     assert "--name-servers" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

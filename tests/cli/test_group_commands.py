@@ -328,6 +328,7 @@ def test_wrong_input_is_refused_with_what_is_allowed(desk: Desk, case: str) -> N
     assert text in ran.stderr.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_a_thousand_groups_are_listed_a_hundred_at_a_time() -> None:
     with cluster() as running, Admin(running.name_server, timeout_s=PATIENCE_S) as admin:
         desk = Desk(running, Path())

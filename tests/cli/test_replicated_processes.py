@@ -74,6 +74,7 @@ def test_a_master_that_waited_for_its_slave_serves_when_that_is_back(tmp_path: P
                 assert send(server.name_server, "on both again") == "SEND_OK"
 
 
+@pytest.mark.slow
 def test_up_starts_masters_and_slaves_that_follow_when_it_is_ready(tmp_path: Path) -> None:
     flags = ("--brokers", "2", "--slaves", "1", *SYNC, "--store-log-file-size", "1MiB")
     with up(tmp_path / "data", *flags) as server:

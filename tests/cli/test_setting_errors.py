@@ -93,6 +93,7 @@ def refused(
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "way"), CASES)
 def test_a_value_of_the_wrong_kind_is_reported_as_it_was_written_with_what_is_allowed(
     setting: ServerSetting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -103,6 +104,7 @@ def test_a_value_of_the_wrong_kind_is_reported_as_it_was_written_with_what_is_al
     assert not FIELD.search(said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "way"), CASES)
 def test_a_value_out_of_range_is_reported_as_it_was_written_with_what_is_allowed(
     setting: ServerSetting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -44,6 +44,7 @@ def at() -> Iterator[tuple[str, ...]]:
             yield "--name-servers", running.name_server, "--timeout", "300ms"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", READ, ids=" ".join)
 def test_a_question_is_answered_by_the_others(
     command: tuple[str, ...], at: tuple[str, ...]
@@ -62,6 +63,7 @@ def test_figures_of_a_broker_that_hangs_are_unknown_and_not_zero(at: tuple[str, 
     assert row.split("\t")[5:] == ["?"] * 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", CHANGES, ids=" ".join)
 def test_a_change_is_refused_before_anything_is_changed(
     command: tuple[str, ...], at: tuple[str, ...]
@@ -101,6 +103,7 @@ MANY_QUESTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", MANY_QUESTIONS, ids=" ".join)
 def test_a_broker_that_hangs_costs_one_timeout_however_much_a_command_asks(
     command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, busy: tuple[tuple[str, ...], str]

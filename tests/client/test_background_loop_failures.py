@@ -66,6 +66,7 @@ CONCURRENT = [(GivingBack, "give_back"), (ProcessQueue, "expired")]
 ORDERLY = [(ProcessQueue, "first"), (ProcessQueue, "replace")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("owner", "name", "orderly"),
     [

@@ -124,6 +124,7 @@ def test_a_producer_keeps_the_connection_when_the_consumer_beside_it_has_left() 
         sim.run(live(), on=sim.host("shared"))
 
 
+@pytest.mark.slow
 @pytest.mark.sparrowmq(session_timeout_s=2.0)
 def test_a_handler_that_stops_the_loop_does_not_stop_the_keepalives(
     sparrowmq_cluster: Cluster, monkeypatch: pytest.MonkeyPatch

@@ -66,6 +66,7 @@ def take_from_a_busy_member(seed: int, handler_s: float) -> tuple[dict[int, int]
         return began_at, {queue_id: ended_at[queue_id] for queue_id in began_at}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("handler_s", [0.0, 0.05, 0.3, 0.8, 4.0, 9.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_comes_twice_when_another_client_takes_a_python_member_s_queues(

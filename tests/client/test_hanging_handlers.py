@@ -94,6 +94,7 @@ def run(program: str, cluster: Cluster) -> str:
     return ended.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ENDS)
 def test_a_process_ends_although_a_function_does_not_return(
     what: str, sparrowmq_cluster: Cluster

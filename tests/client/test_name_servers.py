@@ -230,6 +230,7 @@ def test_waits_grow_to_a_limit_and_differ_between_clients() -> None:
     assert [Backoff().wait_s(failures) for failures in (0, 1, 5, 6, 10**9)] == [1, 1, 16, 30, 30]
 
 
+@pytest.mark.slow
 def test_sends_and_consumption_go_on_while_every_name_server_is_down() -> None:
     with SimCluster(seed=1, name_servers=2).run() as sim:
         create_topic(sim)

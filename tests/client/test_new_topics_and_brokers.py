@@ -61,6 +61,7 @@ def test_a_topic_that_is_lost_again_is_reported_again(caplog: pytest.LogCaptureF
     assert len([text for text in told if "does not exist" in text]) == 2
 
 
+@pytest.mark.slow
 def test_a_topic_that_never_comes_costs_the_other_topics_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_topic_that_never_comes_costs_the_other_topics_nothing(
         member.leave()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_broker_that_joins_a_topic_leaves_no_queue_without_an_owner(seed: int) -> None:
     with SimCluster(seed=seed, brokers=2).run() as sim:
@@ -99,6 +101,7 @@ def test_a_broker_that_joins_a_topic_leaves_no_queue_without_an_owner(seed: int)
         assert len(of_topic) == len(set(of_topic)) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after_s", [25, 61], ids=["young client", "settled client"])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_broker_that_has_just_joined_is_not_asked_for_members(

@@ -118,6 +118,7 @@ def test_without_a_reply_a_request_ends_when_its_time_is_over() -> None:
         assert 2 <= sim.now_s - began_s < 3
 
 
+@pytest.mark.slow
 def test_a_request_may_wait_for_ever() -> None:
     async def ask_and_give_up(producer: Producer) -> None:
         with pytest.raises(TimeoutError):

@@ -150,6 +150,7 @@ def consume(user: User, seen: list[bytes], caplog: pytest.LogCaptureFixture) -> 
     assert all(part in told[0].getMessage() for part in (GROUP, TOPIC, first.msg_id))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "error"), CASES, ids=lambda part: getattr(part, "__name__", type(part).__name__)
 )
@@ -344,6 +345,7 @@ def test_a_scheduled_callback_may_do_anything(
     assert [record.levelname for record in caplog.records].count("ERROR") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
 @pytest.mark.parametrize("error", EVERYWHERE, ids=lambda error: type(error).__name__)
 def test_a_transaction_listener_may_raise_anything_and_the_end_stays_open(

@@ -129,6 +129,7 @@ def test_no_page_is_shown_without_a_login(path: str, users: Path) -> None:
     assert got.status == 401 or got.headers["location"].startswith("/login?back=")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CHANGED)
 @pytest.mark.parametrize(
     "forged",
@@ -156,6 +157,7 @@ def test_no_change_is_made_by_a_forged_form(path: str, forged: dict[str, str]) -
     assert console.desk.audit.newest_first == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in CHANGED if path not in HARMLESS])
 @pytest.mark.parametrize(
     ("user", "settings", "says"),

@@ -43,6 +43,7 @@ LONG = "x" * 60_000
 DIGITS = "9" * 5_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "status"),
     [

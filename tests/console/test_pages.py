@@ -330,6 +330,7 @@ def test_topics_and_groups_are_made_changed_paused_and_deleted() -> None:
 # ---- a broker that hangs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [

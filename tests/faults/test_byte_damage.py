@@ -23,6 +23,7 @@ def test_flips_and_cuts_all_over_a_store_are_survived() -> None:
     assert scored.failures == []
 
 
+@pytest.mark.slow
 def test_every_byte_of_the_first_records_counts() -> None:
     store = small_store(3, log_bytes=4_000)
     path = "commitlog/00000000000000000000"
@@ -31,6 +32,7 @@ def test_every_byte_of_the_first_records_counts() -> None:
             assert result, str(result)
 
 
+@pytest.mark.slow
 def test_planted_records_without_their_crc_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     careless = StoreConfig(
         log_file_size=CONFIG.log_file_size,

@@ -45,6 +45,7 @@ def test_a_broker_process_that_dies_with_its_power_has_nothing_skipped() -> None
     assert judged, str(judged)
 
 
+@pytest.mark.slow
 def test_without_faults_nothing_comes_twice() -> None:
     judged = campaign_in_simulation(0, 0, sync_flush=False)
     assert judged, str(judged)

@@ -42,6 +42,7 @@ def test_a_slave_alone_has_what_its_master_acknowledged_before_a_kill(flush: str
     assert result.verdict.ok > 400
 
 
+@pytest.mark.slow
 def test_a_live_master_that_lost_its_slave_acknowledges_nothing() -> None:
     result = part_master_and_slave(0, "async", partitions=1)
     assert result, str(result)

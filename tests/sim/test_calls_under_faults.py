@@ -5,6 +5,8 @@ import asyncio
 import logging
 import random
 
+import pytest
+
 from sparrowmq.net.errors import CallTimedOut, ConnectionLost
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -118,6 +120,7 @@ def test_every_call_ends_in_time_and_answers_match_their_questions(seed: int) ->
     assert sum(failed for _, failed in ends) > 0
 
 
+@pytest.mark.slow
 def test_a_storm_repeats_itself_from_its_seed() -> None:
     assert run_a_stormy_minute(11) == run_a_stormy_minute(11)
     assert run_a_stormy_minute(11) != run_a_stormy_minute(12)

@@ -144,6 +144,7 @@ def test_the_check_notices_timers_that_are_forgotten(monkeypatch: pytest.MonkeyP
     assert any(fault.startswith("lost") for fault in lived(0, steps=10).faults())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_ms", (-7_200_000, 7_200_000), ids=("back", "forward"))
 def test_members_keep_their_queues_and_sessions(step_ms: int) -> None:
     with SimCluster(seed=1).run() as sim:

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.sim.consumers import Feeder, Member, create_topic
 
@@ -50,6 +52,7 @@ def join_and_leave(seed: int) -> tuple[list[bytes], Counter[bytes]]:
         return feeder.sent, handled
 
 
+@pytest.mark.slow
 def test_members_that_join_and_leave_in_order_lose_nothing_and_handle_nothing_twice(
     seed: int,
 ) -> None:

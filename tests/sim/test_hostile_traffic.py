@@ -3,6 +3,8 @@
 import random
 from collections.abc import Callable
 
+import pytest
+
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.topics import DeleteTopic
 from sparrowmq.testing.sim_cluster import SimCluster
@@ -25,6 +27,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.slow
 def test_every_send_is_answered_whatever_happens_to_the_limits(seed: int) -> None:
     rng = random.Random(seed)
     with SimCluster(seed=seed).run() as sim:

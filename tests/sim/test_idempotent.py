@@ -92,6 +92,7 @@ def cut_power(sim: RunningCluster) -> None:
     sim.brokers["broker-a"].start()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_batches", [False, True])
 @pytest.mark.parametrize("trouble", [lose_answers, kill, cut_power])
 def test_a_send_repeated_after_a_lost_answer_is_stored_once(

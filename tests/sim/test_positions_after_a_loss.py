@@ -152,6 +152,7 @@ def test_messages_that_are_pulled_and_not_handled_when_the_power_goes_are_not_lo
         assert {*kept, *fresh} <= set(member.handled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_member_that_sleeps_through_two_restarts_misses_nothing(kind: str, tmp_path: Any) -> None:
     with SimCluster(seed=1, flush_interval_s=NEVER_S).run() as sim:
@@ -266,6 +267,7 @@ def test_a_consumer_that_is_far_ahead_of_the_disk_waits_for_it(tmp_path: Any) ->
         assert len(member.handled) == 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 5, 9], ids=["shorter", "equal", "longer"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_topic_that_is_deleted_and_created_again_is_consumed_from_its_beginning(

@@ -80,6 +80,7 @@ OUT_OF_RANGE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", OUT_OF_RANGE)
 @pytest.mark.parametrize(("wait_s", "held_s"), [(0, 0), (0.25, 0.25), (15, 1)])
 @pytest.mark.parametrize(("is_there", "suggested"), [(True, MASTER_ID), (False, SLAVE_ID)])

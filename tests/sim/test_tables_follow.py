@@ -139,6 +139,7 @@ CHANGES: dict[str, tuple[RequestHeader, bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", CHANGES)
 @pytest.mark.parametrize("moment_s", [0.0, 0.1, 0.2])
 def test_a_change_is_at_the_slave_within_a_second(what: str, moment_s: float) -> None:
@@ -261,6 +262,7 @@ def create_topic(sim: RunningCluster) -> None:
 STEPS = {"delete": delete_topic, "create": create_topic}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before, after",
     [
@@ -302,6 +304,7 @@ def test_a_topic_is_deleted_and_made_again_around_a_loss_of_the_master(
         assert progress(sim, of=slave_of(sim)) == -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", seeds(20, few=2))
 def test_progress_never_moves_back_over_50_losses_of_the_master(history: int) -> None:
     with SimCluster(history, slaves=1, limit_s=7200.0).run() as sim:

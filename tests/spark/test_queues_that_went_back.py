@@ -79,6 +79,7 @@ READS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", READS)
 def test_it_is_data_loss_in_every_trigger(shortened: World, how: str) -> None:
     with pytest.raises(DataLoss) as caught:

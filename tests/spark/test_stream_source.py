@@ -99,6 +99,7 @@ def test_a_wrong_option_is_said_before_the_query_starts(
         stream(spark, running, "stream-wrong", maxOffsetPerTrigger=5)
 
 
+@pytest.mark.slow
 def test_an_option_that_streams_do_not_have_is_said_when_the_query_starts(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:

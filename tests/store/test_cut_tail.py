@@ -105,6 +105,7 @@ def test_a_store_in_use_is_not_cut() -> None:
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(7))
 def test_a_power_cut_in_between_leaves_a_store_that_is_whole_and_can_be_cut(seed: int) -> None:
     rng = Random(seed)

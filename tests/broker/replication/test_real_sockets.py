@@ -97,6 +97,7 @@ def links() -> int:
     return sum(isinstance(each, SlaveLink) for each in gc.get_objects())
 
 
+@pytest.mark.slow
 @both_loops
 def test_connections_that_come_and_go_leave_nothing_in_memory(
     loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path

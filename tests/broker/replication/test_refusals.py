@@ -46,6 +46,7 @@ def stranger(sim: RunningCluster) -> None:
         assert slave.is_closed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", [refused_slave, twin, stranger], ids=lambda who: who.__name__)
 def test_a_refusal_is_logged_once_a_minute(
     who: Callable[[RunningCluster], None], caplog: pytest.LogCaptureFixture

@@ -106,6 +106,7 @@ def test_a_group_is_reset_and_the_reset_is_undone(page: Any, address: str) -> No
     assert page.get_by_role("rowheader", name="undo reset").is_visible()
 
 
+@pytest.mark.slow
 def test_a_dead_letter_is_selected_previewed_and_sent_again(page: Any, address: str) -> None:
     page.goto(f"{address}/dead-letters")
     page.get_by_role("link", name="invoicing").click()

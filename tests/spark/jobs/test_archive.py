@@ -86,6 +86,7 @@ def rows_of(frame: DataFrame) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in frame.select(*READ_NAMES).collect()), key=itemgetter(7))
 
 
+@pytest.mark.slow
 def test_runs_that_die_after_any_step_are_finished_by_the_next(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
@@ -114,6 +115,7 @@ def filled(spark: SparkSession, running: Cluster, folder: Path, topic: str) -> l
     return sent
 
 
+@pytest.mark.slow
 def test_readers_see_the_same_rows_before_during_and_after_compactions_that_die(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
@@ -144,6 +146,7 @@ def test_files_that_no_reader_can_use_any_more_are_dropped_after_their_time(
     assert bodies(spark.read.parquet(str(tmp_path))) == sent
 
 
+@pytest.mark.slow
 def test_questions_find_messages_by_key_id_tag_topic_and_time(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:

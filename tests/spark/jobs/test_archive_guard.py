@@ -112,6 +112,7 @@ def test_files_of_others_inside_of_an_archive_stay(
     assert foreign.items() <= tree(tmp_path).items()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [True, False])
 def test_a_second_topic_is_added_to_an_archive(
     spark: SparkSession, running: Cluster, tmp_path: Path, together: bool

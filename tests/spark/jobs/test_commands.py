@@ -312,6 +312,7 @@ def test_progress_is_a_line_for_each_commit_where_there_is_no_terminal(
     assert capsys.readouterr().err == "drain: committed 100 rows, 100 of 250 done\n"
 
 
+@pytest.mark.slow
 def test_a_replay_that_sends_nothing_says_why(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:

@@ -52,6 +52,7 @@ def blocked(running: Cluster, topic: str, count: int, *, handled: int = 0) -> li
     return sent
 
 
+@pytest.mark.slow
 def test_the_backlog_is_spread_evenly_over_ten_times_the_queues(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
@@ -104,6 +105,7 @@ def test_by_key_the_same_key_goes_to_the_same_queue_in_order(
         assert len(of_key) == 30
 
 
+@pytest.mark.slow
 def test_runs_that_die_after_any_step_lose_nothing_and_repeat_one_batch_at_most(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:

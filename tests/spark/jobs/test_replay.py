@@ -89,6 +89,7 @@ def test_a_condition_and_a_range_choose_what_is_sent(
     assert replayed(spark, past, tmp_path).sent == 0
 
 
+@pytest.mark.slow
 def test_a_range_of_an_archive_is_sent_like_one_of_the_live_topic(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_run_that_died_is_finished_and_says_what_may_have_come_twice(
     assert len(found) == 42
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_in_the_middle_loses_nothing(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
