@@ -1,5 +1,6 @@
 """`sparrowmq broker promote` and `demote`: roles change without a failed send, or not at all."""
 
+import json
 import threading
 
 import pytest
@@ -11,6 +12,7 @@ from sparrowmq.testing import Cluster, cluster
 from tests.cli.in_process import Ran, run
 from tests.patience import PATIENCE_S
 
+SHAPE = ["broker", "slaveId", "newMaster", "oldMaster", "behindBytes", "logEnd", "isDone"]
 MASTER, SLAVE = "broker-a", "broker-a.1"
 
 
@@ -93,8 +95,12 @@ def test_roles_change_and_change_back_while_a_producer_sends() -> None:
             promoted = broker(running, "promote", MASTER, "--id", "1", "--yes")
             assert promoted.stdout.splitlines()[-1] == f"{new} is the master of broker-a"
             sender.until_sent()
-            demoted = broker(running, "demote", MASTER, "--yes")
-            assert demoted.stdout.splitlines()[-1] == f"{old} is the master of broker-a"
+            demoted = broker(running, "demote", MASTER, "--yes", "--json")
+            assert demoted.stderr.splitlines()[-1] == f"{old} is the master of broker-a"
+            (row,) = json.loads(demoted.stdout)["items"]
+            # As docs/operate.md lists them.
+            assert list(row) == SHAPE
+            assert (row["newMaster"], row["oldMaster"], row["isDone"]) == (old, new, True)
             sender.until_sent()
         assert sender.failed == []
         assert stored(running) >= sender.acknowledged

@@ -75,8 +75,8 @@ def shape(document: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-TWO_BROKERS = ("broker drain", "broker resume", "topic spread")
-"""They need another cluster: `test_drain_document` has them."""
+TWO_BROKERS = ("broker drain", "broker resume", "broker promote", "topic spread")
+"""They need another cluster: `test_drain_document` and `test_broker_roles` have them."""
 MINE = [
     each
     for each in shapes()

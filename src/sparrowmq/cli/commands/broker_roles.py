@@ -8,8 +8,9 @@ import click
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.roles import RoleChange
 from sparrowmq.cli.completion import complete_brokers
-from sparrowmq.cli.remote import name_servers_option, with_admin
-from sparrowmq.cli.shell import Shell
+from sparrowmq.cli.output import Report, Value, table
+from sparrowmq.cli.remote import with_admin
+from sparrowmq.cli.shell import Shell, shell_options
 
 _Change = Callable[[Admin, bool], Awaitable[RoleChange]]
 """Changes the roles, or only looks in a dry run."""
@@ -40,7 +41,7 @@ _yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 )
 @_dry_run_option
 @_yes_option
-@name_servers_option
+@shell_options(timeout=False)
 def promote(
     name: str,
     slave_id: int | None,
@@ -48,7 +49,7 @@ def promote(
     address: str | None,
     dry_run: bool,
     yes: bool,
-    name_servers: str,
+    shell: Shell,
 ) -> None:
     """Make a slave the master of its name.
 
@@ -73,7 +74,7 @@ def promote(
             name, slave_id, accept_loss=accept_loss, address=address, dry_run=is_dry
         )
 
-    _run(change, dry_run=dry_run, yes=yes, name_servers=name_servers)
+    _run(change, dry_run=dry_run, yes=yes, shell=shell)
 
 
 @click.command()
@@ -81,8 +82,8 @@ def promote(
 @_id_option
 @_dry_run_option
 @_yes_option
-@name_servers_option
-def demote(name: str, slave_id: int | None, dry_run: bool, yes: bool, name_servers: str) -> None:
+@shell_options(timeout=False)
+def demote(name: str, slave_id: int | None, dry_run: bool, yes: bool, shell: Shell) -> None:
     """Make the master of a name a slave, to maintain its machine for instance.
 
     One of its slaves becomes the master, as with `sparrowmq broker promote`. It refuses if no slave
@@ -97,18 +98,40 @@ def demote(name: str, slave_id: int | None, dry_run: bool, yes: bool, name_serve
     async def change(admin: Admin, is_dry: bool) -> RoleChange:
         return await admin.hand_over(name, slave_id, dry_run=is_dry)
 
-    _run(change, dry_run=dry_run, yes=yes, name_servers=name_servers)
+    _run(change, dry_run=dry_run, yes=yes, shell=shell)
 
 
-def _run(change: _Change, *, dry_run: bool, yes: bool, name_servers: str) -> None:
-    found = with_admin(name_servers, lambda admin: change(admin, True))
-    click.echo(_outlook(found))
+def _run(change: _Change, *, dry_run: bool, yes: bool, shell: Shell) -> None:
+    found = with_admin(shell.name_servers, lambda admin: change(admin, True))
+    click.echo(_outlook(found), err=shell.as_json)
     if dry_run:
+        _show(shell, found, is_done=False)
         return
-    shell = Shell(name_servers=name_servers)
     shell.confirm(f"{found.broker} gets another master", found.broker, yes=yes)
-    done = with_admin(name_servers, lambda admin: change(admin, False))
-    click.echo(f"{done.new_master} is the master of {done.broker}")
+    done = with_admin(shell.name_servers, lambda admin: change(admin, False))
+    click.echo(f"{done.new_master} is the master of {done.broker}", err=shell.as_json)
+    _show(shell, done, is_done=True)
+
+
+_COLUMNS = (
+    ("BROKER", "broker"),
+    ("SLAVE", "slaveId"),
+    ("MASTER", "newMaster"),
+    ("WAS", "oldMaster"),
+    ("BEHIND", "behindBytes"),
+    ("LOG-END", "logEnd"),
+    ("DONE", "isDone"),
+)
+
+
+def _show(shell: Shell, found: RoleChange, *, is_done: bool) -> None:
+    """For programs; people have read the sentences."""
+    if shell.as_json:
+        row: list[Value] = [
+            *(found.broker, found.slave_id, found.new_master, found.old_master),
+            *(found.behind_bytes, found.log_end, is_done),
+        ]
+        shell.show(Report([table(_COLUMNS, [row])]))
 
 
 def _outlook(found: RoleChange) -> str:
