@@ -1,4 +1,4 @@
-"""Quotas and backlogs of SparrowMQ's broker, as unmodified clients meet them."""
+"""Quotas, backlogs and de-duplication of SparrowMQ's broker, as unmodified clients meet them."""
 
 import shutil
 import signal
@@ -54,6 +54,19 @@ def a_send_over_the_quota_of_its_topic_is_refused_at_once_or_waits(scene: Scene)
     sent += len(producer.send(topic, ["last"]))
     got = scene.push_consumer(topic).received(sent)
     return {"every_stored_message_is_consumed": len(bodies(got)) == sent}
+
+
+@scenario(needs="limits", compared=False)
+def a_message_that_is_sent_again_is_stored_once(scene: Scene) -> Outcome:
+    topic = scene.topic(queues=4)
+    limit_topic(scene, topic, "+sparrowmq.dedup=on")
+    producer = scene.producer()
+    order = {"body": "once", "properties": {"DEDUP_KEY": "o-1"}}
+    (first,), (again,) = producer.send(topic, [order]), producer.send(topic, [order])
+    check(first["offset_id"] == again["offset_id"], f"{again} is another message than {first}")
+    producer.send(topic, [{"body": "another", "properties": {"DEDUP_KEY": "o-2"}}])
+    got = scene.push_consumer(topic).received(2)
+    return {"bodies": sorted(bodies(got))}
 
 
 @scenario(needs="limits", compared=False)
