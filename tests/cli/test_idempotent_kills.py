@@ -84,6 +84,7 @@ def test_kills_neither_lose_a_message_nor_store_one_twice(tmp_path: Path) -> Non
         own = (
             *("--broker-name", "broker-b", "--port", str(held.port)),
             *("--name-servers", server.name_server),
+            *("--flush", "sync"),  # a kill then finds messages that are stored and not answered
         )
         with broker(tmp_path / "killed", *own) as victim:
             admin.create_topic(
