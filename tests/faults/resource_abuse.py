@@ -74,7 +74,7 @@ ABUSES: dict[str, Abuse] = {
     "a huge heartbeat": Abuse(abuses.huge_heartbeat, Size(30, 32), Size(1_000, 48), stall_ms=50),
     "full tables": Abuse(
         abuses.full_tables,
-        Size(100, 32, ("--max-topics", "40", "--max-groups", "40")),
+        Size(1_000, 32, ("--max-topics", "800", "--max-groups", "800")),
         Size(3_000, 64, ("--max-topics", "2000", "--max-groups", "2000")),
     ),
     "parked pulls": Abuse(

@@ -1,7 +1,10 @@
 """Connections to other servers: shared, opened again, and an end for everybody who waits."""
 
 import asyncio
+import gc
 import logging
+import sys
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -35,6 +38,29 @@ def test_a_refused_connection_fails_at_once_for_all_callers() -> None:
         assert [type(error) for error in errors] == [NotConnected] * 3
         assert "server:1" in str(errors[0])
         assert w.sim.now_s < 1
+
+
+def test_a_call_that_cannot_connect_lets_go_of_its_body_at_once() -> None:
+    """A broker without a name server makes such calls all the time, with megabytes in hand."""
+    body = bytes(1_000)
+
+    async def work(peers: Peers) -> list[int]:
+        held = []
+        for _ in range(3):
+            # `failure` would not do: what pytest catches stays in a cycle, too.
+            with suppress(NotConnected):
+                await peers.call("server:1", Echo(text="a"), body)
+            await asyncio.sleep(1)
+            held.append(sys.getrefcount(body))
+        return held
+
+    with world() as w:
+        gc.disable()
+        try:
+            held = calling(w, work)
+        finally:
+            gc.enable()
+    assert held == [sys.getrefcount(body)] * 3
 
 
 @pytest.mark.parametrize("host", ["a..b", f"{'x' * 64}.example"])

@@ -40,7 +40,7 @@ class Peers:
         self._connect_timeout_s = connect_timeout_s
         self._closed = closed
         self._ready: dict[str, Connection] = {}
-        self._opening: dict[str, asyncio.Task[Connection]] = {}
+        self._opening: dict[str, asyncio.Task[Connection | str]] = {}
         self._tasks = tasks
         self._is_closed = False
 
@@ -95,11 +95,11 @@ class Peers:
             if opening.cancelled() and not is_asked_to_end:  # by `close` alone
                 raise NotConnected(address, "this side is closing") from None
             raise
-        if isinstance(opened, NotConnected):
-            raise opened
+        if isinstance(opened, str):
+            raise NotConnected(address, opened)
         return opened
 
-    def _begin(self, address: str) -> asyncio.Task[Connection]:
+    def _begin(self, address: str) -> asyncio.Task[Connection | str]:
         """Start an attempt, which callers then share."""
         if self._is_closed:  # callers that lost their connection by `close` try again at once
             raise NotConnected(address, "this side is closing")
@@ -117,7 +117,13 @@ class Peers:
         opening.add_done_callback(lambda _: self._opening.pop(address, None))
         return opening
 
-    async def _open(self, address: str, host: str, port: int) -> Connection:
+    async def _open(self, address: str, host: str, port: int) -> Connection | str:
+        """The connection, or why there is none.
+
+        Not an exception: raised, it would end the task group that owns this attempt; returned and
+        raised by the callers, it and they would refer to each other, and what they have in hand,
+        such as the body of a request, would stay until the garbage collector comes by.
+        """
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
@@ -125,9 +131,7 @@ class Peers:
                     lambda: Connection(self._endpoint), host, port
                 )
         except (OSError, TimeoutError, ValueError) as error:  # the last: no name for a host
-            reason = str(error) or f"not connected within {self._connect_timeout_s:g} s"
-            # Returned, not raised: an exception would end the task group that owns this attempt.
-            return NotConnected(address, reason)  # type: ignore[return-value]
+            return str(error) or f"not connected within {self._connect_timeout_s:g} s"
         connection.peer = address
         self._ready[address] = connection
         return connection
