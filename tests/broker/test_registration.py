@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from sparrowmq.protocol.registration import RegisterBrokerBody
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 
 COMPLAINT = "cannot register with name server"
@@ -64,6 +65,30 @@ def test_a_new_topic_is_registered_at_once() -> None:
         sim.advance(0.1)
         (node,) = sim.name_servers.values()
         assert "orders" in node.server.table.topics.of_broker("broker-a")
+
+
+def test_a_new_topic_is_registered_once_where_no_name_server_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoded: list[int] = []
+    encode = RegisterBrokerBody.encode
+
+    def count(body: RegisterBrokerBody, *, compressed: bool) -> bytes:
+        encoded.append(len(body.topics.topic_config_table))
+        return encode(body, compressed=compressed)
+
+    monkeypatch.setattr(RegisterBrokerBody, "encode", count)
+    with SimCluster(seed=1).run() as sim:
+        sim.wait(sim.client.send("orders", b"1"))
+        (node,) = sim.name_servers.values()
+        node.kill()
+        sim.advance(10)
+        (broker,) = sim.brokers.values()
+        for number in range(10):
+            encoded.clear()
+            broker.server.broker.topics.get_or_create(f"orders-{number}", queues=1)
+            sim.advance(0.5)
+            assert len(encoded) == 1
 
 
 def test_a_broker_registers_every_30_s() -> None:

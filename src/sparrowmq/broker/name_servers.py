@@ -149,10 +149,12 @@ class BrokerRegistration:
 
     async def _watch(self) -> None:
         """Until a topic changes, register with name servers that were lost."""
-        while not self.topics.changed.is_set():
+        while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_AGAIN_S):
                     await self.topics.changed.wait()
+            if self.topics.changed.is_set():
+                return  # the next round asks the lost ones, too
             lost = set(self._config.name_servers) - set(self._peers.known()) | self._unreached
             # A name server asks the master each time, and logs the refusal: every round will do.
             lost -= self._taken.keys()
