@@ -107,6 +107,14 @@ def test_a_missing_file_is_not_found(disk: Disk) -> None:
     assert disk.listdir("missing") == []
 
 
+def test_an_error_is_not_its_own_cause(disk: Disk) -> None:
+    """It would live, with all that its callers had in hand, until the garbage collector comes."""
+    for act in (lambda: disk.open("missing"), lambda: disk.replace("missing", "a")):
+        with pytest.raises(FileNotFoundError) as caught:
+            act()
+        assert caught.value.__cause__ is None
+
+
 def test_a_file_opened_for_reading_refuses_writes(disk: Disk) -> None:
     disk.open("a", create=True).write(0, b"x")
     file = disk.open("a", write=False)

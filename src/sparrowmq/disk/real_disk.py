@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparrowmq.disk.disk import Bytes, DiskFile, Words
-from sparrowmq.disk.errors import DiskFull, NoDescriptors, StoreLocked
+from sparrowmq.disk.errors import DiskError, DiskFull, NoDescriptors, StoreLocked
 from sparrowmq.disk.page_cache import CachedReads
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+_TRANSLATED = _NO_SPACE | _NO_DESCRIPTORS
 _RECENT_BYTES = 32 * 1024 * 1024
 """How far before the last write the map is read: those pages are in memory, no fault blocks."""
 _AHEAD_AT_ONCE = 512 * 1024
@@ -127,7 +128,9 @@ class RealFile:
                 view = view[written:]
                 offset += written
         except OSError as error:
-            raise _translated(error, self.path, len(data)) from error
+            if error.errno in _TRANSLATED:
+                raise _translated(error, self.path, len(data)) from error
+            raise
 
     def reserve(self, offset: int, length: int) -> None:
         """Allocate space for the range, which stays zero, growing the file if needed."""
@@ -140,7 +143,9 @@ class RealFile:
             if self._may_map:  # which takes a descriptor of its own
                 self._map_reserved(offset, offset + length)
         except OSError as error:
-            raise _translated(error, self.path, length) from error
+            if error.errno in _TRANSLATED:
+                raise _translated(error, self.path, length) from error
+            raise
 
     def _map_reserved(self, start: int, end: int) -> None:
         if self._map is None or len(self._map) < end:
@@ -162,7 +167,9 @@ class RealFile:
         try:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
-            raise _translated(error, self.path, size) from error
+            if error.errno in _TRANSLATED:
+                raise _translated(error, self.path, size) from error
+            raise
 
     def sync(self) -> None:
         """Return when everything written so far is durable. OSError means that nothing is sure."""
@@ -198,7 +205,9 @@ class RealDisk:
         try:
             descriptor = os.open(self._prefix + path, flags | _CLOEXEC, 0o644)
         except OSError as error:
-            raise _translated(error, path, 0) from error
+            if error.errno in _TRANSLATED:
+                raise _translated(error, path, 0) from error
+            raise
         return RealFile(path, descriptor, mapped=self._mapped and write)
 
     def exists(self, path: str) -> bool:
@@ -216,14 +225,18 @@ class RealDisk:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise _translated(error, path, 0) from error
+            if error.errno in _TRANSLATED:
+                raise _translated(error, path, 0) from error
+            raise
 
     def mkdir(self, path: str) -> None:
         """Make a directory and those above it; one that is there already is fine."""
         try:
             (self.root / path).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _translated(error, path, 0) from error
+            if error.errno in _TRANSLATED:
+                raise _translated(error, path, 0) from error
+            raise
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory; one that is missing or not empty stays as it is."""
@@ -235,7 +248,9 @@ class RealDisk:
         try:
             (self.root / source).replace(self.root / target)
         except OSError as error:
-            raise _translated(error, target, 0) from error
+            if error.errno in _TRANSLATED:
+                raise _translated(error, target, 0) from error
+            raise
 
     def unlink(self, path: str) -> None:
         """Remove a file; one that is missing is fine."""
@@ -255,7 +270,9 @@ class RealDisk:
         try:
             descriptor = os.open(self._prefix + path, flags | _CLOEXEC)
         except OSError as error:
-            raise _translated(error, path, 0) from error
+            if error.errno in _TRANSLATED:
+                raise _translated(error, path, 0) from error
+            raise
         try:
             _sync_descriptor(descriptor)
         finally:
@@ -284,10 +301,10 @@ class RealDisk:
         return self._prefix + path
 
 
-def _translated(error: OSError, path: str, size_bytes: int) -> Exception:
+def _translated(error: OSError, path: str, size_bytes: int) -> DiskError:
     if error.errno in _NO_DESCRIPTORS:
         return NoDescriptors(path)
-    return DiskFull(path, size_bytes) if error.errno in _NO_SPACE else error
+    return DiskFull(path, size_bytes)
 
 
 def _sync_descriptor(descriptor: int) -> None:
