@@ -52,7 +52,7 @@ class OffsetSaving:
         self._is_asked.set()
         try:
             if self.held is not None:
-                raise self.held
+                raise self.held.with_traceback(None)
             await waiter
         except (DiskFull, OSError) as error:
             text = f"changed, but not saved: {error}"

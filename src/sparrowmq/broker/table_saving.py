@@ -76,9 +76,9 @@ class TableSaving:
         Raises DiskFull, and then it is tried again by itself; OSError when the disk has failed.
         """
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(None)
         if self.held is not None:
-            raise self.held
+            raise self.held.with_traceback(None)  # or each raise would add to it, for good
         waiters = self._dirty.get(table, self._under_way.get(table))
         if waiters is not None:
             waiter = asyncio.get_running_loop().create_future()
