@@ -25,7 +25,12 @@ from zlib import crc32
 
 from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.replicas import Replicas
-from sparrowmq.broker.replication.slave_link import SlaveLink
+from sparrowmq.broker.replication.slave_link import (
+    BACKLOG,
+    MOST_NEWCOMERS,
+    MOST_SLAVES,
+    SlaveLink,
+)
 from sparrowmq.episodes import Causes
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.ha import HaError
@@ -75,8 +80,8 @@ class Feed:
         """Hosts of such slaves that had more of the log than this broker, and how much."""
         self.links: dict[int, SlaveLink] = {}
         """The connection of each slave, by broker id."""
-        self._newcomers: set[SlaveLink] = set()
-        """Connections that have not presented themselves yet."""
+        self._newcomers: dict[SlaveLink, None] = {}
+        """Connections that have not presented themselves yet, the oldest first."""
         self._refusals = Causes()
         self.gone_s: dict[int, float] = {}
         """When each slave that is gone was last heard of, by the loop's clock."""
@@ -116,14 +121,26 @@ class Feed:
 
     async def listen(self, host: str, port: int) -> int:
         """Accept slaves; returns the port (port 0 takes a free one). Raises OSError."""
-        self._listener = await self._loop.create_server(lambda: SlaveLink(self), host, port)
+        self._listener = await self._loop.create_server(
+            lambda: SlaveLink(self), host, port, backlog=BACKLOG
+        )
         return int(self._listener.sockets[0].getsockname()[1])
 
     # ---- what links report
 
     def meet(self, link: SlaveLink) -> None:
-        """A connection was made."""
-        self._newcomers.add(link)
+        """A connection was made. Everything that it may become takes a descriptor, so those that
+        say nothing make room."""
+        self._newcomers[link] = None
+        if len(self._newcomers) > MOST_NEWCOMERS:
+            oldest = next(iter(self._newcomers))
+            del self._newcomers[oldest]
+            oldest.close("it made room for another connection")
+            text = (
+                f"{MOST_NEWCOMERS} connections had presented nothing, which is the limit: the"
+                " oldest one is closed for each that comes"
+            )
+            self.report_refusal("connections to the HA port", text)
 
     def join(self, link: SlaveLink, log_offset: int) -> None:
         """A connection presented itself. Raises HaError for one that was not let in."""
@@ -135,10 +152,12 @@ class Feed:
                 f"asks for log offset {log_offset}, the log has {self._store.min_log_offset} to"
                 f" {self._store.max_log_offset}"
             )
+        if slave_id not in self.links and len(self.links) >= MOST_SLAVES:
+            raise HaError(f"is one too many: {MOST_SLAVES} slaves follow, which is the limit")
         before = self.links.pop(slave_id, None)
         if before is not None:
             before.close("the slave connected again")
-        self._newcomers.discard(link)
+        self._newcomers.pop(link, None)
         link.has_joined, link.slave_id, link.name = True, slave_id, name
         link.position = log_offset
         link.begin_heartbeats()
@@ -200,7 +219,7 @@ class Feed:
 
     def leave(self, link: SlaveLink) -> None:
         """A connection ended."""
-        self._newcomers.discard(link)
+        self._newcomers.pop(link, None)
         if link.feeding is not None:
             link.feeding.cancel()
         link.heard.set()

@@ -19,6 +19,15 @@ HEARTBEAT_S = 5.0
 """A slave hears from its master this often, as from Apache's (haSendHeartbeatInterval)."""
 SILENCE_S = 20.0
 """A slave that reports nothing for so long is gone (haHousekeepingInterval)."""
+MOST_SLAVES = 16
+MOST_NEWCOMERS = 16
+"""Connections that have not presented themselves. One more takes the place of the oldest."""
+BACKLOG = 4
+"""Connections that are accepted at once. A slave that comes with a flood is read before so many
+others have come that it would have to make room."""
+MOST_HA_CONNECTIONS = MOST_SLAVES + MOST_NEWCOMERS + 2 * BACKLOG
+"""Those that are accepted before others have closed among them. The process has descriptors for
+all of them, beside what it needs for files (`cli/descriptors.py`)."""
 
 
 class SlaveLink(asyncio.Protocol):
@@ -31,6 +40,7 @@ class SlaveLink(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.heard_s = self._loop.time()
         """When it last sent something."""
+        self._opened_s = self.heard_s
         self._silence: asyncio.TimerHandle
         self._heartbeat: asyncio.TimerHandle | None = None
         self.has_joined = False
@@ -115,9 +125,13 @@ class SlaveLink(asyncio.Protocol):
         self._feed.leave(self)
 
     def _watch(self) -> None:
-        """Close it when nothing was heard for too long; looked at seldom, as reports are many."""
-        silent_s = self._loop.time() - self.heard_s
-        if silent_s >= SILENCE_S:
+        """Close it when nothing was heard for too long; looked at seldom, as reports are many. What
+        trickles in before a slave has presented itself does not keep it open."""
+        silent_s = self._loop.time() - (self.heard_s if self.has_joined else self._opened_s)
+        if silent_s >= SILENCE_S and not self.has_joined:
+            self.was_refused = True
+            self.close(f"presented nothing within {SILENCE_S:.0f} s")
+        elif silent_s >= SILENCE_S:
             self.close(f"nothing was heard of it for {silent_s:.0f} s")
         else:
             self._silence = self._loop.call_later(SILENCE_S - silent_s, self._watch)
