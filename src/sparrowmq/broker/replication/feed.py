@@ -140,7 +140,7 @@ class Feed:
                 f"{MOST_NEWCOMERS} connections had presented nothing, which is the limit: the"
                 " oldest one is closed for each that comes"
             )
-            self.report_refusal("connections to the HA port", text)
+            self.report_refusal("a connection to the HA port", text)
 
     def join(self, link: SlaveLink, log_offset: int) -> None:
         """A connection presented itself. Raises HaError for one that was not let in."""
