@@ -85,3 +85,44 @@ def test_without_a_master_nothing_is_changed(parted: Path) -> None:
             assert refused.returncode == 2
             assert says in refused.stderr
     assert bodies(parted / "broker-a.1") == [b"both", b"the slave's"]
+
+
+@pytest.mark.parametrize(
+    ("names", "fault"),
+    [
+        (
+            {"cluster_name": "Elsewhere"},
+            "cluster of {store} is DefaultCluster, that of {at} is",
+        ),
+        ({"names": "b"}, "the broker name of {store} is broker-a, that of {at} is broker-b"),
+        ({"store": StoreConfig(log_file_size=128 * 1024)}, "size of log files"),
+        ({}, "the log of {at} is empty, and {store} has"),
+    ],
+    ids=["another cluster", "another broker", "another file size", "an empty log"],
+)
+def test_the_store_of_another_broker_is_refused(
+    names: dict[str, Any], fault: str, tmp_path: Path
+) -> None:
+    """A log that is still empty parts from no other one, so its history tells nothing."""
+    slave = tmp_path / "ours" / "broker-a.1"
+    with cluster(slaves=1, data_dir=tmp_path / "ours", **SETTINGS) as running:
+        assert send(running.name_server, "ours") == "SEND_OK"
+    settings = SETTINGS | names
+    brokers = 2 if settings.pop("names", "") else 1
+    with cluster(brokers=brokers, data_dir=tmp_path / "theirs", **settings) as running:
+        master = list(running.broker_addresses.values())[-1]
+        refused = run("store", "follow", str(slave), "--master", master, "--yes")
+    assert refused.returncode == 2
+    assert fault.format(store=slave, at=master) in refused.stderr
+    assert bodies(slave) == [b"ours"]
+
+
+def test_a_store_that_names_no_owner_is_compared_by_its_history(parted: Path) -> None:
+    """Releases before this one noted none."""
+    slave = parted / "broker-a.1"
+    (slave / "sparrowmq" / "owner.json").unlink()
+    with cluster(data_dir=parted, **SETTINGS) as running:
+        where = ("--name-servers", running.name_server)
+        looked = run("store", "follow", str(slave), *where)
+    assert looked.returncode == 0, looked.stderr
+    assert " 1 messages (" in looked.stdout

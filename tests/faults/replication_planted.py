@@ -9,9 +9,10 @@ from sparrowmq.broker.handlers import replication as handlers
 from sparrowmq.broker.replication import replication as roles
 from sparrowmq.broker.replication.claims import LogClaim, ReadLog, Refuse, StartAnew, Verdict, judge
 from sparrowmq.broker.replication.confirmation import Confirmation
-from sparrowmq.broker.replication.feed import Feed, SlaveLink
+from sparrowmq.broker.replication.feed import Feed
 from sparrowmq.broker.replication.follower import Follower
 from sparrowmq.broker.replication.returning_master import Outcome
+from sparrowmq.broker.replication.slave_link import SlaveLink
 
 Patch = Callable[[Any, str, object], None]
 """Replaces an attribute, as monkeypatch.setattr does."""

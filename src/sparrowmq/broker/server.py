@@ -16,8 +16,8 @@ A stop goes the other way round; `shutdown` has it.
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
 from sparrowmq.broker import housekeeping, shutdown
@@ -172,11 +172,13 @@ class BrokerServer:
                 broker, closed=broker.connection_closed, is_in_use=broker.arrivals.has_pulls_of
             )
             opened.callback(replication.close)
-            await replication.listen()
+            with _port_for("slaves copy from it: --ha-port, or port + 1"):
+                await replication.listen()
             await server.accept()
             broker.state = State.SERVING
             if config.vip_alias and config.port:
-                await server.listen(config.listen_host, config.port - 2)
+                with _port_for("the VIP port of older clients: port - 2, or --vip-alias false"):
+                    await server.listen(config.listen_host, config.port - 2)
             self.registration = registration = broker.registration = BrokerRegistration(
                 config,
                 broker.topics,
@@ -326,6 +328,15 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         *(delivery.loops(broker) if broker.replication.is_master else [broker.replication.run]),
         *([] if broker.table_following is None else [broker.table_following.run]),
     ]
+
+
+@contextmanager
+def _port_for(purpose: str) -> Iterator[None]:
+    """Say what a port is for that cannot be taken: it may be none that the operator named."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror or error} ({purpose})") from error
 
 
 async def _keep_registered(broker: Broker, registration: BrokerRegistration) -> None:

@@ -13,14 +13,18 @@ from dataclasses import replace
 from typing import NamedTuple, Self, TypeVar
 
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.replication.slave_link import MOST_HA_CONNECTIONS
 from sparrowmq.nameserver.config import NameServerConfig
 
 Config = TypeVar("Config", bound=BrokerConfig | NameServerConfig)
 
-BROKER_NEEDS = 192
+_BROKER_FILES = 192
 """Standard streams, loop, listeners, lock, log and index files (64 of which may be open for
 reading), journals, tables, the sync helper, connections to name servers; and those connections that
 are accepted before they can be refused."""
+BROKER_NEEDS = _BROKER_FILES + MOST_HA_CONNECTIONS
+"""Slaves copy from a port of their own, which has a share of its own: whatever else connects there
+takes nothing from files and clients."""
 NAMESERVER_NEEDS = 64
 _LEAST_REST = 32
 _FILES_PART = 4

@@ -27,10 +27,18 @@ directory_argument = click.argument(
     "directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False)
 )
 slots_option = click.option(
-    "--index-slots", default=5_000_000, show_default=True, help="maxHashSlotNum"
+    "--index-slots",
+    type=click.IntRange(min=1),
+    default=5_000_000,
+    show_default=True,
+    help="maxHashSlotNum",
 )
 entries_option = click.option(
-    "--index-entries", default=20_000_000, show_default=True, help="maxIndexNum"
+    "--index-entries",
+    type=click.IntRange(min=1),
+    default=20_000_000,
+    show_default=True,
+    help="maxIndexNum",
 )
 
 

@@ -17,8 +17,9 @@ from sparrowmq.broker.replication import apache_tables
 from sparrowmq.broker.replication.apache_master import ApacheMaster, check_settings
 from sparrowmq.broker.replication.apache_tables import ASK_EVERY_S, numbered
 from sparrowmq.broker.replication.claims import LogClaim
-from sparrowmq.broker.replication.feed import Feed, SlaveLink
+from sparrowmq.broker.replication.feed import Feed
 from sparrowmq.broker.replication.follower import NotFollowing
+from sparrowmq.broker.replication.slave_link import SlaveLink
 from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.broker.runtime_info import runtime_info
 from sparrowmq.net.errors import RequestRefused

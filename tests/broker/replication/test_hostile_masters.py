@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from sparrowmq.broker.config import Replication
-from sparrowmq.broker.replication import feed
-from sparrowmq.broker.replication.feed import SlaveLink
+from sparrowmq.broker.replication import slave_link
+from sparrowmq.broker.replication.slave_link import SlaveLink
 from sparrowmq.protocol.ha import encode_chunk_head
 from sparrowmq.protocol.record_layout import BLANK, BLANK_MAGIC
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
@@ -76,7 +76,7 @@ def test_a_head_that_cannot_be_ends_the_connection(
         check_recovers(
             sim,
             caplog,
-            lambda: monkeypatch.setattr(feed, "encode_chunk_head", encode_once),
+            lambda: monkeypatch.setattr(slave_link, "encode_chunk_head", encode_once),
             text,
         )
     assert spoiled
@@ -124,9 +124,9 @@ def test_half_a_head_is_waited_for_until_the_master_counts_as_gone(
         sim.until(lambda: follows(sim))
         encode = encode_chunk_head
         halves = iter([encode(0, 0)[:5]])
-        monkeypatch.setattr(feed, "encode_chunk_head", lambda at, size: next(halves, b""))
+        monkeypatch.setattr(slave_link, "encode_chunk_head", lambda at, size: next(halves, b""))
         sim.until(lambda: "the master was silent for 20 s" in caplog.text)
-        monkeypatch.setattr(feed, "encode_chunk_head", encode)
+        monkeypatch.setattr(slave_link, "encode_chunk_head", encode)
         sim.wait(sim.client.send(TOPIC, b"after"))
         sim.until(lambda: follows(sim) and ends_alike(sim))
 

@@ -1,9 +1,11 @@
 """HA connections over real sockets, with both event loops."""
 
 import asyncio
+import errno
 import gc
 import logging
 import random
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -13,9 +15,9 @@ import pytest
 import uvloop
 
 from sparrowmq.broker.config import BrokerConfig
-from sparrowmq.broker.replication.feed import SlaveLink
 from sparrowmq.broker.replication.follower import Follower, MasterLink
 from sparrowmq.broker.replication.own_log import describe_log
+from sparrowmq.broker.replication.slave_link import SlaveLink
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import InlineSyncer
@@ -155,3 +157,20 @@ def test_what_a_master_sent_before_it_died_is_taken_and_reported_to_nobody(
 
     with asyncio.Runner(loop_factory=loop) as runner:
         assert runner.run(main()) == [0, 1, 2]
+
+
+def test_a_port_that_is_taken_is_named_with_its_purpose(tmp_path: Path) -> None:
+    """An operator who chose a port may not know of those beside it."""
+
+    async def main(taken: int) -> None:
+        server = master_in(tmp_path)
+        server.config = replace(server.config, ha_port=taken)
+        async with server.running():
+            pytest.fail("another process listens there")
+
+    with socket.create_server(("127.0.0.1", 0)) as held, pytest.raises(ExceptionGroup) as raised:
+        asyncio.run(main(held.getsockname()[1]))
+    (error,) = raised.value.exceptions
+    assert isinstance(error, OSError)
+    assert error.errno == errno.EADDRINUSE
+    assert "(slaves copy from it: --ha-port, or port + 1)" in str(error)

@@ -12,9 +12,9 @@ from sparrowmq.broker.replication.claims import (
     judge,
     parted_at,
 )
-from sparrowmq.broker.replication.feed import SILENCE_S
 from sparrowmq.broker.replication.follower import NotFollowing
 from sparrowmq.broker.replication.replication import Replication, Role
+from sparrowmq.broker.replication.slave_link import SILENCE_S
 from sparrowmq.broker.replication.status import ha_status, slave_list
 from sparrowmq.broker.replication.table_copy import merge_from_slave, take_state
 from sparrowmq.broker.replication.table_following import NotCopied

@@ -107,7 +107,7 @@ def judge(source: LogClaim, follower: LogClaim, read: ReadLog) -> Verdict:
 
     The source is a master, or the slave of a master that comes back and has lost its end.
     """
-    if (fault := _identity_fault(source, follower)) is not None:
+    if (fault := identity_fault(source, follower)) is not None:
         return Refuse(fault)
     if follower.is_empty:
         return Follow(source.begin)
@@ -137,7 +137,8 @@ def judge(source: LogClaim, follower: LogClaim, read: ReadLog) -> Verdict:
     return Follow(follower.end)
 
 
-def _identity_fault(source: LogClaim, follower: LogClaim) -> str | None:
+def identity_fault(source: LogClaim, follower: LogClaim) -> str | None:
+    """Why these can never be copies of one log; None where they can."""
     for what, own, theirs in (
         ("cluster", source.cluster, follower.cluster),
         ("broker name", source.broker_name, follower.broker_name),

@@ -21,20 +21,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import cast
 from zlib import crc32
 
 from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.replicas import Replicas
+from sparrowmq.broker.replication.slave_link import (
+    BACKLOG,
+    MOST_NEWCOMERS,
+    MOST_SLAVES,
+    SlaveLink,
+)
 from sparrowmq.episodes import Causes
 from sparrowmq.net.workers import Workers
-from sparrowmq.protocol.ha import HaError, ReportDecoder, encode_chunk_head
+from sparrowmq.protocol.ha import HaError
 from sparrowmq.store.store import Store
 
-HEARTBEAT_S = 5.0
-"""A slave hears from its master this often, as from Apache's (haSendHeartbeatInterval)."""
-SILENCE_S = 20.0
-"""A slave that reports nothing for so long is gone (haHousekeepingInterval)."""
 PAUSE_S = 0.005
 LONGEST_PAUSE_S = 0.032
 """How often the log is looked at, at most and at least, where no sender waits."""
@@ -79,8 +80,8 @@ class Feed:
         """Hosts of such slaves that had more of the log than this broker, and how much."""
         self.links: dict[int, SlaveLink] = {}
         """The connection of each slave, by broker id."""
-        self._newcomers: set[SlaveLink] = set()
-        """Connections that have not presented themselves yet."""
+        self._newcomers: dict[SlaveLink, None] = {}
+        """Connections that have not presented themselves yet, the oldest first."""
         self._refusals = Causes()
         self.gone_s: dict[int, float] = {}
         """When each slave that is gone was last heard of, by the loop's clock."""
@@ -120,16 +121,28 @@ class Feed:
 
     async def listen(self, host: str, port: int) -> int:
         """Accept slaves; returns the port (port 0 takes a free one). Raises OSError."""
-        self._listener = await self._loop.create_server(lambda: SlaveLink(self), host, port)
+        self._listener = await self._loop.create_server(
+            lambda: SlaveLink(self), host, port, backlog=BACKLOG
+        )
         return int(self._listener.sockets[0].getsockname()[1])
 
     # ---- what links report
 
-    def meet(self, link: "SlaveLink") -> None:
-        """A connection was made."""
-        self._newcomers.add(link)
+    def meet(self, link: SlaveLink) -> None:
+        """A connection was made. Everything that it may become takes a descriptor, so those that
+        say nothing make room."""
+        self._newcomers[link] = None
+        if len(self._newcomers) > MOST_NEWCOMERS:
+            oldest = next(iter(self._newcomers))
+            del self._newcomers[oldest]
+            oldest.close("it made room for another connection")
+            text = (
+                f"{MOST_NEWCOMERS} connections had presented nothing, which is the limit: the"
+                " oldest one is closed for each that comes"
+            )
+            self.report_refusal("a connection to the HA port", text)
 
-    def join(self, link: "SlaveLink", log_offset: int) -> None:
+    def join(self, link: SlaveLink, log_offset: int) -> None:
         """A connection presented itself. Raises HaError for one that was not let in."""
         slave_id, name = self._identify(link, log_offset)
         if link.token is None:
@@ -139,10 +152,12 @@ class Feed:
                 f"asks for log offset {log_offset}, the log has {self._store.min_log_offset} to"
                 f" {self._store.max_log_offset}"
             )
+        if slave_id not in self.links and len(self.links) >= MOST_SLAVES:
+            raise HaError(f"is one too many: {MOST_SLAVES} slaves follow, which is the limit")
         before = self.links.pop(slave_id, None)
         if before is not None:
             before.close("the slave connected again")
-        self._newcomers.discard(link)
+        self._newcomers.pop(link, None)
         link.has_joined, link.slave_id, link.name = True, slave_id, name
         link.position = log_offset
         link.begin_heartbeats()
@@ -154,7 +169,7 @@ class Feed:
         self.changed()
         link.feeding = self._tasks.create_task(self._feed(link), name=f"feed {name}")
 
-    def _identify(self, link: "SlaveLink", log_offset: int) -> tuple[int, str]:
+    def _identify(self, link: SlaveLink, log_offset: int) -> tuple[int, str]:
         """Which slave a connection is of. Votes count slaves, so each has a number of its own."""
         if link.token is None and self.admits_strangers:
             # A stranger says nothing about itself. Its address tells it from others, except on
@@ -174,7 +189,7 @@ class Feed:
         self._refusals.end(slave.address)
         return slave.broker_id, f"broker {slave.broker_id} at {slave.address}"
 
-    def _start_of_stranger(self, link: "SlaveLink", log_offset: int) -> int:
+    def _start_of_stranger(self, link: SlaveLink, log_offset: int) -> int:
         """Where a slave that presents no token begins. Raises HaError for one that has parted.
 
         It asks again and again, also when this log has grown past its end: what it has there is
@@ -191,7 +206,7 @@ class Feed:
         # An empty slave of Apache's takes any start that is the beginning of a file.
         return log_offset or self._store.min_log_offset
 
-    def acknowledge(self, link: "SlaveLink", log_offset: int) -> None:
+    def acknowledge(self, link: SlaveLink, log_offset: int) -> None:
         """A slave has everything before this offset. Raises HaError for what was never sent."""
         if log_offset > link.position:
             raise HaError(f"acknowledges offset {log_offset}, was sent bytes up to {link.position}")
@@ -202,9 +217,9 @@ class Feed:
         else:
             self._send_on(link)
 
-    def leave(self, link: "SlaveLink") -> None:
+    def leave(self, link: SlaveLink) -> None:
         """A connection ended."""
-        self._newcomers.discard(link)
+        self._newcomers.pop(link, None)
         if link.feeding is not None:
             link.feeding.cancel()
         link.heard.set()
@@ -224,7 +239,7 @@ class Feed:
         for link in self.links.values():
             self._send_on(link)
 
-    def _send_on(self, link: "SlaveLink") -> None:
+    def _send_on(self, link: SlaveLink) -> None:
         """Send what the log has more to a slave that has acknowledged everything else.
 
         Without waking the task of `_feed`: at thousands of small transfers a second, two wake-ups
@@ -242,7 +257,7 @@ class Feed:
             link.has_caught_up = False
             link.fell_behind.set()
 
-    def _is_rest(self, link: "SlaveLink", body: bytes) -> bool:
+    def _is_rest(self, link: SlaveLink, body: bytes) -> bool:
         """Whether nothing has to be sent after these bytes before the slave has acknowledged them.
 
         A full chunk may end inside a record, which no slave acknowledges. No bytes before the end
@@ -252,7 +267,7 @@ class Feed:
             return len(body) < self._chunk_bytes
         return link.position >= self._store.max_log_offset
 
-    async def _feed(self, link: "SlaveLink") -> None:
+    async def _feed(self, link: SlaveLink) -> None:
         while True:
             await link.writable.wait()
             if link.position < self._store.min_log_offset:
@@ -280,7 +295,7 @@ class Feed:
             found = await self._workers.run(self._store.read_log, log_offset, self._chunk_bytes)
         return found
 
-    async def _looks(self, link: "SlaveLink") -> None:
+    async def _looks(self, link: SlaveLink) -> None:
         pause_s = PAUSE_S
         await asyncio.sleep(pause_s)
         while link.position >= self._store.max_log_offset:
@@ -303,105 +318,3 @@ class Feed:
             self._listener.close()
         for link in (*self._newcomers, *self.links.values()):
             link.close("this broker stops")
-
-
-class SlaveLink(asyncio.Protocol):
-    """One connection of a slave: reads its reports, and writes within the transport's limits."""
-
-    def __init__(self, master: Feed) -> None:
-        self._feed = master
-        self._decoder = ReportDecoder()
-        self._transport: asyncio.Transport
-        self._loop = asyncio.get_running_loop()
-        self.heard_s = self._loop.time()
-        """When it last sent something."""
-        self._silence: asyncio.TimerHandle
-        self._heartbeat: asyncio.TimerHandle | None = None
-        self.has_joined = False
-        self.slave_id = -1
-        self.name = ""
-        self.peer: tuple[str, int] = ("", 0)
-        self.was_refused = False
-        self.position = 0
-        """The log offset that is sent next."""
-        self.acknowledged = 0
-        self.heard = asyncio.Event()
-        self.has_caught_up = False
-        self.fell_behind = asyncio.Event()
-        self.writable = asyncio.Event()
-        self.writable.set()
-        self.feeding: asyncio.Task[None] | None = None
-        self.reason = "the slave closed the connection"
-
-    @property
-    def token(self) -> bytes | None:
-        """What the slave presented."""
-        return self._decoder.token
-
-    def send(self, body: bytes) -> None:
-        """Bytes of the log; none are a heartbeat."""
-        self._transport.write(encode_chunk_head(self.position, len(body)) + body)
-        self.position += len(body)
-
-    def begin_heartbeats(self) -> None:
-        """Send one every few seconds, whatever else is sent: to ask each time whether it is needed
-        would cost more, as a busy log is sent thousands of times a second."""
-        if self._heartbeat is not None and self.writable.is_set():
-            self.send(b"")
-        self._heartbeat = self._loop.call_later(HEARTBEAT_S, self.begin_heartbeats)
-
-    async def until_behind(self) -> None:
-        """Return when the log has more than fits into one transfer, or has to be read from the
-        device; until then `has_caught_up` says that acknowledgements and growth send the rest."""
-        self.has_caught_up = True
-        self.fell_behind.clear()
-        await self.fell_behind.wait()
-
-    def close(self, reason: str) -> None:
-        """End the connection."""
-        self.reason = reason
-        self._transport.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are none of asyncio's classes.
-        self._transport = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername") or ("", 0)
-        self.peer = (peer[0], peer[1])
-        self._feed.meet(self)
-        self._watch()
-
-    def data_received(self, data: bytes) -> None:
-        self.heard_s = self._loop.time()
-        try:
-            log_offset = self._decoder.feed(data)
-            if log_offset is None:
-                return
-            if not self.has_joined:
-                self._feed.join(self, log_offset)
-            else:
-                self._feed.acknowledge(self, log_offset)
-        except HaError as error:
-            self.was_refused = True
-            self.close(str(error))
-
-    def pause_writing(self) -> None:
-        self.writable.clear()
-
-    def resume_writing(self) -> None:
-        self.writable.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._silence.cancel()
-        if self._heartbeat is not None:
-            self._heartbeat.cancel()
-        if exc is not None:
-            self.reason = str(exc)
-        self._feed.leave(self)
-
-    def _watch(self) -> None:
-        """Close it when nothing was heard for too long; looked at seldom, as reports are many."""
-        silent_s = self._loop.time() - self.heard_s
-        if silent_s >= SILENCE_S:
-            self.close(f"nothing was heard of it for {silent_s:.0f} s")
-        else:
-            self._silence = self._loop.call_later(SILENCE_S - silent_s, self._watch)

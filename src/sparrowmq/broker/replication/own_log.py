@@ -1,11 +1,50 @@
-"""What this broker says about its own log to the other brokers of its name."""
+"""What this broker says about its own log to the other brokers of its name, and notes beside it.
+
+A log does not say whose it is, and two logs that were never one may have nothing that tells them
+apart: one of them may be empty. So every broker notes its name and cluster in its store, for those
+who find a store without its broker (`sparrowmq store follow`).
+"""
+
+import msgspec
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.replication.claims import LogClaim, tail_checksum, tail_range
+from sparrowmq.disk.atomic_file import AtomicFile
+from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.record_layout import BLANK
 from sparrowmq.store.epochs import EpochTable
+from sparrowmq.store.layout import OWN_DIR
 from sparrowmq.store.store import Store
+
+OWNER = f"{OWN_DIR}/owner.json"
+
+
+class LogOwner(msgspec.Struct, frozen=True):
+    """The broker that used a store last."""
+
+    cluster: str
+    broker_name: str
+
+
+def owner_of(disk: Disk) -> LogOwner | None:
+    """Whose store this is; None where nobody noted it, as in one of Apache's broker.
+
+    Raises OSError, or ValueError for a damaged file.
+    """
+    data = AtomicFile(disk, OWNER).read()
+    return None if data is None else msgspec.json.decode(data, type=LogOwner)
+
+
+def note_owner(disk: Disk, config: BrokerConfig) -> None:
+    """Note whose store this is, where that is new. Raises DiskFull, or OSError."""
+    owner = LogOwner(config.cluster_name, config.broker_name)
+    try:
+        known = owner_of(disk)
+    except ValueError:
+        known = None
+    if known != owner:
+        AtomicFile(disk, OWNER).replace(msgspec.json.encode(owner))
 
 
 class LogDescription(Body, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.feed import Feed
 from sparrowmq.broker.replication.follower import Approach, Follower, MustStartAnew
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
-from sparrowmq.broker.replication.own_log import LogDescription, describe_log
+from sparrowmq.broker.replication.own_log import LogDescription, describe_log, note_owner
 from sparrowmq.broker.replication.replicas import Replicas
 from sparrowmq.broker.replication.returning_master import (
     Outcome,
@@ -95,6 +95,7 @@ async def open_in_role(
         is_copy=True,
     )
     try:
+        note_owner(env.disk, config)
         known = KnownSlaves.load(env.disk)
         if config.is_slave:
             store.admission.hold("role", _slave_reason(config))

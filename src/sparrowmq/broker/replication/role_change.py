@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import field
 
 from sparrowmq.broker.config import MASTER_ID
-from sparrowmq.broker.replication.feed import SlaveLink
 from sparrowmq.broker.replication.own_log import LogDescription
 from sparrowmq.broker.replication.own_role import OwnRole
 from sparrowmq.broker.replication.replication import Role, StartAgain
+from sparrowmq.broker.replication.slave_link import SlaveLink
 from sparrowmq.broker.replication.table_following import NotCopied
 from sparrowmq.broker.replication.table_state import StateUnreadable
 from sparrowmq.disk.errors import DiskFull

@@ -9,8 +9,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sparrowmq.broker.replication.feed import SlaveLink
 from sparrowmq.broker.replication.replication import Replication
+from sparrowmq.broker.replication.slave_link import SlaveLink
 from sparrowmq.clock import Clock
 from sparrowmq.protocol.ha_status import (
     FollowerStatus,

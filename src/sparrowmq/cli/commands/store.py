@@ -29,6 +29,7 @@ from sparrowmq.store.messages import Damage, Progress
 
 if TYPE_CHECKING:
     from sparrowmq.broker.replication.claims import LogClaim
+    from sparrowmq.broker.replication.own_log import LogOwner
     from sparrowmq.protocol.record import Record
     from sparrowmq.store.inspect.dump import DumpedHole
     from sparrowmq.store.inspect.verify import Finding
@@ -229,6 +230,7 @@ def follow_master(
       sparrowmq store follow slave-data --master 10.0.0.1:10911
       sparrowmq store follow slave-data --name-servers 10.0.0.3:9876 --yes
     """
+    from sparrowmq.broker.replication.own_log import owner_of
     from sparrowmq.cli.master_log import NoMaster, log_of_master
     from sparrowmq.store.recovery.rebuild import config_of
     from sparrowmq.store.recovery.tail import cut_tail, extent_of, tail_from
@@ -239,7 +241,7 @@ def follow_master(
             source = log_of_master(master, name_servers.split(";"), broker_name).claim
         except NoMaster as error:
             raise ValueError(str(error)) from error
-        cut_at = _parting(directory, extent_of(disk), source)
+        cut_at = _parting(directory, extent_of(disk), owner_of(disk), source)
         if cut_at is None:
             return
         tail = tail_from(disk, cut_at)
@@ -257,16 +259,18 @@ def follow_master(
     click.echo(f"the log ends at {cut_at} now; start the slave, and it follows {source.address}")
 
 
-def _parting(directory: Path, own: "LogExtent", source: "LogClaim") -> int | None:
+def _parting(
+    directory: Path, own: "LogExtent", owner: "LogOwner | None", source: "LogClaim"
+) -> int | None:
     """Where a store parts from its master's log; None, and why, where it does not.
 
-    Raises ValueError where cutting would leave nothing.
+    Raises ValueError for the store of another broker, and where cutting would leave nothing.
     """
-    from sparrowmq.broker.replication.claims import LogClaim, parted_at
+    from sparrowmq.broker.replication.claims import LogClaim, identity_fault, parted_at
 
     claim = LogClaim(
-        cluster=source.cluster,
-        broker_name=source.broker_name,
+        cluster=source.cluster if owner is None else owner.cluster,
+        broker_name=source.broker_name if owner is None else owner.broker_name,
         broker_id=1,
         address=str(directory),
         file_size=own.file_size,
@@ -274,6 +278,15 @@ def _parting(directory: Path, own: "LogExtent", source: "LogClaim") -> int | Non
         end=own.end,
         lineage=own.lineage,
     )
+    if (fault := identity_fault(source, claim)) is not None:
+        raise ValueError(f"{directory} is not the store of a slave of {source.address}: {fault}")
+    if source.is_empty and not claim.is_empty:
+        raise ValueError(
+            f"the log of {source.address} is empty, and {directory} has"
+            f" {own.end - own.begin} bytes. If that master lost its disk, stop it and make this"
+            f" slave the master: sparrowmq broker promote {source.broker_name} --accept-loss"
+            f" {source.broker_name}"
+        )
     cut_at = parted_at(source, claim)
     if cut_at is None:
         more = (
