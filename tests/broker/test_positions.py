@@ -11,6 +11,7 @@ import pytest
 
 from sparrowmq.broker.config import Flush
 from sparrowmq.broker.positions import MAX_UNHANDLED, resume_offset
+from sparrowmq.client.broker_calls import UNKNOWN_EPOCH
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.admin import DeleteExpiredLog
 from sparrowmq.protocol.headers.offsets import (
@@ -98,6 +99,7 @@ FOUND, MOVED = ResponseCode.SUCCESS, ResponseCode.PULL_OFFSET_MOVED
 
 
 @pytest.mark.parametrize("regrown", [1, 6, 20], ids=["shorter", "equal", "longer"])
+@pytest.mark.parametrize("epoch", [None, UNKNOWN_EPOCH], ids=["Java", "ours, from Apache's"])
 @pytest.mark.parametrize(
     ("position", "carried", "expected"),
     [
@@ -111,10 +113,27 @@ FOUND, MOVED = ResponseCode.SUCCESS, ResponseCode.PULL_OFFSET_MOVED
     ],
 )
 def test_a_position_that_counts_lost_messages_is_sent_back(
-    cut: World, position: int, carried: int, expected: tuple[int, int], regrown: int
+    cut: World,
+    position: int,
+    carried: int,
+    expected: tuple[int, int],
+    epoch: int | None,
+    regrown: int,
 ) -> None:
     regrow(cut, regrown)
-    assert pull(java(cut), position, carried) == expected
+    assert pull(java(cut), position, carried, epoch=epoch) == expected
+
+
+def test_a_client_of_ours_that_knows_no_epoch_stays_where_nothing_is_lost() -> None:
+    """It has read from a broker of Apache's until now, whose log this one has."""
+    with SimCluster(seed=3).run() as sim:
+        world = World(sim)
+        world.topic(TOPIC, 1)
+        world.group(GROUP)
+        world.send(TOPIC, *(b"kept",) * END)
+        assert pull(java(world), END - 1, epoch=UNKNOWN_EPOCH) == (FOUND, END)
+        commit(java(world), END, UNKNOWN_EPOCH)
+        assert stored(java(world)) == END
 
 
 def test_what_the_group_stored_past_the_end_since_then_is_where_it_goes_on(cut: World) -> None:

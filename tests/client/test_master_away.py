@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,16 @@ def stored_at(sim: RunningCluster, node: BrokerNode) -> int:
     return response.header(OffsetFound).offset if response.code == 0 else -1
 
 
+def freeze(sim: RunningCluster, node: BrokerNode) -> float:
+    """Its host stands still, as after a power cut: no connection is closed, and name servers list
+    the broker. When that was."""
+    node.host.pause()
+    return sim.now_s
+
+
+LOSSES = (kill, freeze)
+
+
 class Pace:
     """A handler that takes a while, and when it was last called."""
 
@@ -80,17 +91,40 @@ def slow_member(sim: RunningCluster, pace: Pace, **options: Any) -> Member:
     return Member(sim, pace.handle, **(FEW_AT_ONCE | options))
 
 
+@pytest.mark.parametrize("lose", LOSSES)
 @pytest.mark.parametrize("model", list(MessageModel))
-def test_a_concurrent_member_goes_on_from_the_slave(model: MessageModel, tmp_path: Path) -> None:
+def test_a_concurrent_member_goes_on_from_the_slave(
+    model: MessageModel, lose: Callable[[RunningCluster, BrokerNode], float], tmp_path: Path
+) -> None:
     with with_slave() as sim:
         send(sim, *numbers(0, 40))
         pace = Pace(sim)
         member = slow_member(sim, pace, model=model, offsets_dir=tmp_path)
         sim.until(lambda: len(member.got) == 5)
-        kill(sim, sim.brokers[MASTER])
+        lose(sim, sim.brokers[MASTER])
         sim.until(lambda: len(member.got) >= 40)
         assert list(dict.fromkeys(member.got)) == numbers(0, 40)
         assert pace.longest_gap_s < LIMIT_S
+
+
+def test_a_member_returns_to_a_master_that_stood_still() -> None:
+    with with_slave() as sim:
+        send(sim, *numbers(0, 40))
+        member = slow_member(sim, Pace(sim))
+        sim.until(lambda: len(member.got) == 5)
+        master = sim.brokers[MASTER]
+        freeze(sim, master)
+        sim.until(lambda: len(member.got) >= 20)
+        master.host.resume()
+        sim.until(lambda: follows(sim))
+        sim.advance(10)
+        kill(sim, sim.brokers[SLAVE])
+        for body in numbers(40, 45):
+            sim.wait(sim.client.send(TOPIC, body))
+        sim.until(lambda: b"44" in member.got)
+        sim.advance(6)
+        assert list(dict.fromkeys(member.got)) == numbers(0, 45)
+        assert stored_at(sim, master) == 45
 
 
 def test_a_member_that_read_from_the_slave_returns_to_the_master() -> None:
@@ -114,7 +148,10 @@ def test_a_member_that_read_from_the_slave_returns_to_the_master() -> None:
         assert member.got == numbers(0, 25)
 
 
-def test_a_lite_reader_goes_on_from_the_slave() -> None:
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_lite_reader_goes_on_from_the_slave(
+    lose: Callable[[RunningCluster, BrokerNode], float],
+) -> None:
     with with_slave() as sim:
         send(sim, *numbers(0, 60))
         got: list[bytes] = []
@@ -127,10 +164,10 @@ def test_a_lite_reader_goes_on_from_the_slave() -> None:
         few: dict[str, Any] = {"limits": FlowLimits(messages=1), "batch": 2}
         task = sim.host("reader").start(using(sim, "reader", read, **few))
         sim.until(lambda: len(got) >= 10)
-        killed_s = kill(sim, sim.brokers[MASTER])
+        lost_s = lose(sim, sim.brokers[MASTER])
         seen = len(got)
-        sim.until(lambda: len(got) > seen + 8)
-        assert sim.now_s - killed_s < LIMIT_S
+        sim.until(lambda: len(got) > seen + 4)
+        assert sim.now_s - lost_s < LIMIT_S
         sim.wait(task)
         assert got == numbers(0, 60)
 
@@ -207,7 +244,7 @@ def test_the_queues_of_a_member_that_dies_meanwhile_are_taken_over() -> None:
         members = [slow_member(sim, Pace(sim), name=name) for name in ("one", "two")]
         sim.until(lambda: all(len(member.got) >= 5 for member in members))
         kill(sim, sim.brokers[MASTER])
-        sim.advance(10)
+        sim.advance(5)
         members[0].host.kill()
         sim.until(lambda: members[1].got.count(b"39") == 2)
 

@@ -12,6 +12,7 @@ from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.messages import format_handle
 from sparrowmq.protocol.message import Message, MessageQueue
+from sparrowmq.protocol.route import BrokerData, TopicRoute
 from tests.client.scripted import Answer, World, world
 
 ERROR = ResponseCode.SYSTEM_ERROR
@@ -333,10 +334,63 @@ def test_a_busy_broker_has_stored_nothing_and_costs_no_retry() -> None:
 
 
 def test_a_busy_broker_is_asked_again_for_a_message_with_a_queue_of_its_own() -> None:
-    async def send_in_order(producer: Producer) -> Any:
-        return await producer.send(Message("orders", b"x", sharding_key="one"))
-
     with world("a") as w:
         script(w, a=[ResponseCode.SYSTEM_BUSY] * 2)
         assert w.produce(send_in_order).is_ok
         assert len(w.attempts) == 3
+
+
+async def send_in_order(producer: Producer) -> Any:
+    return await producer.send(Message("orders", b"x", sharding_key="one"))
+
+
+def only(w: World, master: str) -> TopicRoute:
+    """Broker a alone, with this one as its master."""
+    queues = tuple(each for each in w.route(2).queue_datas if each.broker_name == "broker-a")
+    addresses = {0: w.brokers[master].address}
+    broker = BrokerData(cluster="c", broker_name="broker-a", broker_addrs=addresses)
+    return TopicRoute(queue_datas=queues, broker_datas=(broker,))
+
+
+BUSY = ResponseCode.SYSTEM_BUSY
+
+
+@pytest.mark.parametrize("first", [[BUSY], [BUSY, ResponseCode.SUCCESS]], ids=["same", "another"])
+def test_a_message_on_its_way_to_a_master_that_hands_over_goes_to_the_next_one(
+    first: list[ResponseCode],
+) -> None:
+    """Also where another message was refused before, and this one met a closing connection only."""
+
+    async def send_meanwhile(producer: Producer) -> None:
+        if len(first) > 1:
+            assert (await send_in_order(producer)).is_ok
+        async with asyncio.TaskGroup() as tasks:
+            sending = tasks.create_task(send_in_order(producer))
+            await asyncio.sleep(1)
+            assert not sending.done()
+            w.routes["orders"] = only(w, "b")
+            assert (await sending).is_ok
+
+    with world("ab") as w:
+        w.routes["orders"] = only(w, "a")
+        script(w, a=[*first, "hang up"])
+        w.produce(send_meanwhile)
+        assert [each[0] for each in w.attempts] == ["A"] * (len(first) + 1) + ["B"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "takes_s"),
+    [(["hang up"], 0.0), ([BUSY, "hang up"], 3.0), ([BUSY, ResponseCode.SYSTEM_ERROR], 0.1)],
+    ids=["it was not refused before", "no other master comes", "it was answered"],
+)
+def test_another_message_in_order_is_handed_over_once(
+    answers: list[Answer], takes_s: float
+) -> None:
+    with world("a") as w:
+        script(w, a=list(answers))
+        with pytest.raises((SendFailed, BrokerRefused)) as raised:
+            w.produce(send_in_order)
+        if isinstance(raised.value, SendFailed):
+            assert raised.value.may_be_stored
+        assert len(w.attempts) == len(answers)
+        assert w.sim.now_s - w.start_s == pytest.approx(takes_s, abs=0.15)

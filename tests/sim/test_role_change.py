@@ -20,7 +20,7 @@ from sparrowmq.protocol.headers.replication import HandOver, TakeOver
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.wire import Refused
-from tests.sim.replicated import bodies, follows, role
+from tests.sim.replicated import bodies, follows, has_all, role
 from tests.sim.test_producers import create_topic, produce
 
 OLD, NEW = "broker-a", "broker-a.1"
@@ -166,9 +166,18 @@ def _no_slave(sim: RunningCluster) -> int:
     return -1
 
 
-def _paused(sim: RunningCluster) -> int:
-    sim.brokers[NEW].host.pause()
+def _stuck(sim: RunningCluster) -> int:
+    """It answers, and its log does not grow."""
+    sim.brokers[NEW].broker.store.append_raw = lambda log_offset, data: log_offset
     sim.wait(sim.client.send("orders", b"only on the master"))
+    return 1
+
+
+def _frozen(sim: RunningCluster) -> int:
+    """It has everything, and acknowledged it before it stood still."""
+    sim.until(lambda: has_all(sim))
+    sim.advance(1)
+    sim.brokers[NEW].host.pause()
     return 1
 
 
@@ -177,7 +186,8 @@ def _paused(sim: RunningCluster) -> int:
     [
         (_no_slave, "no slave follows broker-a"),
         (lambda sim: 7, "slave 7 does not follow; slaves that do: 1"),
-        (_paused, "slave 1 still lacks"),
+        (_stuck, "slave 1 still lacks"),
+        (_frozen, "slave 1 cannot take over: .* did not answer DescribeLog within 1 s"),
     ],
 )
 def test_a_master_that_cannot_hand_over_goes_on(

@@ -183,8 +183,8 @@ async def _until_registered(cluster: ClusterCalls, name: str, address: str) -> N
                 await asyncio.sleep(_LOOK_AGAIN_S)
     except TimeoutError as error:
         raise AdminError(
-            f"{address} has accepted to be the master of {name}, and is not registered"
-            f" {_REGISTERED_WITHIN_S:g} s later; its log says why"
+            f"{address} was asked to be the master of {name}, and is not registered"
+            f" {_REGISTERED_WITHIN_S:g} s later; its log says why, or that of the last master"
         ) from error
 
 

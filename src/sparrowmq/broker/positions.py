@@ -6,7 +6,8 @@ comes back with a position past the end of the old messages would skip new ones,
 ```
 client of ours   states the epoch of its position ▶ valid up to the queue's end when that epoch
                  ended; learns that end, and goes on there or where its own progress is
-Java, Go         in doubt ▶ believed if this connection was sent to the position since;
+Java, Go, ours   that learned its position from a broker without epochs, Apache's for instance:
+                 in doubt ▶ believed if this connection was sent to the position since;
                  else goes on at what its group has stored or carries, never past the end
 ```
 
@@ -57,7 +58,7 @@ class Positions:
     ) -> int | None:
         """The end of the messages that the position counts, if it lies past that; else None."""
         epochs = self._epochs
-        if epoch is not None:
+        if epoch:  # 0: a client of ours that does not know it
             if epoch == epochs.current:
                 return None
             end = epochs.end_since(topic, queue_id, epoch)

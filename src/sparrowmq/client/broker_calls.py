@@ -50,14 +50,21 @@ async def find_broker(
 ) -> FoundBroker:
     """The broker with this id, else another of its name, refreshing the route once.
 
-    Raises NoRoute.
+    Another one also while it is silent: a host that froze or lost its power closes no connection,
+    and name servers list it for two minutes. Raises NoRoute.
     """
-    found = client.route_table.find(broker_name, broker_id)
+    routes = client.route_table
+    found = routes.find(broker_name, broker_id)
     if found is None:
-        await client.route_table.refresh(topic)
-        found = client.route_table.find(broker_name, broker_id)
+        await routes.refresh(topic)
+        found = routes.find(broker_name, broker_id)
     if found is None:
         raise NoRoute(topic, f"broker {broker_name} has no address now")
+    sessions = client.sessions
+    if sessions.is_unreachable(found.address):
+        another = routes.find(broker_name, routes.another(broker_name, found.broker_id))
+        if another is not None and not sessions.is_unreachable(another.address):
+            return another
     return found
 
 

@@ -180,6 +180,11 @@ class RouteTable:
         others = self._addresses.get(broker_name, {}).keys() - {broker_id}
         return min(others, default=MASTER_ID)
 
+    def has_another(self, broker_name: str, broker_id: int) -> bool:
+        """Whether the name has a broker besides this one."""
+        known = self._addresses.get(broker_name, {})
+        return len(known) > 1 or (len(known) == 1 and broker_id not in known)
+
     def address(self, broker_name: str) -> str | None:
         """Address of a broker name's master; of a slave when there is no master."""
         found = self.find(broker_name)

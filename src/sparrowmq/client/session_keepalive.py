@@ -145,6 +145,10 @@ class SessionKeepalive:
         while not session.is_over:
             sent_s = self._place.now_s()
             await send_keepalive(peers, session, self._place.now_s, self._session_ended)
+            if session.is_unreachable:
+                with suppress(RuntimeError):  # the client's loop has ended
+                    silent = self._sessions.fell_silent
+                    self._client_loop.call_soon_threadsafe(silent, session.address)
             await asyncio.sleep(max(0.0, sent_s + session.interval_s - self._place.now_s()))
 
     def _session_ended(self, session: Session) -> None:

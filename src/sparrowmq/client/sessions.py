@@ -7,7 +7,9 @@ Only our own brokers have them. A broker that gets no keep-alives frees the memb
 `life_s`; what was confirmed no longer ago than three quarters of that is certainly still ours.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 _SURE = 0.75
 """Less than 7/8, where a broker's eighth look may come already."""
@@ -49,6 +51,8 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
         self._silent: set[str] = set()
         """Addresses of brokers that did not answer the last heartbeat."""
+        self._waits: dict[str, set[asyncio.Timeout]] = {}
+        """What waits for answers of a broker, by its address, and should not wait for a dead one."""
         self.listeners: list[Callable[[], None]] = []
         """Called when a session began or ended."""
 
@@ -81,6 +85,24 @@ class Sessions:
     def unanswered(self, address: str) -> None:
         """A heartbeat got no answer."""
         self._silent.add(address)
+        self.fell_silent(address)
+
+    def fell_silent(self, address: str) -> None:
+        """A broker did not answer: end what waits for it. Call it in the client's loop."""
+        for wait in self._waits.pop(address, ()):
+            wait.reschedule(asyncio.get_running_loop().time())
+
+    @contextmanager
+    def ends_with_silence(self, address: str, wait: asyncio.Timeout) -> Iterator[None]:
+        """While the block runs, `wait` is over when the broker falls silent."""
+        waits = self._waits.setdefault(address, set())
+        waits.add(wait)
+        try:
+            yield
+        finally:
+            waits.discard(wait)
+            if not waits and self._waits.get(address) is waits:
+                del self._waits[address]
 
     def answered(self, address: str, name: str | None, life_s: float, sent_s: float) -> None:
         """A heartbeat was answered, with a session where the broker has them."""

@@ -349,7 +349,7 @@ def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Handl
     header = request.header
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     target = end
-    if header.epoch is None:
+    if not header.epoch:
         stored = broker.offsets.get(group, topic, queue_id)
         carried = header.commit_offset if header.sys_flag & PULL_COMMIT_OFFSET else -1
         target = resume_offset(end, stored, carried)
@@ -362,7 +362,9 @@ def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Handl
         end,
         target,
     )
-    return _moved_to(broker, request, target, "the queue got shorter", valid_end=end)
+    # A client of ours goes on at what it is told is valid, or at its own progress if that is lower.
+    valid_end = end if header.epoch else target
+    return _moved_to(broker, request, target, "the queue got shorter", valid_end=valid_end)
 
 
 def _moved_to(

@@ -19,6 +19,7 @@ async def hand_over(broker: Broker, request: Request[HandOver]) -> Reply:
     slave_id = header.slave_id if header.slave_id >= 0 else None
     try:
         successor = change.successor(slave_id)
+        await change.hear_from(successor)
         if not header.dry_run:
             audit(request, "hands over to slave %d", successor.slave_id)
             await change.hand_over(successor)

@@ -176,6 +176,15 @@ class RoleChange:
         address = broker.replication.known_slaves.addresses[link.slave_id]
         return Successor(link, address, missing)
 
+    async def hear_from(self, successor: Successor) -> None:
+        """Raises CannotChange unless the slave answers. One that has stood still for a moment has
+        acknowledged everything too, and would leave its name without a master."""
+        try:
+            await self._peers.call(successor.address, DescribeLog(), timeout_s=_ASK_S)
+        except NetError as error:
+            text = f"slave {successor.slave_id} cannot take over: {error}; nothing was changed"
+            raise CannotChange(text) from error
+
     async def hand_over(self, successor: Successor) -> None:
         """Give the role to that slave. Raises CannotChange."""
         await self._change(lambda: self._hand_over_to(successor.link, successor.address))

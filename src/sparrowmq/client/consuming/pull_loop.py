@@ -194,7 +194,7 @@ class PullLoop:
             self._try_another(held)
             held.waits_for = f"the last pull failed: {error}"
             self._failed(held, error)
-            return ERROR_S
+            return 0.0 if isinstance(error, _FellSilent) else ERROR_S
 
     async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Response:
         queue = held.queue
@@ -223,7 +223,21 @@ class PullLoop:
             expression_type=subscription.expression_type,
             epoch=UNKNOWN_EPOCH if held.epoch is None else held.epoch,
         )
-        return await self._client.peers.call(broker.address, header, timeout_s=self._call_timeout_s)
+        if not self._client.route_table.has_another(queue.broker_name, broker.broker_id):
+            timeout_s = self._call_timeout_s
+            return await self._client.peers.call(broker.address, header, timeout_s=timeout_s)
+        return await self._call_unless_silent(broker.address, header)
+
+    async def _call_unless_silent(self, address: str, header: PullMessage) -> Response:
+        """A pull of a broker that another one can stand in for. A host that freezes or loses its
+        power closes no connection: keep-alives notice that long before a pull's time is over."""
+        sessions, timeout_s = self._client.sessions, self._call_timeout_s
+        try:
+            async with asyncio.timeout(None) as wait:
+                with sessions.ends_with_silence(address, wait):
+                    return await self._client.peers.call(address, header, timeout_s=timeout_s)
+        except TimeoutError:
+            raise _FellSilent(address) from None
 
     def _take(
         self,
@@ -272,6 +286,13 @@ class PullLoop:
         self._log.debug("pull of %s failed: %s", held.queue, error)
         if not isinstance(error, NoNameServer):
             self._client.outages.failed(f"broker {held.queue.broker_name}", error)
+
+
+class _FellSilent(NetError):
+    """A broker does not answer keep-alives, while a pull waited for it."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address} does not answer keep-alives")
 
 
 def _go_on(held: HeldQueue, pulled: PulledInEpoch) -> None:

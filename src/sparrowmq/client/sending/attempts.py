@@ -4,9 +4,10 @@
 """
 
 import asyncio
+import math
 import random
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import msgspec
 
@@ -17,7 +18,7 @@ from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
 from sparrowmq.client.sending.packing import Outgoing
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, TopicQueues
 from sparrowmq.net.calls import Response
-from sparrowmq.net.errors import NetError, NotConnected
+from sparrowmq.net.errors import ConnectionLost, NetError, NotConnected
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.send import SendLimited, SpecialMessageSent
@@ -119,6 +120,8 @@ _BACKOFF = Backoff(0.1, 1.0)
 _CROWD = Backoff(0.05, 1.0)
 """Pauses of a send that was refused by a limit again when its time had come: others are waiting for
 the same, and all of them together must not ask more often than the limit is worth."""
+_HANDS_OVER_S = 5.0
+"""A master that refuses messages because it hands over closes its connections within this time."""
 _LAST_LOOK_S = 0.05
 """The last attempt of a send begins when so much time is left, or a little earlier."""
 
@@ -144,8 +147,17 @@ class Failures:
         self._limits: dict[str, list[float]] = {}
         """When each broker that has refused so is worth another attempt, by its refusals."""
 
-    def add(self, broker_name: str, outcome: SendResult | Exception, now_s: float) -> None:
-        """An attempt did not succeed. Raises an answer that no other attempt would change."""
+    def add(
+        self,
+        broker_name: str,
+        outcome: SendResult | Exception,
+        now_s: float,
+        *,
+        has_left: bool = False,
+    ) -> None:
+        """An attempt did not succeed. Raises an answer that no other attempt would change.
+
+        With `has_left` the next one goes to another master, or is not made."""
         self._limited = outcome if isinstance(outcome, LimitReached) else None
         if self._limited is not None and self._is_patient:
             known = self._limits.setdefault(broker_name, [])
@@ -163,7 +175,7 @@ class Failures:
             raise outcome
         self.attempts.append((broker_name, str(outcome)))
         self._may_be_stored = self._may_be_stored or is_outcome_unknown(outcome)
-        if not (self._is_patient and is_certainly_not_stored(outcome)):
+        if not (self._is_patient and (has_left or is_certainly_not_stored(outcome))):
             self.retries_left -= 1
 
     def end(self, topic: str, elapsed_s: float) -> SendResult:
@@ -225,6 +237,8 @@ class SendAttempts:
         self._rules = rules
         self._faults = faults
         self._watcher = watcher
+        self._refused_s: dict[str, float] = {}
+        """When each master that was too busy, or handed over, last said so."""
         # Chosen once: a layer of coroutines per send is noticeable
         self._once = self._call if faults is None else self._call_timed
 
@@ -309,22 +323,32 @@ class SendAttempts:
         """Send to the queue that is chosen. Raises NoRoute, SendFailed, BrokerRefused.
 
         It is handed over once: a second copy would be out of order. While its broker cannot be
-        reached, or is too busy, nothing is handed over, so that may be tried again.
+        reached, or is too busy, nothing is handed over, so that may be tried again. A master that
+        hands over refuses messages, and then closes its connections: what is on its way to it in
+        that moment goes to its successor.
         """
         loop = asyncio.get_running_loop()
         start_s = loop.time()
         found = self._queues.known(topic) or await self.find(topic, limit_s)
         queue = choose(found.queues)
         failures: Failures | None = None
+        left: str | None = None
         while True:
+            began_s = loop.time()
             try:
-                return await self._once(queue, out, limit_s - (loop.time() - start_s))
+                if left is not None and self.address(queue) == left:
+                    raise MasterAway(topic, f"{left} has left, and no other master is there yet")
+                return await self._once(queue, out, limit_s - (began_s - start_s))
             except (NetError, BrokerRefused, MasterAway) as error:
-                if isinstance(error, BrokerRefused) and not is_certainly_not_stored(error):
-                    raise
+                if isinstance(error, BrokerRefused):
+                    if not is_certainly_not_stored(error):
+                        raise
+                    self._refused_s[error.address] = loop.time()
                 if failures is None:
                     failures = Failures(min(self._rules.retries, 1), self._client.rng)
-                failures.add(queue.broker_name, error, loop.time())
+                if has_left := self._has_left(error, began_s):
+                    left = error.address
+                failures.add(queue.broker_name, error, loop.time(), has_left=has_left)
                 left_s = limit_s - (loop.time() - start_s)
                 pause_s = None
                 if failures.retries_left > 0:
@@ -337,6 +361,13 @@ class SendAttempts:
                 now = await self._look_again(topic, limit_s - (loop.time() - start_s))
                 if now is not None and queue not in now.queues:
                     queue = choose(now.queues)  # it drains: the key moves, as with the next send
+
+    def _has_left(self, error: Exception, began_s: float) -> TypeGuard[ConnectionLost]:
+        """Whether a message was on its way to a master that refused others before, and is gone."""
+        if not isinstance(error, ConnectionLost) or isinstance(error, NotConnected):
+            return False
+        refused_s = self._refused_s.get(error.address, -math.inf)
+        return refused_s <= began_s < refused_s + _HANDS_OVER_S
 
     async def _look_again(self, topic: str, left_s: float) -> TopicQueues | None:
         """The topic's queues as name servers know them now, None where none is found.
