@@ -5,6 +5,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -397,7 +398,7 @@ def test_a_slow_reader_of_many_dead_letters_takes_no_memory() -> None:
         read, parts = as_client(sim, work)
     assert sum(part.count(b"\n") for part in parts) == letters
     assert max(map(len, parts)) < 80_000
-    steps = [after - before for before, after in zip(read, read[1:], strict=False)]
+    steps = [after - before for before, after in pairwise(read)]
     assert max(steps) < 20, "no further than the slice that the reader takes"
 
 

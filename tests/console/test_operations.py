@@ -262,6 +262,25 @@ class Books:
 COMMITTED, OPEN = Books(TransactionState.COMMIT), Books(TransactionState.UNKNOWN)
 
 
+def test_a_half_message_whose_end_was_not_read_is_not_called_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> Got:
+        await Admin(client=client).create_topic("orders", queues=1)
+        async with TransactionalProducer("books", COMMITTED, client=client) as producer:
+            for number in range(4):
+                await producer.send_in_transaction(Message("orders", b"%d" % number))
+                await asyncio.sleep(1)
+        return await visitor.get("/waiting/transactions")
+
+    monkeypatch.setattr("sparrowmq.console.pages.transactions._MOST_ENDS", 1)
+    with SimCluster(seed=28).run() as sim:
+        got = as_visitor(sim, work)
+    assert "Producer group" not in got.text, "all have ended"
+    assert "it is not known whether they have ended" in got.text
+    assert "None of those that were looked at waits" in got.text
+
+
 def test_half_messages_are_shown_and_a_transaction_that_was_set_aside_is_resumed() -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
         await Admin(client=client).create_topic("payments", queues=1)

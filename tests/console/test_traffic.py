@@ -1,4 +1,4 @@
-"""The page of limits, windows and drains: what it shows, sets and removes, and what it asks first."""
+"""The page of limits, windows and drains: what it shows, sets and removes, after a preview."""
 
 import asyncio
 import re
@@ -51,7 +51,9 @@ def test_a_quota_is_previewed_set_shown_by_broker_and_removed() -> None:
             visitor, "/traffic/removals", {"limit": "topic messages orders"}
         )
         assert not await admin.limits()
-        lines = [(each.action, each.target, each.result) for each in console.desk.audit.newest_first]
+        lines = [
+            (each.action, each.target, each.result) for each in console.desk.audit.newest_first
+        ]
         assert lines == [
             ("remove limit", "topic orders", "done"),
             ("set quota", "topic orders", "done"),
@@ -74,9 +76,7 @@ def test_a_quota_is_previewed_set_shown_by_broker_and_removed() -> None:
     assert len(re.findall(r"broker-[ab] 5/s 5/s \d+ \d+ 0 refusing", used.text)) == 2
     assert "Nothing to change" in same.text
     assert "sparrowmq.quota.messages 5 not set" in gone.text
-    assert COMMAND.findall(gone.html) == [
-        "sparrowmq quota unset topic orders --messages --dry-run"
-    ]
+    assert COMMAND.findall(gone.html) == ["sparrowmq quota unset topic orders --messages --dry-run"]
     assert "is removed" in removed.text and "Nothing is limited" in removed.text
 
 
@@ -189,7 +189,9 @@ def test_windows_say_what_they_remember_and_whether_they_are_large_enough() -> N
     with SimCluster(seed=53).run() as sim:
         before, after = as_visitor(sim, work)
     assert "orders broker-a 10 min 3 – – 0 not sent to yet" in before.text
-    assert "orders broker-a 10 min 3 3 < 1 s 3 too small 18 messages forgotten early" in after.text, after.text
+    assert (
+        "orders broker-a 10 min 3 3 < 1 s 3 too small 18 messages forgotten early" in after.text
+    ), after.text
 
 
 def test_a_drain_under_way_says_what_it_waits_for() -> None:

@@ -190,9 +190,7 @@ def _summed(by_broker: Mapping[str, ReportedLimit], now_ms: int) -> Limit:
         lags=lags,
         uncounted={group: why for group, why in uncounted.items() if group not in lags},
         brokers=tuple(by_broker),
-        by_broker={
-            name: _summed({name: each}, now_ms) for name, each in by_broker.items()
-        }
+        by_broker={name: _summed({name: each}, now_ms) for name, each in by_broker.items()}
         if len(by_broker) > 1
         else {},
     )

@@ -1,6 +1,6 @@
 """Traffic: limits and their use, de-duplicated topics, brokers that are being emptied.
 
-    form ─▶ Wanted: what the form means ─▶ preview (a dry run) ─▶ change, if it is still the same
+form ─▶ Wanted: what the form means ─▶ preview (a dry run) ─▶ change, if it is still the same
 """
 
 import asyncio
@@ -114,6 +114,9 @@ async def show(view: View) -> Answer:
             "masters": [each.name for each in masters],
             "drains": await panels(draining, admin.broker_drain),
             "left": left,
+            "has_apache": any(
+                each.runtime and "waitingPulls" not in each.runtime.table for each in masters
+            ),
             "longest": longest,
             "scopes": {scope.value: words for scope, words in _SCOPES.items()},
             "sizes": list(_SIZES),
