@@ -328,3 +328,17 @@ def test_a_topic_is_followed_every_second(query: str, times: int) -> None:
     with SimCluster(seed=29).run() as sim:
         got = as_visitor(sim, work)
     assert got.html.count('"id": "asof"') == times
+
+
+def test_members_are_asked_since_when_they_run_only_on_request() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, Got]:
+        await Admin(client=client).create_topic("orders", queues=1)
+        await send(client, *numbered("orders", 1))
+        async with consuming(client, "billing", "orders", 1):
+            return await visitor.get("/clients"), await visitor.get("/clients?since=1")
+
+    with SimCluster(seed=29).run() as sim:
+        plain, asked = as_visitor(sim, work)
+    assert "Ask the consumers since when they run" in plain.text
+    row = asked.text.split("Brokers Since ", 1)[1]
+    assert re.search(r"consumer billing \S+ PYTHON \S+ broker-a 2023-11-14 22:13:2\dZ", row), row

@@ -69,7 +69,6 @@ PAGES = {
     "/groups/billing/rebalance/simulate?members=2": "2 members",
     "/traffic": "Nothing is limited",
     "/clients": "Clients",
-    "/clients?since=1": "Since",
     "/brokers": "master",
     "/brokers/broker-b": "autoCreateTopicEnable",
     "/audit": "Nothing was changed",
