@@ -421,3 +421,22 @@ def test_an_export_that_loses_a_broker_on_its_way_is_not_taken_for_whole() -> No
         sent = as_client(sim, work)
     assert sent[0]["status"] == 200
     assert all(message.get("more_body", True) for message in sent), "browsers say that it failed"
+
+
+@pytest.mark.parametrize(
+    ("body", "form", "shown_as", "note"),
+    [
+        (b"\x89PNG" + b"\xff\x00" * 40_000, "text", "hex", "not UTF-8 text; shown as bytes"),
+        ("ä".encode() * 40_000, "text", "text", ""),
+        (b"x" + "ä".encode() * 40_000, "text", "text", ""),
+        (b"[" + b"1," * 600_000 + b"1]", "json", "text", "1.1 MiB, at most 1.0 MiB are formatted"),
+    ],
+)
+def test_a_large_body_is_shown_as_what_it_is(
+    body: bytes, form: str, shown_as: str, note: str
+) -> None:
+    found = shown_body(body, form)
+    assert (found.form, found.is_cut) == (shown_as, True)
+    assert note in found.note and bool(note) == bool(found.note)
+    if shown_as == "text":
+        assert body.startswith(found.text.encode()), "no byte is left out"
