@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sparrowmq.admin.groups import GroupInfo, GroupSettings, GroupSubscription
     from sparrowmq.admin.health import Health, HealthCheck
     from sparrowmq.admin.lag import GroupLag, QueueLag
-    from sparrowmq.admin.limits import Limit
+    from sparrowmq.admin.limits import DedupWindow, Limit
     from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
     from sparrowmq.admin.message_traces import MessageTrace
     from sparrowmq.admin.migration import ClusterState, MigrationItem
@@ -122,6 +122,7 @@ __all__ = [
     "CompressionType",
     "ConsumeFromWhere",
     "DeadLetterCount",
+    "DedupWindow",
     "Deduplicate",
     "Delivered",
     "DrainState",
@@ -252,6 +253,7 @@ _HOMES = {
     "CompressionType": "protocol.compression",
     "ConsumeFromWhere": "protocol.heartbeat",
     "DeadLetterCount": "admin.dead_letters",
+    "DedupWindow": "admin.limits",
     "Deduplicate": "client.consuming.deduplicate",
     "Examination": "admin.doctor.findings",
     "Finding": "admin.doctor.findings",

@@ -5,21 +5,24 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparrowmq import Admin, Client, Message
+from sparrowmq import Admin, AdminError, Client, Message
 from sparrowmq.console.audit import Audit
 from sparrowmq.console.console import Console
 from sparrowmq.console.listing import part_of
 from sparrowmq.console.live import MOST_STREAMS, Live
+from sparrowmq.console.pages.dead_letters import Export
 from sparrowmq.console.sessions import LoginLimit
 from sparrowmq.console.text import best_form, instant, iso, parse_time, shown_body
 from sparrowmq.console.users import Role, User, write_user
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
-from tests.admin.operator import send
+from tests.admin.operator import as_client, send
+from tests.admin.test_dead_letters import died, order
 from tests.console.serving import serving
 from tests.console.test_guard import PASSWORD, Clock, log_in
 from tests.console.test_live import page
@@ -356,3 +359,84 @@ def answer_of(peer: socket.socket) -> bytes:
     while b"\r\n" not in found and (part := peer.recv(4096)):
         found += part
     return found
+
+
+class Counting(Admin):
+    """Counts the dead letters that were read."""
+
+    lines = 0
+
+    async def export_dead_letters(self, group: str, write: Any, **times: Any) -> int:
+        """The same."""
+
+        def counted(line: str) -> object:
+            self.lines += 1
+            return write(line)
+
+        return await super().export_dead_letters(group, counted, **times)
+
+
+def test_a_slow_reader_of_many_dead_letters_takes_no_memory() -> None:
+    letters = 150
+
+    async def work(client: Client) -> tuple[list[int], list[bytes]]:
+        bodies = (order(number).body + b"x" * 4_000 for number in range(letters))
+        await died(client, *(Message("orders", body) for body in bodies))
+        admin = Counting(client=client)
+        read: list[int] = []
+        parts: list[bytes] = []
+
+        async def send_slowly(message: Any) -> None:
+            await asyncio.sleep(60)
+            read.append(admin.lines)
+            parts.append(message.get("body", b""))
+
+        await Export(admin, "billing")({"type": "http"}, None, send_slowly)  # type: ignore[arg-type]
+        return read, parts
+
+    with SimCluster(seed=33).run() as sim:
+        read, parts = as_client(sim, work)
+    assert sum(part.count(b"\n") for part in parts) == letters
+    assert max(map(len, parts)) < 80_000
+    steps = [after - before for before, after in pairwise(read)]
+    assert max(steps) < 20, "no further than the slice that the reader takes"
+
+
+def test_an_export_that_loses_a_broker_on_its_way_is_not_taken_for_whole() -> None:
+    class Losing(Admin):
+        async def export_dead_letters(self, group: str, write: Any, **times: Any) -> int:
+            write('{"id":"1"}')
+            raise AdminError("broker-b: does not answer")
+
+    async def work(client: Client) -> list[Any]:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await Export(Losing(client=client), "billing")({"type": "http"}, None, send)  # type: ignore[arg-type]
+        return sent
+
+    with SimCluster(seed=34).run() as sim:
+        sent = as_client(sim, work)
+    assert sent[0]["status"] == 200
+    assert all(message.get("more_body", True) for message in sent), "browsers say that it failed"
+
+
+@pytest.mark.parametrize(
+    ("body", "form", "shown_as", "note"),
+    [
+        (b"\x89PNG" + b"\xff\x00" * 40_000, "text", "hex", "not UTF-8 text; shown as bytes"),
+        ("ä".encode() * 40_000, "text", "text", ""),
+        (b"x" + "ä".encode() * 40_000, "text", "text", ""),
+        (b"[" + b"1," * 600_000 + b"1]", "json", "text", "1.1 MiB, at most 1.0 MiB are formatted"),
+    ],
+)
+def test_a_large_body_is_shown_as_what_it_is(
+    body: bytes, form: str, shown_as: str, note: str
+) -> None:
+    found = shown_body(body, form)
+    assert (found.form, found.is_cut) == (shown_as, True)
+    assert note in found.note and bool(note) == bool(found.note)
+    if shown_as == "text":
+        assert body.startswith(found.text.encode()), "no byte is left out"

@@ -13,6 +13,7 @@ from sparrowmq import (
     HalfMessage,
     Message,
     MessageExt,
+    Producer,
     TransactionalProducer,
     TransactionState,
 )
@@ -215,6 +216,10 @@ def test_messages_with_a_delivery_time_are_counted_by_hour() -> None:
         await Admin(client=client).create_topic("reminders", queues=1)
         delays = [timedelta(seconds=1), *[timedelta(hours=2)] * 3, timedelta(hours=4)]
         await send(client, *(Message("reminders", b"x", delay=each) for each in delays))
+        async with Producer("shop", client=client) as producer:
+            late = Message("reminders", b"recalled", delay=timedelta(hours=2))
+            handle = (await producer.send(late)).recall_handle
+            await producer.recall(handle)
         await asyncio.sleep(5)
         return await visitor.get("/waiting/timers")
 
@@ -222,7 +227,23 @@ def test_messages_with_a_delivery_time_are_counted_by_hour() -> None:
         got = as_visitor(sim, work)
     assert len(re.findall(r":00:00Z 3 reminders 3", got.text)) == 1
     assert len(re.findall(r":00:00Z 1 reminders 1", got.text)) == 1
-    assert "These are all that wait" in got.text
+    assert "The whole timer queue was looked through, 7 messages" in got.text
+
+
+def test_hours_are_called_parts_where_more_wait_than_were_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> Got:
+        await Admin(client=client).create_topic("reminders", queues=1)
+        hours = [timedelta(hours=1 + number % 3) for number in range(40)]
+        await send(client, *(Message("reminders", b"x", delay=each) for each in hours))
+        return await visitor.get("/waiting/timers")
+
+    monkeypatch.setattr("sparrowmq.console.scan.BUDGET", 10)
+    with SimCluster(seed=27).run() as sim:
+        got = as_visitor(sim, work)
+    assert "Brokers report 40 that wait; 10 of them are among the newest 10 of 40" in got.text
+    assert "Each hour may have more" in got.text
 
 
 class Books:
@@ -239,6 +260,25 @@ class Books:
 
 
 COMMITTED, OPEN = Books(TransactionState.COMMIT), Books(TransactionState.UNKNOWN)
+
+
+def test_a_half_message_whose_end_was_not_read_is_not_called_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> Got:
+        await Admin(client=client).create_topic("orders", queues=1)
+        async with TransactionalProducer("books", COMMITTED, client=client) as producer:
+            for number in range(4):
+                await producer.send_in_transaction(Message("orders", b"%d" % number))
+                await asyncio.sleep(1)
+        return await visitor.get("/waiting/transactions")
+
+    monkeypatch.setattr("sparrowmq.console.pages.transactions._MOST_ENDS", 1)
+    with SimCluster(seed=28).run() as sim:
+        got = as_visitor(sim, work)
+    assert "Producer group" not in got.text, "all have ended"
+    assert "it is not known whether they have ended" in got.text
+    assert "None of those that were looked at waits" in got.text
 
 
 def test_half_messages_are_shown_and_a_transaction_that_was_set_aside_is_resumed() -> None:
@@ -288,3 +328,17 @@ def test_a_topic_is_followed_every_second(query: str, times: int) -> None:
     with SimCluster(seed=29).run() as sim:
         got = as_visitor(sim, work)
     assert got.html.count('"id": "asof"') == times
+
+
+def test_members_are_asked_since_when_they_run_only_on_request() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, Got]:
+        await Admin(client=client).create_topic("orders", queues=1)
+        await send(client, *numbered("orders", 1))
+        async with consuming(client, "billing", "orders", 1):
+            return await visitor.get("/clients"), await visitor.get("/clients?since=1")
+
+    with SimCluster(seed=29).run() as sim:
+        plain, asked = as_visitor(sim, work)
+    assert "Ask the consumers since when they run" in plain.text
+    row = asked.text.split("Brokers Since ", 1)[1]
+    assert re.search(r"consumer billing \S+ PYTHON \S+ broker-a 2023-11-14 22:13:2\dZ", row), row

@@ -67,6 +67,7 @@ PAGES = {
     "/topics/orders/messages?tail=1&tag=a": "followed every second",
     "/groups/billing?matching=1": "8 unread",
     "/groups/billing/rebalance/simulate?members=2": "2 members",
+    "/traffic": "Nothing is limited",
     "/clients": "Clients",
     "/brokers": "master",
     "/brokers/broker-b": "autoCreateTopicEnable",
@@ -369,7 +370,7 @@ def test_a_broker_that_hangs_is_named_within_two_seconds_and_the_others_are_show
     [
         ("/", "Stored today ≥ 6 messages (broker-b did not answer)"),
         ("/", "Unread ≥ 6 in 1 group (broker-b did not answer)"),
-        ("/topics", "orders ≥ 2 (broker-b did not answer)"),
+        ("/topics", "orders normal ≥ 2 (broker-b did not answer)"),
         ("/topics/orders", "Messages ≥ 6 (broker-b did not answer)"),
         ("/topics/orders", "Queues ≥ 2 on 1 broker (broker-b did not answer)"),
         ("/topics/orders", "billing ≥ 6 (broker-b did not answer)"),

@@ -59,7 +59,7 @@ from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo, GroupSubscription, subscriptions_of
 from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
-from sparrowmq.admin.limits import Limit
+from sparrowmq.admin.limits import DedupWindow, Limit
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.message_traces import MessageTrace
 from sparrowmq.admin.messages import MOST_FOUND
@@ -275,6 +275,11 @@ class Admin(Block):
         left is found by the note that name servers have, or at `address`. Raises NotFound."""
         return await drains.resume(self._cluster, broker, address)
 
+    async def broker_drain(self, broker: str) -> BrokerDrain:
+        """Whether a broker is being emptied, and what it has to finish before it can be stopped.
+        Changes nothing. Raises NotFound."""
+        return await drains.broker_drain(self._cluster, broker)
+
     async def drained_brokers(self) -> dict[str, str]:
         """Name → address of brokers that were drained, and are not registered."""
         return await drains.drained_brokers(self._cluster)
@@ -454,6 +459,10 @@ class Admin(Block):
         """All quotas and largest backlogs with their use, summed over the brokers that have them.
         Apache's brokers have none."""
         return await limits.limits(self._cluster)
+
+    async def dedup_windows(self) -> Listing[DedupWindow]:
+        """Topics that are de-duplicated, with what each broker remembers of them."""
+        return await limits.dedup_windows(self._cluster)
 
     async def set_quota(
         self,
@@ -943,7 +952,8 @@ class Admin(Block):
         until: datetime | int | None = None,
     ) -> int:
         """Give `write` each dead letter of a time range as one line of JSON; how many there were.
-        Raises ValueError, NotFound, NotReadable, and AdminError if a broker does not answer."""
+        What `write` returns is awaited if it can be, so that no more is read than it takes. Raises
+        ValueError, NotFound, NotReadable, and AdminError if a broker does not answer."""
         return await dead_letters.export_dead_letters(
             self._cluster, group, write, since=since, until=until
         )

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from inspect import isawaitable
 
 from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, addresses_of, all_at_once
 from sparrowmq.admin.errors import NotFound
@@ -212,6 +213,8 @@ async def export_dead_letters(
     """Write all dead letters of a time range, a line each; how many there were."""
     count = 0
     async for letter in select_dead_letters(cluster, group, ids=(), since=since, until=until):
-        write(exported(letter))
+        written = write(exported(letter))
+        if isawaitable(written):
+            await written
         count += 1
     return count

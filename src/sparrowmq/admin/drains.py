@@ -71,6 +71,11 @@ async def drained_brokers(cluster: ClusterCalls) -> dict[str, str]:
     return {name: address for name, address in noted.items() if name not in registered}
 
 
+async def broker_drain(cluster: ClusterCalls, name: str) -> BrokerDrain:
+    """How far a broker is on its way out. See `Admin.broker_drain`."""
+    return await look_at(cluster, name, await _address(cluster, name), ())
+
+
 async def drain(
     cluster: ClusterCalls,
     name: str,

@@ -1,4 +1,5 @@
-"""Quotas and largest backlogs: what is limited, how much of it is used, and changing it.
+"""Quotas, largest backlogs and de-duplication: what there is, how much of it is used, and changing
+limits.
 
 Limits hold on every broker by itself; quotas are shown as the sum over brokers. They are attributes
 of topics and consumer groups. Quotas of producer groups and clients, which are in no table, are
@@ -14,11 +15,11 @@ import msgspec
 from sparrowmq.admin import group_changes, groups, topics
 from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.admin.errors import BrokerRefusal, NotFound
-from sparrowmq.admin.values import Listing, SettingChange, time_of
+from sparrowmq.admin.values import BrokerFailure, Listing, SettingChange, time_of
 from sparrowmq.admin.wanted_settings import Attributes
 from sparrowmq.client.argument_checks import check_names, check_whole
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.limit_report import LimitReport, ListLimits, ReportedLimit
+from sparrowmq.protocol.limit_report import LimitReport, ListLimits, ReportedLimit, ReportedWindow
 from sparrowmq.protocol.limits import (
     BACKLOG,
     MOST_BACKLOG,
@@ -73,6 +74,8 @@ class Limit:
     uncounted: Mapping[str, str] = field(default_factory=dict)
     """Groups of a backlog that do not count, and why."""
     brokers: tuple[str, ...] = ()
+    by_broker: Mapping[str, "Limit"] = field(default_factory=dict)
+    """The same of each broker alone; empty if it is only one."""
 
     @property
     def is_refusing(self) -> bool:
@@ -80,11 +83,73 @@ class Limit:
         return self.since is not None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DedupWindow:
+    """What a broker remembers of a topic that is de-duplicated."""
+
+    topic: str
+    broker: str
+    window_ms: int
+    """How long a message is remembered, as the topic's attribute says."""
+    most: int
+    """Messages that are remembered at most."""
+    known: int | None
+    """Remembered now; None while nobody has sent to the topic since the broker started."""
+    span_ms: int
+    """How long ago the oldest of them came, when the newest did."""
+    duplicates: int
+    """Messages that were sent again and not stored, since the broker started."""
+    cut: int
+    """Messages that were forgotten before their time, because there were too many."""
+
+    @classmethod
+    def reported(cls, broker: str, each: ReportedWindow) -> "DedupWindow":
+        """As a broker says it."""
+        return cls(
+            topic=each.topic,
+            broker=broker,
+            window_ms=each.time_ms,
+            most=each.most,
+            known=each.known,
+            span_ms=each.span_ms,
+            duplicates=each.duplicates,
+            cut=each.cut,
+        )
+
+
 # ---- looking
 
 
 async def limits(cluster: ClusterCalls) -> Listing[Limit]:
     """All limits of all masters. Brokers that know no limits have none."""
+    by_broker, errors = await _reports(cluster)
+    found: dict[tuple[str, str, bool], dict[str, ReportedLimit]] = {}
+    for broker, report in by_broker.items():
+        for each in report.limits:
+            key = (each.scope, each.name, each.backlog is not None)
+            found.setdefault(key, {})[broker] = each
+    now_ms = cluster.client.clock()
+    rows = [_summed(by_broker, now_ms) for _, by_broker in sorted(found.items())]
+    return Listing(tuple(rows), errors)
+
+
+async def dedup_windows(cluster: ClusterCalls) -> Listing[DedupWindow]:
+    """All de-duplicated topics of all masters, by topic and broker. Brokers that cannot
+    de-duplicate have none."""
+    by_broker, errors = await _reports(cluster)
+    found = [
+        DedupWindow.reported(broker, each)
+        for broker, report in by_broker.items()
+        for each in report.windows
+    ]
+    rows = sorted(found, key=lambda each: (each.topic, each.broker))
+    return Listing(tuple(rows), errors)
+
+
+async def _reports(
+    cluster: ClusterCalls,
+) -> tuple[Mapping[str, LimitReport], tuple[BrokerFailure, ...]]:
+    """What every master says, and those that say nothing."""
 
     async def ask(_: str, address: str) -> LimitReport:
         try:
@@ -97,14 +162,7 @@ async def limits(cluster: ClusterCalls) -> Listing[Limit]:
 
     targets, without = await cluster.masters_and_missing()
     answers = await cluster.ask_each(targets, ask)
-    found: dict[tuple[str, str, bool], dict[str, ReportedLimit]] = {}
-    for broker, report in answers.by_broker.items():
-        for each in report.limits:
-            key = (each.scope, each.name, each.backlog is not None)
-            found.setdefault(key, {})[broker] = each
-    now_ms = cluster.client.clock()
-    rows = [_summed(by_broker, now_ms) for _, by_broker in sorted(found.items())]
-    return Listing(tuple(rows), (*answers.errors, *without))
+    return answers.by_broker, (*answers.errors, *without)
 
 
 def _summed(by_broker: Mapping[str, ReportedLimit], now_ms: int) -> Limit:
@@ -132,6 +190,9 @@ def _summed(by_broker: Mapping[str, ReportedLimit], now_ms: int) -> Limit:
         lags=lags,
         uncounted={group: why for group, why in uncounted.items() if group not in lags},
         brokers=tuple(by_broker),
+        by_broker={name: _summed({name: each}, now_ms) for name, each in by_broker.items()}
+        if len(by_broker) > 1
+        else {},
     )
 
 

@@ -26,7 +26,7 @@ from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo, GroupSubscription
 from sparrowmq.admin.health import MOST_DISK, HealthCheck
 from sparrowmq.admin.lag import GroupLag
-from sparrowmq.admin.limits import Limit
+from sparrowmq.admin.limits import DedupWindow, Limit
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.message_traces import MessageTrace
 from sparrowmq.admin.messages import MOST_FOUND
@@ -210,6 +210,11 @@ class Admin(Facade[AsyncAdmin]):
         left is found by the note that name servers have, or at `address`. Raises NotFound."""
         return self._wait(lambda admin: admin.resume_broker(broker, address=address))
 
+    def broker_drain(self, broker: str) -> BrokerDrain:
+        """Whether a broker is being emptied, and what it has to finish before it can be stopped.
+        Changes nothing. Raises NotFound."""
+        return self._wait(lambda admin: admin.broker_drain(broker))
+
     def drained_brokers(self) -> dict[str, str]:
         """Name → address of brokers that were drained, and are not registered."""
         return self._wait(lambda admin: admin.drained_brokers())
@@ -390,6 +395,10 @@ class Admin(Facade[AsyncAdmin]):
         """All quotas and largest backlogs with their use, summed over the brokers that have them.
         Apache's brokers have none."""
         return self._wait(lambda admin: admin.limits())
+
+    def dedup_windows(self) -> Listing[DedupWindow]:
+        """Topics that are de-duplicated, with what each broker remembers of them."""
+        return self._wait(lambda admin: admin.dedup_windows())
 
     def set_quota(
         self,

@@ -45,6 +45,7 @@ from sparrowmq.console.pages import (
     topic,
     topic_messages,
     topics,
+    traffic,
     transactions,
     waiting,
 )
@@ -66,6 +67,7 @@ ROUTES: tuple[PageRoute, ...] = (
     *timers.ROUTES,
     *transactions.ROUTES,
     *waiting.ROUTES,
+    *traffic.ROUTES,
     *clients.ROUTES,
     *brokers.ROUTES,
     *name_servers.ROUTES,
@@ -81,6 +83,7 @@ NAVIGATION = (
     ("messages", "/messages", "Messages"),
     ("dead-letters", "/dead-letters", "Dead letters"),
     ("waiting", "/waiting", "Waiting"),
+    ("traffic", "/traffic", "Traffic"),
     ("clients", "/clients", "Clients"),
     ("brokers", "/brokers", "Brokers"),
     ("audit", "/audit", "Audit"),

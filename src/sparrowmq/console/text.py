@@ -1,5 +1,6 @@
 """How values are written on pages: numbers, sizes, times. What is not known is `?`, never 0."""
 
+import codecs
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,6 +8,8 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 SHOWN_BYTES = 64 * 1024
+MOST_FORMATTED = 1024 * 1024
+"""Bytes of JSON: to format more would hold up other pages."""
 PREVIEW = 200
 _LONGEST_AGO = 10
 _HEX_WIDTH = 16
@@ -117,6 +120,9 @@ def shown_body(body: bytes, form: str) -> Body:
     """The first 64 KiB as text, JSON or hex; hex where it is neither of them."""
     is_cut = len(body) > SHOWN_BYTES
     part = body[:SHOWN_BYTES]
+    if form == "json" and len(body) > MOST_FORMATTED:
+        note = f"{size(len(body))}, at most {size(MOST_FORMATTED)} are formatted as JSON."
+        return shown_body_noted(body, "text", note)
     if form == "json":
         try:
             text = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
@@ -126,7 +132,8 @@ def shown_body(body: bytes, form: str) -> Body:
     if form == "hex":
         return Body("hex", "\n".join(_hex_lines(part)), len(body), is_cut, "")
     try:
-        text = part.decode("utf-8") if not is_cut else part.decode("utf-8", "ignore")
+        # The cut may go through a character; anything else that is not UTF-8 makes it bytes.
+        text = codecs.getincrementaldecoder("utf-8")().decode(part, final=not is_cut)
     except UnicodeDecodeError:
         note = "This body is not UTF-8 text; shown as bytes."
         return Body("hex", "\n".join(_hex_lines(part)), len(body), is_cut, note)

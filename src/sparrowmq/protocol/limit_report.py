@@ -1,4 +1,5 @@
-"""The limits of a broker with their use, as SparrowMQ's brokers report them."""
+"""The limits of a broker with their use, and what it de-duplicates, as SparrowMQ's brokers report
+them."""
 
 from typing import ClassVar
 
@@ -44,7 +45,26 @@ class ReportedLimit(Body, frozen=True, kw_only=True):
     """Groups of a backlog that do not count, and why."""
 
 
+class ReportedWindow(Body, frozen=True, kw_only=True):
+    """A topic that is de-duplicated."""
+
+    topic: str
+    time_ms: int
+    """How long a message is remembered, as the attribute says."""
+    most: int
+    """Messages that are remembered at most."""
+    known: int | None = None
+    """Remembered now; None while nobody has sent to the topic since the start."""
+    span_ms: int = 0
+    """How long ago the oldest of them came."""
+    duplicates: int = 0
+    """Messages that were not stored again, since the start."""
+    cut: int = 0
+    """Messages that were forgotten before their time, because there were too many."""
+
+
 class LimitReport(Body, frozen=True, kw_only=True):
     """All of them."""
 
     limits: tuple[ReportedLimit, ...] = ()
+    windows: tuple[ReportedWindow, ...] = ()

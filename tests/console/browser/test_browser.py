@@ -26,6 +26,7 @@ PAGES = {
     "timers": "/waiting/timers",
     "transactions": "/waiting/transactions",
     "name-servers": "/nameservers",
+    "traffic": "/traffic",
     "clients": "/clients",
     "brokers": "/brokers",
     "broker": "/brokers/broker-a",

@@ -1,11 +1,13 @@
-"""All limits of a broker with their figures, for operators and for monitoring."""
+"""All limits of a broker with their figures, and its de-duplicated topics, for operators and for
+monitoring."""
 
 from typing import TYPE_CHECKING
 
 from sparrowmq.broker.traffic.backlog import BacklogState
 from sparrowmq.broker.traffic.clients import ClientQuota
+from sparrowmq.broker.traffic.dedup import rule_of
 from sparrowmq.broker.traffic.meter import Meter
-from sparrowmq.protocol.limit_report import ReportedLimit
+from sparrowmq.protocol.limit_report import ReportedLimit, ReportedWindow
 from sparrowmq.protocol.limits import Scope
 
 if TYPE_CHECKING:
@@ -31,6 +33,30 @@ async def limits_of(broker: "Broker") -> list[ReportedLimit]:
         if traffic.clients is not None:
             found.append(_clients(traffic.clients, now_ms))
         found += [_quota(each.meter, now_ms) for each in broker.watched.quotas.values()]
+    return found
+
+
+async def windows_of(broker: "Broker") -> list[ReportedWindow]:
+    """Every topic that is de-duplicated, in slices: also those that nobody has sent to yet."""
+    windows, found = broker.traffic.dedup.windows, []
+    with broker.slices.begin() as turn:
+        for topic in broker.topics:
+            rule = rule_of(topic) if topic.attributes else None
+            if rule is not None:
+                window = windows.get(topic.topic_name)
+                found.append(
+                    ReportedWindow(
+                        topic=topic.topic_name,
+                        time_ms=rule.time_ms,
+                        most=rule.ids,
+                        known=None if window is None else len(window),
+                        span_ms=0 if window is None else window.span_ms,
+                        duplicates=0 if window is None else window.duplicates,
+                        cut=0 if window is None else window.cut,
+                    )
+                )
+            if turn.is_over:
+                await turn.pause()
     return found
 
 

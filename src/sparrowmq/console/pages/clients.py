@@ -1,6 +1,7 @@
 """Clients that are connected: producers, and members of groups."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from sparrowmq.admin.clients import LiveClient
 from sparrowmq.console.listing import part_of
@@ -15,12 +16,21 @@ async def show(view: View) -> Answer:
         view.query,
         key=lambda each: f"{each.client_id} {' '.join(each.groups)} {each.role}",
     )
+    asks_members = view.asked("since") == "1"
+    if asks_members:
+        known = await panel(view.console.admin.with_start_times(part.rows))
+        part = replace(part, rows=tuple(known.value or part.rows))
     return Page(
         template="clients.html",
         title="Clients",
         area="clients",
         command="sparrowmq client list",
-        values={"clients": clients, "part": part, "doubled": doubled(clients.value or ())},
+        values={
+            "clients": clients,
+            "part": part,
+            "doubled": doubled(clients.value or ()),
+            "asks_members": asks_members,
+        },
     )
 
 

@@ -1,19 +1,24 @@
 """Dead letters: messages that a group failed to handle as often as it may; sending them again."""
 
+import logging
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from hashlib import sha256
 
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.dead_letters import origin_of
+from sparrowmq.admin.errors import AdminError
 from sparrowmq.admin.resends import Resend, Resent
 from sparrowmq.console.listing import part_of
 from sparrowmq.console.pages.topic_messages import start, wanted_by
 from sparrowmq.console.scan import cursor_text, scan
 from sparrowmq.console.text import segment
 from sparrowmq.console.view import (
+    EXPECTED,
     Answer,
     Done,
     Page,
@@ -28,6 +33,9 @@ from sparrowmq.protocol.names import dlq_topic
 _ROWS = 50
 _DAY_MS = 86_400_000
 _TARGETS = ("group", "topic")
+_SLICE_BYTES = 64 * 1024
+
+log = logging.getLogger("sparrowmq.console")
 
 
 async def show(view: View) -> Answer:
@@ -127,13 +135,52 @@ def state_of(planned: Sequence[Resent], to: str) -> str:
 
 async def export(view: View) -> Answer:
     """All of them as lines of JSON, for a file."""
-    lines: list[str] = []
-    await view.console.changer.export_dead_letters(view.names["group"], lines.append)
-    return Response(
-        "\n".join([*(line.rstrip() for line in lines), ""]),
-        media_type="application/octet-stream",
-        headers={"content-disposition": 'attachment; filename="dead-letters.jsonl"'},
-    )
+    group, admin = view.names["group"], view.console.changer
+    first = await admin.dead_letters(group, limit=1)
+    if first.errors:
+        silent = "; ".join(map(str, first.errors))
+        raise AdminError(f"nothing was exported, because a part would be missing: {silent}")
+    return Export(admin, group)
+
+
+class Export(Response):
+    """A file that is written while it is read: no more than a slice of it is in memory, however
+    slow the reader is. Where a broker goes away meanwhile it ends in the middle, which browsers
+    report as a failed download."""
+
+    def __init__(self, admin: Admin, group: str) -> None:
+        super().__init__(
+            media_type="application/octet-stream",
+            headers={"content-disposition": 'attachment; filename="dead-letters.jsonl"'},
+        )
+        del self.headers["content-length"]  # not known yet
+        self._admin, self._group = admin, group
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send(
+            {
+                "type": "http.response.start",
+                "status": self.status_code,
+                "headers": self.raw_headers,
+            }
+        )
+        held = bytearray()
+
+        async def flush(*, is_last: bool) -> None:
+            part = bytes(held)
+            held.clear()
+            await send({"type": "http.response.body", "body": part, "more_body": not is_last})
+
+        def write(line: str) -> Awaitable[None] | None:
+            held.extend(line.rstrip().encode("utf-8", "replace") + b"\n")
+            return flush(is_last=False) if len(held) >= _SLICE_BYTES else None
+
+        try:
+            await self._admin.export_dead_letters(self._group, write)
+        except EXPECTED as error:
+            log.warning("the export of dead letters of %s ended early: %s", self._group, error)
+            return
+        await flush(is_last=True)
 
 
 ROUTES = (

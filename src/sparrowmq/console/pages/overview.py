@@ -91,6 +91,9 @@ async def search(view: View) -> Answer:
         return Done(f"/groups/{segment(wanted)}")
     if _is_id(wanted):
         return Done(f"/messages?id={segment(wanted)}")
+    names = view.console.names
+    topics = sorted(topics, key=lambda name: (not names.is_plain_topic(name), name))
+    groups = sorted(groups, key=lambda name: (names.is_own_group(name), name))
     return Page(
         template="search.html",
         title=f"Search for {wanted}",
@@ -100,7 +103,7 @@ async def search(view: View) -> Answer:
             "wanted": wanted,
             "topics": [name for name in topics if matches(wanted, name)][:_SUGGESTED],
             "groups": [name for name in groups if matches(wanted, name)][:_SUGGESTED],
-            "plain": [name for name in topics if view.console.names.is_plain_topic(name)][:500],
+            "plain": [name for name in topics if names.is_plain_topic(name)][:500],
         },
     )
 

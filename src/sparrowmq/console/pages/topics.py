@@ -1,5 +1,6 @@
 """The list of topics, and making one."""
 
+from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.console.listing import part_of
 from sparrowmq.console.text import segment
 from sparrowmq.console.view import (
@@ -47,9 +48,16 @@ async def show(view: View) -> Answer:
             "shows_all": shows_all,
             "hidden": len(names) - len(shown),
             "kind_of": console.names.kind_of,
+            "type_of": type_of,
             "groups_of": console.sampler.figures.groups_of,
         },
     )
+
+
+def type_of(topic: TopicInfo) -> str:
+    """What its messages are, as the attribute says; brokers that differ are both named."""
+    found = {each.attributes.get("message.type", "NORMAL").lower() for each in topic.settings}
+    return ", ".join(sorted(found)) or "?"
 
 
 async def create(view: View) -> Answer:

@@ -2,7 +2,8 @@
 
 A broker stores a half message again whenever it has asked its producers, and writes down in another
 topic which have ended. Both topics are read, the newest part of them: what is not named there is
-pending.
+pending. An end is stored after its half message, so where older ends were not read, nothing is said
+of half messages that are older than the ends that were.
 """
 
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from sparrowmq.protocol.names import (
 )
 
 _MOST_READ = 500
+_MOST_ENDS = 500
 _MOST_SHOWN = 100
 
 
@@ -38,9 +40,13 @@ class Transaction:
 async def show(view: View) -> Answer:
     """Pending ones, the oldest first, and those that were set aside, the newest first."""
     halves = await _newest(view, TRANS_HALF_TOPIC)
-    ends = await _newest(view, TRANS_OP_HALF_TOPIC)
+    ends = await _newest(view, TRANS_OP_HALF_TOPIC, _MOST_ENDS)
     aside = await _newest(view, TRANS_CHECK_MAX_TIME_TOPIC)
-    waiting = pending(halves.messages if halves else (), ends.messages if ends else ())
+    since_ms = known_since_ms(ends)
+    held = [
+        each for each in (halves.messages if halves else ()) if each.store_timestamp >= since_ms
+    ]
+    waiting = pending(held, ends.messages if ends else ())
     return Page(
         template="transactions.html",
         title="Transactions",
@@ -51,6 +57,7 @@ async def show(view: View) -> Answer:
             "waiting": waiting[:_MOST_SHOWN],
             "more": max(0, len(waiting) - _MOST_SHOWN),
             "halves": halves,
+            "unknown": len(halves.messages) - len(held) if halves else 0,
             "aside": aside,
             "set_aside": [transaction(each) for each in aside.messages[:_MOST_SHOWN]]
             if aside
@@ -62,14 +69,21 @@ async def show(view: View) -> Answer:
     )
 
 
-async def _newest(view: View, name: str) -> Found | None:
+def known_since_ms(ends: Found | None) -> int:
+    """From when on it is known which half messages have ended."""
+    if ends is None or not (ends.left or ends.problems):
+        return 0
+    return min((each.store_timestamp for each in ends.messages), default=2**63)
+
+
+async def _newest(view: View, name: str, most: int = _MOST_READ) -> Found | None:
     """The end of a topic; None where there is none."""
     admin = view.console.admin
     try:
         topic = await admin.topic(name)
     except NotFound:
         return None
-    found = await scan(admin, topic, {}, newest_first=True, wants=lambda _: True, limit=_MOST_READ)
+    found = await scan(admin, topic, {}, newest_first=True, wants=lambda _: True, limit=most)
     return replace(found, problems=(*map(str, topic.errors), *found.problems))
 
 

@@ -9,6 +9,7 @@ from sparrowmq.console.view import Answer, Page, PageRoute, View, panel, panels
 from sparrowmq.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 
 _LEVEL = re.compile(r"scheduleMessageOffset_(\d+)")
+_LONGEST_NUMBER = 16
 _TRANSACTION_TOPICS = {
     TRANS_HALF_TOPIC: "half messages stored, finished ones among them",
     TRANS_CHECK_MAX_TIME_TOPIC: "transactions set aside after too many checks",
@@ -55,8 +56,15 @@ async def show(view: View) -> Answer:
             "masters": masters,
             "halves": halves,
             "words": _TRANSACTION_TOPICS,
+            "late": late_s,
         },
     )
+
+
+def late_s(broker: BrokerInfo) -> float | None:
+    """For how many seconds the first message with a delivery time has been due."""
+    text = broker.runtime.table.get("timerReadBehind", "") if broker.runtime else ""
+    return int(text) if text.isdecimal() and len(text) < _LONGEST_NUMBER else None
 
 
 def levels_of(broker: BrokerInfo, settings: Mapping[str, str]) -> list[Level]:
