@@ -12,6 +12,7 @@ from bench.driver import Driver
 from bench.eviction import evicted
 from bench.figures import Figure, at_least, at_most, middle
 from bench.hot_path import hot_path
+from bench.limits import dedup, quota
 from bench.replication import replication
 from bench.spark_read import spark_read
 from tests.faults.rebuild_speed import rebuild_speed
@@ -57,6 +58,8 @@ def cold(folder: Path, effort: Effort) -> list[Figure]:
 
 ALONE: dict[str, MeasureAlone] = {
     "hot": hot_path,
+    "quota": quota,
+    "dedup": dedup,
     "rebuild": rebuild,
     "cold": cold,
     "backlog": backlog,

@@ -25,7 +25,7 @@ _QUEUES = 8
 
 
 def hot_path(folder: Path, effort: Effort) -> list[Figure]:
-    """A send, what a quota adds to it, a batched and a pulled message, what a parked pull adds."""
+    """A send, a batched and a pulled message, what a parked pull adds to a send."""
     folder.mkdir(parents=True)
     return asyncio.run(_measure(folder))
 
@@ -34,9 +34,6 @@ async def _measure(folder: Path) -> list[Figure]:
     numbers = count()
     async with wired(folder, monotonic_clock) as client:
         send = await _least(client, lambda: _feed(client, _sends(numbers)), _REQUESTS)
-        client.limit(messages=10**12)
-        limited = await _least(client, lambda: _feed(client, _sends(numbers)), _REQUESTS)
-        client.limit()
         batch = await _least(
             client, lambda: _feed(client, _batches(numbers)), _BATCHES * frames.BATCHED
         )
@@ -47,9 +44,6 @@ async def _measure(folder: Path) -> list[Figure]:
     work = "in process, without sockets"
     return [
         Figure(work, "a send, index included", "µs CPU", send),
-        Figure(
-            work, "a quota on top of a send", "µs CPU", max(0.0, limited - send), None, at_most(1)
-        ),
         Figure(work, "a message of a batch, index included", "µs CPU", batch),
         Figure(work, "a message that a pull finds", "µs CPU", found),
         Figure(

@@ -17,9 +17,11 @@ from sparrowmq import (
     Message,
     MessageExt,
     MessageModel,
+    MessageQueue,
     NoRoute,
     NotFound,
     Producer,
+    PullConsumer,
     PushConsumer,
     TransactionalProducer,
     TransactionState,
@@ -109,6 +111,34 @@ def test_sends_and_reads_go_on_while_a_broker_is_emptied() -> None:
 
         as_client(sim, work)
         assert stored(sim) <= 30
+
+
+def test_a_group_that_reads_the_topic_on_another_broker_only_is_waited_for() -> None:
+    """It was stopped while this broker was away: what came here since then is for it as well."""
+    with TWO.run() as sim:
+
+        async def work(client: Client) -> None:
+            admin = await with_topic(client)
+            b_only = MessageQueue("orders", "broker-b", 0)
+            async with Producer("shop", client=client) as producer:
+                for queue in await producer.queues("orders"):
+                    await producer.send(Message("orders", b"x"), queue=queue)
+            async with PullConsumer("billing", client=client) as reader:
+                reader.update_offset(b_only, 1)
+                await reader.commit([b_only])
+            dry = await admin.drain_broker(A, dry_run=True)
+            assert [(each.group, each.topic, each.messages, each.why) for each in dry.unread] == [
+                ("billing", "orders", 2, "no members")
+            ]
+            assert dry.unclaimed == {}
+            with pytest.raises(DrainUnfinished) as caught:
+                await admin.drain_broker(A, timeout_s=60)
+            assert caught.value.drain.left == 2
+            async with consuming(client, "billing", "orders", 0) as read:
+                await read.until(3)
+                assert (await admin.drain_broker(A)).state is DrainState.LEFT
+
+        as_client(sim, work)
 
 
 def test_keyed_sends_turn_to_another_broker_at_once() -> None:

@@ -8,7 +8,7 @@ from sparrowmq.testing.sim_cluster import SimCluster
 
 LIFE = {"start", "stop"}
 PRODUCER = LIFE | {"group", "send", "send_batch", "send_oneway", "request", "reply", "recall"}
-PRODUCER |= {"queues"}
+PRODUCER |= {"queues", "diverted"}
 CONSUMER = LIFE | {"group", "assignment", "queues", "offset_range", "offset_at", "failure"}
 CONSUMER |= {"limit_rate"}
 PUSH = CONSUMER | {"run", "pause", "resume", "subscribe", "unsubscribe", "waits"}

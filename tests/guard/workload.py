@@ -69,8 +69,11 @@ class Wired:
 
     def limit(self, **per_second: int) -> None:
         """Give the topic a quota; none without."""
-        attributes = {f"sparrowmq.quota.{unit}": str(rate) for unit, rate in per_second.items()}
-        topic = msgspec.structs.replace(plain_topic(frames.TOPIC, QUEUES), attributes=attributes)
+        self.configure({f"sparrowmq.quota.{unit}": str(rate) for unit, rate in per_second.items()})
+
+    def configure(self, attributes: dict[str, str], name: str = frames.TOPIC) -> None:
+        """Give a topic these attributes and no others; made if it is not there."""
+        topic = msgspec.structs.replace(plain_topic(name, QUEUES), attributes=attributes)
         self.broker.topics.put(topic)
         self.broker.topics.was_saved(self.broker.topics.table())
 
@@ -91,7 +94,9 @@ class Wired:
 
 
 @asynccontextmanager
-async def wired(folder: Path, monotonic: Clock = lambda: _NOW_MS) -> AsyncIterator[Wired]:
+async def wired(
+    folder: Path, monotonic: Clock = lambda: _NOW_MS, clock: Clock = lambda: _NOW_MS
+) -> AsyncIterator[Wired]:
     """The broker runs on the real disk; what is counted never gives the loop a turn."""
     disk = RealDisk(folder)
     log = logging.getLogger("guard")
@@ -99,7 +104,7 @@ async def wired(folder: Path, monotonic: Clock = lambda: _NOW_MS) -> AsyncIterat
         # The loop gets few turns here, which is not being busy.
         BrokerConfig(data_dir=folder, port=0, busy_lag_s=3600.0),
         disk=disk,
-        clock=lambda: _NOW_MS,
+        clock=clock,
         monotonic=monotonic,
         rng=random.Random(1),
         workers=InlineWorkers(),

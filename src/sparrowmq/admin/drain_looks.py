@@ -6,7 +6,7 @@ stored meanwhile, and so all of it was true at once.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -14,6 +14,7 @@ from sparrowmq.admin.brokers import runtime_table
 from sparrowmq.admin.cluster_calls import ClusterCalls, while_it_answers
 from sparrowmq.admin.errors import BrokerRefusal, is_unsupported
 from sparrowmq.admin.lag import committed
+from sparrowmq.admin.topic_figures import groups_of_topic
 from sparrowmq.admin.topics import all_topic_configs, is_hidden, topic_stats
 from sparrowmq.admin.values import time_of
 from sparrowmq.protocol.drain import DrainReport, DrainState, GroupLeft
@@ -144,6 +145,57 @@ async def look_at(
         unclaimed=report.unclaimed,
         log_end=report.log_end,
     )
+
+
+class ReadersElsewhere:
+    """Groups that read a topic of the broker on another one, and have no progress on this one.
+
+    They were stopped before their first pull from it was answered, or while it was away. It does
+    not know them, and what it has would be lost to them. Each topic is asked about once: a group
+    that comes back is known to the broker itself.
+    """
+
+    def __init__(self, cluster: ClusterCalls) -> None:
+        self._cluster = cluster
+        self._known: dict[str, frozenset[str]] = {}
+
+    async def add_to(self, found: BrokerDrain, ignored: Collection[str]) -> BrokerDrain:
+        """What is left, with what these groups have not read."""
+        new = [topic for topic in found.unclaimed if topic not in self._known]
+        if new:
+            await self._ask(found.broker, new)
+        theirs = [
+            Unread(
+                group=group,
+                topic=topic,
+                messages=messages,
+                members=None if found.is_apache else 0,
+                is_paused=False,
+                is_ignored=group in ignored,
+            )
+            for topic, messages in sorted(found.unclaimed.items())
+            for group in sorted(self._known[topic])
+        ]
+        if not theirs:
+            return found
+        unclaimed = {
+            topic: messages for topic, messages in found.unclaimed.items() if not self._known[topic]
+        }
+        return replace(found, unread=(*found.unread, *theirs), unclaimed=unclaimed)
+
+    async def _ask(self, broker: str, topics: Collection[str]) -> None:
+        masters, _ = await self._cluster.masters_and_missing()
+        others = {name: address for name, address in masters.items() if name != broker}
+
+        async def ask(_: str, address: str) -> dict[str, frozenset[str]]:
+            return {topic: await groups_of_topic(self._cluster, address, topic) for topic in topics}
+
+        answers = await self._cluster.ask_each(others, ask)
+        for topic in topics:
+            groups = (each[topic] for each in answers.by_broker.values())
+            self._known[topic] = frozenset(
+                group for group in frozenset().union(*groups) if not is_system_group(group)
+            )
 
 
 # ---- Apache's brokers

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sparrowmq.admin.cluster_calls import ClusterCalls
-from sparrowmq.admin.drain_looks import BrokerDrain, look_at
+from sparrowmq.admin.drain_looks import BrokerDrain, ReadersElsewhere, look_at
 from sparrowmq.admin.errors import (
     AdminError,
     BrokerRefusal,
@@ -100,6 +100,8 @@ async def drain(
     if found.state is DrainState.LEFT:
         return found
     await _check_others(cluster, name, address)
+    elsewhere = ReadersElsewhere(cluster)
+    found = await elsewhere.add_to(found, ignore_groups)
     if found.dead and not leave_dead_letters and not dry_run:
         raise AdminError(f"nothing was changed: {_dead_letters(found)}")
     if dry_run:
@@ -111,7 +113,9 @@ async def drain(
         except AdminError:
             await _end(cluster, found)
             raise
-    waiting = _Waiting(cluster, found, ignore_groups, leave_dead_letters, grace_s, progress)
+    waiting = _Waiting(
+        cluster, found, elsewhere, ignore_groups, leave_dead_letters, grace_s, progress
+    )
     try:
         async with asyncio.timeout(timeout_s):
             return await waiting.run()
@@ -269,6 +273,7 @@ class _Waiting:
         self,
         cluster: ClusterCalls,
         found: BrokerDrain,
+        elsewhere: ReadersElsewhere,
         ignored: Collection[str],
         leave_dead_letters: bool,
         grace_s: float,
@@ -276,6 +281,7 @@ class _Waiting:
     ) -> None:
         self.last = replace(found, state=DrainState.DRAINING)
         self._cluster = cluster
+        self._elsewhere = elsewhere
         self._ignored = ignored
         self._leave_dead_letters = leave_dead_letters
         self._grace_s = grace_s
@@ -314,7 +320,8 @@ class _Waiting:
         """What the broker says; one that is killed meanwhile comes back as it was."""
         last = self.last
         try:
-            return await look_at(self._cluster, last.broker, last.address, self._ignored)
+            found = await look_at(self._cluster, last.broker, last.address, self._ignored)
+            return await self._elsewhere.add_to(found, self._ignored)
         except BrokerRefusal:
             raise
         except AdminError as error:

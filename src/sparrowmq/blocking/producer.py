@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TypeVar, Unpack
 
-from sparrowmq.blocking.facade import GroupFacade, awaited
+from sparrowmq.blocking.facade import GroupFacade, awaited, called
 from sparrowmq.client.sending.producer import Producer as AsyncProducer
 from sparrowmq.client.sending.producer import SendSettings
 from sparrowmq.client.sending.transactional_producer import (
@@ -34,6 +34,7 @@ class _Sending(GroupFacade[P]):
     reply = awaited(AsyncProducer.reply)
     recall = awaited(AsyncProducer.recall)
     queues = awaited(AsyncProducer.queues)
+    diverted = called(AsyncProducer.diverted)
 
 
 @takes_settings_of(AsyncProducer, without=["client"])

@@ -68,6 +68,8 @@ class OpenTelemetryHooks(Hooks):
             return
         if len(sending.results) == 1 and len(sending.messages) == 1:
             span.set_attribute("messaging.message.id", sending.results[0].msg_id)
+        if sending.results and sending.results[0].diverted_from:
+            span.set_attribute("messaging.destination.name", sending.results[0].queue.topic)
         self._end(span, sending.error)
 
     # ---- handling

@@ -40,6 +40,12 @@ class PrometheusHooks(Hooks):
             buckets=_SEND_MS,
             registry=used,
         )
+        self._diverted = Counter(
+            "sparrowmq_client_messages_diverted",
+            "Messages that a limit of their topic refused and another topic took.",
+            ("topic", "diverted_to"),
+            registry=used,
+        )
         self._handling = Histogram(
             "rocketmq_process_time",
             "Milliseconds that a call of a handler took.",
@@ -61,9 +67,13 @@ class PrometheusHooks(Hooks):
         )
 
     def after_send(self, sending: Sending) -> None:
-        """Note how long it took."""
+        """Note how long it took, and what went to another topic."""
         status = _status(sending.error is None)
         self._sends.labels(_topic(sending.messages), status).observe(sending.elapsed_s * 1000)
+        for result in sending.results:
+            if result.diverted_from:
+                count = result.msg_id.count(",") + 1
+                self._diverted.labels(result.diverted_from, result.queue.topic).inc(count)
 
     def before_handling(self, handling: Handling) -> None:
         """One more runs."""

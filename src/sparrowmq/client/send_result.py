@@ -42,6 +42,9 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     recall_handle: str = ""
     """What to recall a message with that has a delivery time; empty for others, also with a delay
     level."""
+    diverted_from: str = ""
+    """The topic whose limit refused the message, where the producer diverts it (`when_refused`):
+    then `queue` is one of the other topic."""
 
     @property
     def is_ok(self) -> bool:

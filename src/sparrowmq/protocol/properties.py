@@ -67,6 +67,8 @@ BORN_TIMESTAMP = "BORN_TIMESTAMP"
 DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 CRC32 = "__CRC32#"
+DIVERTED_FROM = "DIVERTED_FROM"
+"""Ours: the topic whose limit refused the message before another topic took it."""
 
 REPLY_MESSAGE_TYPE = "reply"
 """Value of MSG_TYPE in the answer to a request message."""

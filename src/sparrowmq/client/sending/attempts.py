@@ -114,6 +114,8 @@ class RetryRules(msgspec.Struct, frozen=True, kw_only=True):
     """Also when the message is stored, but less safely than asked for."""
     idempotent: bool = False
     """Where the outcome is unknown, at the same broker only."""
+    diverted: frozenset[str] = frozenset()
+    """Topics whose limits are not waited for: what they refuse goes to another topic."""
 
 
 _BACKOFF = Backoff(0.1, 1.0)
@@ -135,7 +137,7 @@ class Failures:
     is shorter than the time of the send is survived whatever `retries` is.
     """
 
-    def __init__(self, retries: int, rng: random.Random) -> None:
+    def __init__(self, retries: int, rng: random.Random, *, waits_for_limits: bool = True) -> None:
         self.attempts: list[tuple[str, str]] = []
         self.retries_left = retries
         self._is_patient = retries > 0
@@ -144,6 +146,9 @@ class Failures:
         self._rng = rng
         self._limited: LimitReached | None = None
         """The last refusal, if it was one by a limit."""
+        self._waits_for_limits = waits_for_limits
+        self._refusal: LimitReached | None = None
+        """The last one by a limit, whatever came after it."""
         self._limits: dict[str, list[float]] = {}
         """When each broker that has refused so is worth another attempt, by its refusals."""
 
@@ -159,6 +164,7 @@ class Failures:
 
         With `has_left` the next one goes to another master, or is not made."""
         self._limited = outcome if isinstance(outcome, LimitReached) else None
+        self._refusal = self._limited or self._refusal
         if self._limited is not None and self._is_patient:
             known = self._limits.setdefault(broker_name, [])
             wait_s = self._limited.retry_after_s
@@ -182,8 +188,9 @@ class Failures:
         """What is left when no attempt succeeded: a less safe result, or SendFailed is raised."""
         if self._less_safe is not None:
             return self._less_safe
-        if self._limited is not None and not self._may_be_stored:
-            raise self._limited
+        limited = self._limited if self._waits_for_limits else self._refusal
+        if limited is not None and not self._may_be_stored:
+            raise limited
         raise SendFailed(topic, self.attempts, elapsed_s, may_be_stored=self._may_be_stored)
 
     def is_limited(self, broker_name: str, now_s: float) -> bool:
@@ -196,6 +203,8 @@ class Failures:
         when no further attempt is allowed or worth its time."""
         if self.retries_left < 0 or left_s <= 0:
             return None
+        if self._refusal is not None and not self._waits_for_limits and not self._may_be_stored:
+            return 0.0 if len({name for name, _ in self.attempts}) < brokers else None
         if self._limited is not None:
             if len(self._limits) < brokers:
                 return 0.0
@@ -270,7 +279,10 @@ class SendAttempts:
     ) -> SendResult:
         """Go on after a first attempt that failed, or stored the message less safely than asked."""
         loop = asyncio.get_running_loop()
-        failures = Failures(self._rules.retries, self._client.rng)
+        rules = self._rules
+        failures = Failures(
+            rules.retries, self._client.rng, waits_for_limits=topic not in rules.diverted
+        )
         while True:
             failures.add(failed, outcome, loop.time())
             left_s = limit_s - (loop.time() - start_s)

@@ -28,8 +28,11 @@ class HookedSender(Sender):
         *,
         faults: FaultAvoidance | None,
         has_trace: bool,
+        when_refused: Mapping[str, str],
     ) -> None:
-        super().__init__(client, packing, rules, faults=faults, has_trace=has_trace)
+        super().__init__(
+            client, packing, rules, faults=faults, has_trace=has_trace, when_refused=when_refused
+        )
         self._hooks = hooks
 
     async def send(self, message: Message, choose: Chooser | None, limit_s: float) -> SendResult:

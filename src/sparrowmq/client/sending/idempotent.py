@@ -78,7 +78,7 @@ class IdempotentAttempts(SendAttempts):
         start_s = loop.time()
         found = self._queues.known(topic) or await self.find(topic, limit_s)
         queue = choose(found.queues) if choose else self._next(found, None, loop.time())
-        course = _Course(topic, self._rules.retries, self._client.rng, is_chosen=choose is not None)
+        course = _Course(topic, self._rules, self._client.rng, is_chosen=choose is not None)
         while True:
             left_s = limit_s - (loop.time() - start_s)
             outcome = await self._attempt(queue, out, limit_s, left_s, is_open=course.is_open)
@@ -159,8 +159,12 @@ def _share(left_s: float) -> float:
 class _Course:
     """What became of one send so far, and where it may go next."""
 
-    def __init__(self, topic: str, retries: int, rng: random.Random, *, is_chosen: bool) -> None:
-        self.failures = Failures(max(1, retries), rng)
+    def __init__(
+        self, topic: str, rules: RetryRules, rng: random.Random, *, is_chosen: bool
+    ) -> None:
+        self.failures = Failures(
+            max(1, rules.retries), rng, waits_for_limits=topic not in rules.diverted
+        )
         self.is_open = False
         """Whether the outcome of an attempt is unknown."""
         self._topic = topic

@@ -105,9 +105,9 @@ def check_batch(messages: Sequence[Message]) -> None:
 
 
 def pack_batches(
-    messages: Sequence[Message], how: Packing, ids: UniqueIds, now_ms: int
+    messages: Sequence[Message], how: Packing, ids: UniqueIds, now_ms: int, room: int = 0
 ) -> list[Outgoing]:
-    """Messages of one topic in as few sends as their size allows.
+    """Messages of one topic in as few sends as their size allows, each with `room` to grow.
 
     Never compressed, as brokers take them apart. Raises ValueError for what cannot go together.
     """
@@ -120,7 +120,7 @@ def pack_batches(
         properties = wire_properties(message)
         msg_id = properties[names.UNIQUE_KEY] = ids.next()
         encoded = encode_properties(properties)
-        own = _BATCHED_HEAD_BYTES + len(message.body) + len(encoded)
+        own = _BATCHED_HEAD_BYTES + len(message.body) + len(encoded) + room
         if own > how.max_body_bytes:
             raise ValueError(f"message of {own} bytes, at most {how.max_body_bytes} fit a batch")
         if size + own > how.max_body_bytes:

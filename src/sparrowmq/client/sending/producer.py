@@ -1,6 +1,6 @@
 """The producer: finds a queue, sends, tries again elsewhere, reports how safe the message is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal, TypedDict
 
@@ -19,6 +19,7 @@ from sparrowmq.client.hooks import HookCalls, Hooks, check_hooks
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules
 from sparrowmq.client.sending.broker_requests import routes
+from sparrowmq.client.sending.diversion import check_when_refused
 from sparrowmq.client.sending.hooked_sender import HookedSender
 from sparrowmq.client.sending.packing import Packing
 from sparrowmq.client.sending.producer_member import GroupProducer
@@ -31,6 +32,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_producer_group, check_topic
 
 CompressionName = Literal["LZ4", "ZSTD", "ZLIB"]
+_NOWHERE: Mapping[str, str] = {}
 
 
 class SendSettings(TypedDict, total=False):
@@ -47,6 +49,7 @@ class SendSettings(TypedDict, total=False):
     retry_unless_ok: bool
     idempotent: bool
     avoid_faults: bool
+    when_refused: Mapping[str, str]
     trace: bool
     hooks: Sequence[Hooks]
 
@@ -97,6 +100,7 @@ class Producer(GroupProducer):
         retry_unless_ok: bool = False,
         idempotent: bool = False,
         avoid_faults: bool = False,
+        when_refused: Mapping[str, str] = _NOWHERE,
         trace: bool = False,
         hooks: Sequence[Hooks] = (),
     ) -> None:
@@ -105,8 +109,10 @@ class Producer(GroupProducer):
         `retry_unless_ok` also tries again when a message is stored but less safe than asked for,
         which may store it twice. `idempotent` repeats a send whose outcome is unknown, at the same
         broker only, which must de-duplicate the topic: then it is stored once.
-        `avoid_faults` stays away from slow and failing brokers for a while. A topic that is created
-        by sending to it gets `default_queues` on each broker.
+        `avoid_faults` stays away from slow and failing brokers for a while.
+        `when_refused` names the topics that take what a quota or a largest backlog of others
+        refuses, as {"orders": "orders-overflow"}: the result says so in `diverted_from`.
+        A topic that is created by sending to it gets `default_queues` on each broker.
         `trace` records every stored message in RMQ_SYS_TRACE_TOPIC, for RocketMQ's tools.
         `hooks` are called before and after every send.
         `config` has name servers and more; `client` is shared with others, and has its own.
@@ -132,10 +138,16 @@ class Producer(GroupProducer):
         self._timeout_s = timeout_s
         own = config_of(name_servers, config, has_client=client is not None)
         used = ClientCore(own, routes=routes) if client is None else core_of(client)
-        rules = RetryRules(retries=retries, unless_ok=retry_unless_ok, idempotent=idempotent)
+        others = check_when_refused(when_refused)
+        rules = RetryRules(
+            retries=retries,
+            unless_ok=retry_unless_ok,
+            idempotent=idempotent,
+            diverted=frozenset(others),
+        )
         make = partial(HookedSender, hooks=HookCalls(hooks, used.log)) if hooks else Sender
         faults = FaultAvoidance() if avoid_faults else None
-        sender = make(used, packing, rules, faults=faults, has_trace=trace)
+        sender = make(used, packing, rules, faults=faults, has_trace=trace, when_refused=others)
         super().__init__(group, used, sender, owns_client=client is None)
 
     async def send(
@@ -233,6 +245,11 @@ class Producer(GroupProducer):
         self._check_started()
         check_kind("recall_handle", recall_handle, str)
         return await self._sender.recall(recall_handle, self._limit_s(timeout_s))
+
+    def diverted(self) -> dict[str, int]:
+        """How many messages of each topic of `when_refused` went to its other one so far."""
+        diverting = self._sender.diverting
+        return {} if diverting is None else dict(diverting.counts)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that messages of a topic are sent to. Raises ValueError, NoRoute."""

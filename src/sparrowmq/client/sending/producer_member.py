@@ -99,6 +99,8 @@ class GroupProducer(Lifecycle):
                 await self._sender.trace.stop()
         finally:
             self._client.producers.pop(self._group, None)
+            if self._sender.diverting is not None:
+                self._sender.diverting.log_rest()
         await self._client.heartbeats.unregister(producer_group=self._group)
 
     async def _open(self) -> None:

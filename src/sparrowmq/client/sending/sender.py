@@ -8,6 +8,7 @@ from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules, SendAttempts
+from sparrowmq.client.sending.diversion import DivertingAttempts, room_for_origin
 from sparrowmq.client.sending.idempotent import IdempotentAttempts
 from sparrowmq.client.sending.packing import Outgoing, Packing, pack, pack_batches
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, queue_on
@@ -96,6 +97,7 @@ class Sender:
         *,
         faults: FaultAvoidance | None,
         has_trace: bool,
+        when_refused: Mapping[str, str] = _NOTHING,
     ) -> None:
         self._client = client
         self._packing = packing
@@ -103,6 +105,11 @@ class Sender:
         self.trace = TraceLog(client, packing.group) if has_trace else None
         kind = IdempotentAttempts if rules.idempotent else SendAttempts
         self._attempts = kind(client, self._queues, rules, faults, self.trace)
+        self.diverting = (
+            DivertingAttempts(self._attempts, when_refused, client) if when_refused else None
+        )
+        self._out = self.diverting or self._attempts
+        """What messages leave by."""
         self._registrations = BrokerRegistrations(client)
         self._recalled = RecalledMessages()
 
@@ -138,7 +145,10 @@ class Sender:
         limit_s: float,
         system: Mapping[str, str],
     ) -> SendResult:
-        """The same to brokers that know this producer by then: they will have to call it."""
+        """The same to brokers that know this producer by then: they will have to call it. Raises
+        ValueError where it would have to be diverted."""
+        if self.diverting is not None:
+            self.diverting.check_named(message.topic, system)
         out = self._pack(message, system)
         found = await self._attempts.find(message.topic, limit_s)
         await self._registrations.register_at(found.queues)
@@ -146,16 +156,19 @@ class Sender:
 
     async def send_oneway(self, message: Message, choose: Chooser | None, limit_s: float) -> None:
         """Once, without an answer."""
-        await self._attempts.send_oneway(message.topic, choose, self._pack(message), limit_s)
+        await self._out.send_oneway(message.topic, choose, self._pack(message), limit_s)
 
     async def send_batch(self, messages: Sequence[Message], limit_s: float) -> list[SendResult]:
         """Together, in as few sends as their size allows."""
         client = self._client
-        packed = pack_batches(messages, self._packing, client.unique_ids, client.clock())
+        room = 0
+        if self.diverting is not None and messages:
+            room = room_for_origin(messages[0].topic)
+        packed = pack_batches(messages, self._packing, client.unique_ids, client.clock(), room)
         results: list[SendResult] = []
         for out in packed:
             try:
-                results.append(await self._attempts.send(messages[0].topic, out, limit_s))
+                results.append(await self._out.send(messages[0].topic, out, limit_s))
             except ClientError as error:
                 error.stored = results
                 raise
@@ -199,5 +212,5 @@ class Sender:
     ) -> Awaitable[SendResult]:
         # Not a coroutine itself: a layer of them per send is noticeable
         if choose is None:
-            return self._attempts.send(topic, out, limit_s)
-        return self._attempts.send_to(topic, choose, out, limit_s)
+            return self._out.send(topic, out, limit_s)
+        return self._out.send_to(topic, choose, out, limit_s)
