@@ -20,6 +20,8 @@ JVM_FLAGS = (
     "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
+# No machine here lives long enough to earn what its second compiler costs. bench has its own flags.
+SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class ToolMissing(Exception):
@@ -112,7 +114,7 @@ def java_command(classpath: str, home: Path, heap: str, main: str, *args: str) -
     """A command line for one Java process whose logs and state stay under `home`."""
     # The machine's own warnings go to standard output otherwise, among the answers of a driver.
     logs = ["-Xlog:disable", "-Xlog:all=warning:stderr"]
-    flags = ["-Xms64m", f"-Xmx{heap}", "-XX:+UseSerialGC", *logs, *JVM_FLAGS]
+    flags = ["-Xms64m", f"-Xmx{heap}", *SHORT_LIVED, *logs, *JVM_FLAGS]
     flags.append(f"-Duser.home={home}")
     return ["java", *flags, "-Drocketmq.client.logLevel=WARN", "-cp", classpath, main, *args]
 
