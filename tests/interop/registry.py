@@ -30,6 +30,8 @@ class Scenario:
     """
     is_compared: bool
     """Its outcome must equal the one recorded from Apache's broker."""
+    lasts_s: int = 0
+    """Roughly, if that is more than half a minute. In its lane the longest starts first."""
 
 
 SCENARIOS: list[Scenario] = []
@@ -41,12 +43,13 @@ def scenario(
     needs: str = "core",
     lane: str = "shared",
     compared: bool = True,
+    lasts_s: int = 0,
 ) -> Callable[[Callable[[Scene], Outcome]], Callable[[Scene], Outcome]]:
     """Register a function as a scenario."""
 
     def register(function: Callable[[Scene], Outcome]) -> Callable[[Scene], Outcome]:
         name = function.__name__.replace("_", " ")
-        SCENARIOS.append(Scenario(name, function, clients, needs, lane, compared))
+        SCENARIOS.append(Scenario(name, function, clients, needs, lane, compared, lasts_s))
         return function
 
     return register

@@ -16,7 +16,7 @@ from tests.interop.peers import Peer, start_peer
 from tests.interop.registry import Scenario
 from tests.interop.scene import Scene
 
-APART, QUIET = 3, 4
+APART, QUIET = 3, 7
 """How many of these run beside each other: mostly they wait, for servers and for time to pass."""
 LONG = ("exchange", "peers")
 """What takes longest where others do not wait for it: servers start and stop all the time."""
@@ -121,7 +121,7 @@ class Run:
     def _turns(self, lane: str, *clients: str) -> Turns:
         """What there is to do in a lane. First the longest: nobody shall wait for it at the end."""
         chosen = [one for one in self._able if one.lane == lane]
-        chosen.sort(key=lambda one: one.needs not in LONG)
+        chosen.sort(key=lambda one: (-one.lasts_s, one.needs not in LONG))
         return deque((one, client) for one in chosen for client in clients if client in one.clients)
 
     def _beside(self, cluster: Cluster, sides: dict[str, Turns]) -> None:

@@ -87,7 +87,7 @@ class Members:
         return {body for consumer in self.consumers[kind] for body in consumer.bodies()}
 
 
-@scenario(clients=("java5",), lane="quiet", compared=False)
+@scenario(clients=("java5",), lane="quiet", compared=False, lasts_s=90)
 def a_broker_is_drained_and_upgraded_under_load(scene: Scene) -> Outcome:
     """No send fails, nothing acknowledged is lost, and keys stay in order in every queue."""
     own, _ = _two_brokers(scene)
@@ -157,7 +157,7 @@ def _out_of_order(sent: list[tuple[str, str, str]], got: list[str]) -> list[str]
     return [key for (key, _), found in by_queue.items() if found != sorted(found)]
 
 
-@scenario(clients=("java5",), lane="quiet", compared=False)
+@scenario(clients=("java5",), lane="quiet", compared=False, lasts_s=45)
 def a_topic_is_spread_and_its_first_broker_drained(scene: Scene) -> Outcome:
     """The same commands on brokers of either make; Apache's are hidden by the name server."""
     own, second = _two_brokers(scene)

@@ -194,7 +194,7 @@ def _load(scene: Scene, topic: str) -> tuple[Peer, Producer]:
     return peer, producer
 
 
-@scenario(clients=("java5",), lane="alone", compared=False)
+@scenario(clients=("java5",), lane="quiet", compared=False, lasts_s=200)
 def java_go_and_python_members_share_a_group(scene: Scene) -> Outcome:
     topic = scene.topic("mixed", queues=QUEUES)
     group = MixedGroup(scene, topic)
@@ -215,7 +215,7 @@ def java_go_and_python_members_share_a_group(scene: Scene) -> Outcome:
     return {"lost": 0}
 
 
-@scenario(clients=("java5",), lane="alone", compared=False)
+@scenario(clients=("java5",), lane="quiet", compared=False, lasts_s=65)
 def go_and_java_members_join_a_busy_python_group(scene: Scene) -> Outcome:
     topic = scene.topic("joined", queues=QUEUES)
     group = MixedGroup(scene, topic)
@@ -228,7 +228,7 @@ def go_and_java_members_join_a_busy_python_group(scene: Scene) -> Outcome:
     return {"lost": 0}
 
 
-@scenario(clients=("java5",), lane="alone", compared=False)
+@scenario(clients=("java5",), lane="quiet", compared=False)
 def go_and_java_members_wait_for_handlers_that_run_for_seconds(scene: Scene) -> Outcome:
     topic = scene.topic("slow", queues=SLOW_QUEUES)
     group = MixedGroup(scene, topic)

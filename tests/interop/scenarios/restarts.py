@@ -19,7 +19,9 @@ the connection, and then pauses for 3 s: 33 s after the kill, no broker can make
 """
 
 
-@scenario(clients=("java5", "go", "python"), needs="restart", lane="quiet", compared=False)
+@scenario(
+    clients=("java5", "go", "python"), needs="restart", lane="quiet", compared=False, lasts_s=50
+)
 def a_restart_under_load_loses_nothing(scene: Scene) -> Outcome:
     own = scene.own_cluster(Settings())
     topic = own.topic(queues=4)

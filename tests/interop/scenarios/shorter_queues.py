@@ -30,7 +30,7 @@ def all_get(scene: Scene, group: list[PushConsumer], bodies: list[str], what: st
         scene.wait_until(lambda: set(bodies) <= set(member.bodies()), what, COMES_S)  # noqa: B023
 
 
-@scenario(needs="restart", lane="quiet", compared=False)
+@scenario(needs="restart", lane="quiet", compared=False, lasts_s=60)
 def a_power_cut_under_live_members_makes_them_skip_nothing(scene: Scene) -> Outcome:
     """What is lost is everything since a copy of the store, as if nothing had been synced."""
     own = scene.own_cluster(Settings())
