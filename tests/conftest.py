@@ -31,6 +31,8 @@ settings.load_profile("fast")
 REAL_SERVERS = {"sparrowmq_cluster", "sparrowmq_session_cluster"}
 LEFT_OUT = pytest.StashKey[int]()
 """How many slow tests a run without --slow has left out."""
+SLOW_WEIGHT = 40
+"""Cases of other tests that take as long as a test that is slow in itself."""
 SPARK_TESTS = Path(__file__).parent / "spark"
 SPARK_SESSION = re.compile(r"\bspark: \"?SparkSession\b")
 """The parameter of a test or fixture that uses the shared session; types are checked."""
@@ -147,22 +149,34 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def _group_of(path: Path, *, slow: bool) -> str:
     """Tests that one process runs: a file, whose fixtures are then made once, or those of Spark.
 
-    One Java machine at a time is enough. The fast tests share a session; the slow ones start
-    drivers of their own, so that all of them stay together.
+    The tests that share a session stay together, because starting Java takes seconds. Slow ones
+    that kill drivers of their own wait for these most of the time: they have a second session.
     """
-    is_spark = SPARK_TESTS in path.parents
-    if is_spark and (slow or SPARK_SESSION.search(path.read_text(encoding="utf-8"))):
-        return "spark"
+    if SPARK_TESTS in path.parents and SPARK_SESSION.search(path.read_text(encoding="utf-8")):
+        return "spark kills" if slow and path.stem.startswith("test_killed_") else "spark"
     return str(path)
 
 
 def _largest_first(items: list[pytest.Item], *, slow: bool) -> list[pytest.Item]:
-    """Spark, then the files with the most tests: what comes last is short in every process."""
+    """Spark, then the files that take longest: what comes last is short in every process."""
     groups = {item.path: _group_of(item.path, slow=slow) for item in items}
+    functions = {(item.path, _function(item)): _weight(item) for item in items}
     sizes = Counter(groups[item.path] for item in items)
+    for (path, _), weight in functions.items():
+        sizes[groups[path]] += weight
 
-    def rank(item: pytest.Item) -> tuple[bool, int, Path]:
+    def rank(item: pytest.Item) -> tuple[bool, int, str, Path]:
         group = groups[item.path]
-        return group != "spark", -sizes[group], item.path
+        return not group.startswith("spark"), -sizes[group], group, item.path
 
     return sorted(items, key=rank)
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.split("[", 1)[0]
+
+
+def _weight(item: pytest.Item) -> int:
+    """What a function adds to its cases: where it is slow itself, it takes as long as dozens."""
+    marks = getattr(getattr(item, "obj", None), "pytestmark", [])
+    return SLOW_WEIGHT if any(mark.name == "slow" for mark in marks) else 0

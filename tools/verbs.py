@@ -18,9 +18,9 @@ LOCKS = ("dev", "spark")
 """What tests, checks, the demo and measurements need; all of them use Spark."""
 BROWSER_LOCK = "browser"
 """What drives a browser; installed only where there is one to drive."""
-WORKERS = "3"
+WORKERS = "4"
 """Processes of a test run, on the two cores of a small machine: tests also wait for processes and
-disks, and two of them leave a quarter of the cores idle."""
+disks, and three of them leave a sixth of the cores idle."""
 
 
 def run(arguments: Sequence[str]) -> int:
