@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 _LAST_LOOK_S = 0.05
 """The last question of a caller that waits begins when so much time is left, or earlier."""
+_NO_TIME_S = 1e-6
+"""Rounding leaves less: a pause so short would not end in virtual time."""
 
 
 class NameServers:
@@ -122,7 +124,7 @@ class NameServers:
                     raise last or self.away(f"no answer within {limit_s:g} s", topic) from None
                 failures += 1
                 latest_s = end_s - loop.time() - _LAST_LOOK_S
-                if latest_s <= 0:
+                if latest_s < _NO_TIME_S:
                     raise last
                 await asyncio.sleep(min(latest_s, backoff.wait_s(failures)))
         finally:
