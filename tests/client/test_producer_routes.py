@@ -1,7 +1,10 @@
 """Where a producer gets its queues from: routes, polls of them, and what is wrong with some."""
 
 import asyncio
+import gc
+import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -54,6 +57,42 @@ def test_without_a_name_server_the_first_send_takes_its_time_unless_it_has_no_re
     with world() as w:
         w.stop_routes()
         assert w.produce(send, retries=retries) == pytest.approx(takes_s, abs=0.1)
+
+
+def test_sends_one_after_the_other_each_wait_for_a_name_server() -> None:
+    """The second one ends where rounding leaves a pause of 1e-15 s."""
+
+    async def send(producer: Producer) -> list[float]:
+        took = []
+        for _ in range(3):
+            begin_s = w.sim.now_s
+            with pytest.raises(NoNameServer):
+                await producer.send(Message("orders", b"x"), timeout_s=7)
+            took.append(w.sim.now_s - begin_s)
+            await asyncio.sleep(1)
+        return took
+
+    with world() as w:
+        w.stop_routes()
+        assert w.produce(send) == pytest.approx([7, 7, 7], abs=0.1)
+
+
+def test_a_send_that_finds_no_name_server_lets_go_of_its_message_at_once() -> None:
+    body = bytes(1_000)
+
+    async def send(producer: Producer) -> int:
+        with suppress(NoNameServer):  # what pytest catches stays until it is collected
+            await producer.send(Message("orders", body), timeout_s=7)
+        return sys.getrefcount(body)
+
+    with world() as w:
+        w.stop_routes()
+        before = sys.getrefcount(body)
+        gc.disable()
+        try:
+            assert w.produce(send) == before, "a cycle keeps the message"
+        finally:
+            gc.enable()
 
 
 async def send_by_key(producer: Producer) -> Any:

@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 _LAST_LOOK_S = 0.05
 """The last question of a caller that waits begins when so much time is left, or earlier."""
+_NO_TIME_S = 1e-6
+"""Rounding leaves less: a pause so short would not end in virtual time."""
 
 
 class NameServers:
@@ -81,7 +83,10 @@ class NameServers:
         assert failure is not None
         if self._outages is not None:
             self._outages.failed(self._label, failure)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # or it, this frame and a caller's message would keep each other
 
     def _leave(self, index: int) -> None:
         """Go to the next, once: calls that fail together must not go around in a circle."""
@@ -108,19 +113,22 @@ class NameServers:
         backoff = Backoff(0.1, 1.0, rng)
         last: NoNameServer | MasterAway | None = None
         failures = 0
-        while True:
-            try:
-                async with asyncio.timeout_at(end_s):
-                    return await ask()
-            except (NoNameServer, MasterAway) as error:
-                last = error
-            except TimeoutError:
-                raise last or self.away(f"no answer within {limit_s:g} s", topic) from None
-            failures += 1
-            latest_s = end_s - loop.time() - _LAST_LOOK_S
-            if latest_s <= 0:
-                raise last
-            await asyncio.sleep(min(latest_s, backoff.wait_s(failures)))
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout_at(end_s):
+                        return await ask()
+                except (NoNameServer, MasterAway) as error:
+                    last = error
+                except TimeoutError:
+                    raise last or self.away(f"no answer within {limit_s:g} s", topic) from None
+                failures += 1
+                latest_s = end_s - loop.time() - _LAST_LOOK_S
+                if latest_s < _NO_TIME_S:
+                    raise last
+                await asyncio.sleep(min(latest_s, backoff.wait_s(failures)))
+        finally:
+            del last  # as in `call`
 
     async def route(self, topic: str) -> TopicRoute | None:
         """The route of a topic, None when the name server says that there is none.

@@ -121,7 +121,10 @@ class RouteTable:
         await asyncio.wait((asked,))
         if asked.cancelled():  # that caller gave up
             return await self.refresh(topic)
-        return asked.result()
+        try:
+            return asked.result()
+        finally:
+            del asked  # as in NameServers.call
 
     async def _ask(self, topic: str) -> TopicRoute | None:
         asked = self._asked[topic] = asyncio.get_running_loop().create_future()
@@ -136,7 +139,7 @@ class RouteTable:
             raise
         finally:
             asked.cancel()
-            del self._asked[topic]
+            del self._asked[topic], asked
         return route
 
     def put(self, topic: str, route: TopicRoute) -> None:
