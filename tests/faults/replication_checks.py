@@ -125,9 +125,12 @@ def _units(store: Store, topic: str, queue_id: int) -> list[tuple[int, int, int]
     return store.units(topic, queue_id, store.min_offset(topic, queue_id), _MOST)
 
 
-def differences(master: Store, slave: Store) -> list[str]:
-    """Where a slave is not what its master is, up to its own end: records, units, key answers."""
-    begin = max(master.min_log_offset, slave.min_log_offset)
+def differences(master: Store, slave: Store, expired: int = 0) -> list[str]:
+    """Where a slave is not what its master is, up to its own end: records, units, key answers.
+
+    What lies before `expired` need not be equal.
+    """
+    begin = max(master.min_log_offset, slave.min_log_offset, expired)
     end = min(master.max_log_offset, slave.max_log_offset)
     ours = {at: data for at, data in records(master, begin) if at < end}
     theirs = dict(records(slave, begin))

@@ -69,6 +69,7 @@ from sparrowmq.broker.replication.replication import (
     open_in_role,
 )
 from sparrowmq.broker.replication.role_change import RoleChange
+from sparrowmq.broker.replication.standstill import Standstill
 from sparrowmq.broker.replication.table_following import TableFollowing
 from sparrowmq.broker.sampling import sample
 from sparrowmq.broker.statistics import Statistics
@@ -194,7 +195,10 @@ class BrokerServer:
             if not config.is_slave:  # one registers when its master has accepted it
                 await registration.register_at_start()
                 replication.admit_slaves()
-            async with running(_loops(broker, registration, self._env.cpu), broker.uncancellable):
+            loops = _loops(broker, registration, self._env.cpu)
+            if replication.is_master and config.name_servers:
+                loops.append(Standstill(broker, registration, peers).run)
+            async with running(loops, broker.uncancellable):
                 try:
                     yield self
                 finally:

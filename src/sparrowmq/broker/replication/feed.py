@@ -16,6 +16,7 @@ Every broker can feed: a slave feeds its own master when that comes back with a 
 
 import asyncio
 import logging
+import math
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -92,6 +93,12 @@ class Feed:
         """Called when enough slaves have more of the log; has to lead to `send_on`."""
         self.changed: Callable[[], None] = lambda: None
         """Called when a slave comes or goes."""
+        self.awake_until_s = math.inf
+        """By the loop's clock, moved on while this process runs: a report that is read later calls
+        `overslept` first."""
+        self.overslept: Callable[[], None] = lambda: None
+        self.is_unsure = False
+        """Whether this may not be the master any more: reports confirm nothing until `is_sure`."""
 
     # ---- who may follow
 
@@ -212,10 +219,18 @@ class Feed:
             raise HaError(f"acknowledges offset {log_offset}, was sent bytes up to {link.position}")
         link.acknowledged = log_offset
         link.heard.set()
+        if self.is_unsure:
+            return
         if self.replicas.acknowledge(link.slave_id, log_offset):
             self.confirmed()
         else:
             self._send_on(link)
+
+    def is_sure(self) -> None:
+        """This is the master: what slaves have reported meanwhile counts."""
+        self.is_unsure = False
+        for link in tuple(self.links.values()):
+            self.acknowledge(link, link.acknowledged)
 
     def leave(self, link: SlaveLink) -> None:
         """A connection ended."""

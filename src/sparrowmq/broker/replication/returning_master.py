@@ -121,10 +121,17 @@ async def recover_from_slaves(
     """Copy back what slaves have more than this master."""
     if not known.slaves:
         return Outcome(may_serve=True, nothing_is_lost=False)
-    found, silent = await _ask(config, known, peers, config.address(port))
+    own_address = config.address(port)
+    question = DescribeLog(returning_master=own_address)
+    found, silent = await _ask(config, known, peers, own_address, question)
     for description in found:
-        if (rival := _rival(description, config.address(port))) is not None:
-            return Outcome(may_serve=False, nothing_is_lost=False, reason=rival)
+        if rival := _rival(description, own_address):
+            text = (
+                f"there are two masters of {config.broker_name}: {rival}. This one, which started"
+                " later, takes no messages; stop one of them, or start this one as a slave"
+                " (--broker-id 1)"
+            )
+            return Outcome(may_serve=False, nothing_is_lost=False, reason=text)
     outcome = await _recover_log(config, store, known, peers, found, silent, port=port, log=log)
     if not outcome.may_serve:
         return outcome
@@ -174,30 +181,36 @@ async def _recover_log(
     )
 
 
-def _rival(slave: LogDescription, own_address: str) -> str | None:
-    """What another master of this name is, as a slave knows it; None when there is none."""
+async def find_rival(
+    config: BrokerConfig, known: KnownSlaves, peers: Peers, own_address: str
+) -> str:
+    """What another master of this name is, as far as this one's slaves know; empty without one."""
+    found, _ = await _ask(config, known, peers, own_address, DescribeLog())
+    return next(filter(None, (_rival(each, own_address) for each in found)), "")
+
+
+def _rival(slave: LogDescription, own_address: str) -> str:
+    """What another master of this name is, as a slave knows it; empty when there is none."""
     claim = slave.claim
     if claim.broker_id == MASTER_ID:
-        rival = f"{claim.address}, which was a slave of this broker, is a master now"
-    elif slave.follows not in ("", own_address):
-        rival = f"{claim.address}, a slave of this broker, follows {slave.follows}"
-    else:
-        return None
-    return (
-        f"there are two masters of {claim.broker_name}: {rival}. This one, which started later,"
-        " takes no messages; stop one of them, or start this one as a slave (--broker-id 1)"
-    )
+        return f"{claim.address}, which was a slave of this broker, is a master now"
+    if slave.follows not in ("", own_address):
+        return f"{claim.address}, a slave of this broker, follows {slave.follows}"
+    return ""
 
 
 async def _ask(
-    config: BrokerConfig, known: KnownSlaves, peers: Peers, own_address: str
+    config: BrokerConfig,
+    known: KnownSlaves,
+    peers: Peers,
+    own_address: str,
+    question: DescribeLog,
 ) -> tuple[list[LogDescription], list[str]]:
     """What the slaves say of their logs, and the addresses of those that did not answer.
 
     An answer counts for the slave that gives it: another broker may have a slave's address now,
     even another slave, where the system chooses the ports.
     """
-    question = DescribeLog(returning_master=own_address)
     addresses = [each for each in dict.fromkeys(known.addresses.values()) if each != own_address]
     answers = await asyncio.gather(*(_describe(address, question, peers) for address in addresses))
     found = {

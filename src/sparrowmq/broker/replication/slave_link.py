@@ -98,6 +98,8 @@ class SlaveLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_s = self._loop.time()
+        if self.heard_s > self._feed.awake_until_s:
+            self._feed.overslept()
         try:
             log_offset = self._decoder.feed(data)
             if log_offset is None:

@@ -1,0 +1,106 @@
+"""A master that stood still asks whether it is still the master before it promises anything.
+
+```
+serving ──▶ stood still (SIGSTOP, a frozen machine) ──▶ unsure: sends are refused, and
+   ▲                                                       │ reports of slaves confirm nothing
+   └───────── no one who answers knows another master ◀────┘ name servers and slaves are asked
+```
+
+Its slave may have been promoted meanwhile. Clients that are still connected would get an
+acknowledgement for what the new master never has: another slave may follow this one for some more
+seconds.
+
+When a process goes on, it reads what clients have sent before its timers fire. A check in every
+read would cost every send; so what is read first is stored, and is not acknowledged where that
+takes a slave, because slaves' reports look at the clock. There are few of those.
+
+Where nobody answers, everything stays as it was known last. The clock is the loop's, which stands
+still itself while a whole machine is suspended.
+"""
+
+import asyncio
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sparrowmq.broker.replication.returning_master import find_rival
+from sparrowmq.net.peers import Peers
+
+if TYPE_CHECKING:
+    from sparrowmq.broker.broker import Broker
+    from sparrowmq.broker.name_servers import BrokerRegistration
+
+STANDSTILL_S = 3.0
+"""A slave that starts and says hello gives up after this time, and may be promoted then."""
+TICK_S = STANDSTILL_S / 4
+_AGAIN_S = 2.0
+
+
+class Standstill:
+    """Notices that a master stood still, and lets it serve on when it is still the master."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        registration: "BrokerRegistration",
+        peers: Peers,
+    ) -> None:
+        self._broker = broker
+        self._registration = registration
+        self._feed = broker.replication.feed
+        self._peers = peers
+        self._loop = asyncio.get_running_loop()
+        self._noticed = asyncio.Event()
+
+    async def run(self) -> None:
+        """As long as the broker serves, as a master with name servers."""
+        feed = self._feed
+        feed.overslept = self._notice
+        try:
+            while True:
+                feed.awake_until_s = self._loop.time() + STANDSTILL_S
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(TICK_S):
+                        await self._noticed.wait()
+                if self._loop.time() > feed.awake_until_s:
+                    self._notice()
+                if self._noticed.is_set():
+                    await self._make_sure()
+                    self._noticed.clear()
+        finally:
+            feed.awake_until_s = math.inf
+
+    def _notice(self) -> None:
+        """By the timer, or before a slave's report counts, whichever comes first."""
+        feed = self._feed
+        stood_s = self._loop.time() - feed.awake_until_s + STANDSTILL_S
+        feed.awake_until_s = math.inf
+        if not self._broker.replication.known_slaves.slaves:
+            return  # nobody can have taken over
+        feed.is_unsure = True
+        text = f"this broker stood still for {stood_s:.0f} s, and asks whether it is the master"
+        self._broker.log.warning("%s", text)
+        self._refuse(f"{text}; try again")
+        self._noticed.set()
+
+    async def _make_sure(self) -> None:
+        """Return when no name server and no slave that answers knows another master."""
+        broker, registration = self._broker, self._registration
+        known, before = broker.replication.known_slaves, ""
+        while True:
+            await registration.register_everywhere()
+            rival = await find_rival(broker.config, known, self._peers, broker.address)
+            if rival and rival != before:
+                text = f"there is another master of {broker.config.broker_name}: {rival}"
+                broker.log.error("messages are refused: %s", text)
+                self._refuse(f"{text}; stop one of them")
+            if not rival and not registration.lost_name.is_set():
+                break
+            before = rival
+            await asyncio.sleep(_AGAIN_S)
+        self._refuse("")
+        self._feed.is_sure()
+
+    def _refuse(self, reason: str) -> None:
+        self._broker.refuse_sends("standstill", reason)
+        self._broker.store.admission.hold("standstill", reason or None)

@@ -1,0 +1,145 @@
+"""A master stands still, as by SIGSTOP, and its slave is promoted meanwhile."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparrowmq.broker.config import Replication
+from sparrowmq.broker.replication.replication import Role
+from sparrowmq.broker.replication.standstill import STANDSTILL_S
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from sparrowmq.testing.wire import Refused
+from tests.sim.replicated import bodies, follows, role
+
+OLD, NEW = "broker-a", "broker-a.1"
+TOPIC = "orders"
+SETTINGS: dict[str, Any] = {"replication": Replication.SYNC, "in_sync_replicas": 2}
+
+
+@pytest.fixture
+def sim() -> Iterator[RunningCluster]:
+    """A master and two slaves; two copies are enough for an acknowledgement."""
+    with SimCluster(slaves=2, slave_timeout_s=1.0, **SETTINGS).run() as sim:
+        sim.until(lambda: follows(sim, 1) and follows(sim, 2))
+        send(sim, b"before")
+        yield sim
+
+
+def send(sim: RunningCluster, body: bytes) -> None:
+    """To the old master. Raises Refused."""
+    sim.wait(sim.client.send(TOPIC, body, address=sim.brokers[OLD].address))
+
+
+def promote(sim: RunningCluster) -> None:
+    node = sim.brokers[NEW]
+    node.stop()
+    node.config = replace(node.config, broker_id=0)
+    node.start()
+    sim.until(lambda: hasattr(node.server, "broker") and role(node) is Role.MASTER)
+
+
+def part_from_name_server(sim: RunningCluster) -> None:
+    (server,) = sim.name_servers.values()
+    sim.paths.partition([sim.brokers[OLD].host], [server.host])
+
+
+def refusal(sim: RunningCluster, body: bytes, resume: str = "") -> str:
+    """Send to the old master; what it refuses that with. Resumed, it finds the send waiting."""
+    sending = sim.client.send(TOPIC, body, address=sim.brokers[OLD].address)
+    if resume:
+        sim.advance(0.1)
+        sim.brokers[resume].host.resume()
+    with pytest.raises(Refused) as refused:
+        sim.wait(sending)
+    assert refused.value.code == ResponseCode.SYSTEM_BUSY
+    return str(refused.value)
+
+
+def test_what_clients_had_sent_is_refused_when_another_broker_is_the_master(
+    sim: RunningCluster,
+) -> None:
+    """The other slave still follows the old master, and would make it a second copy."""
+    end = sim.brokers[OLD].broker.store.max_log_offset
+    sim.brokers[OLD].host.pause()
+    sim.advance(STANDSTILL_S + 1)
+    promote(sim)
+    assert 2 in sim.brokers[OLD].broker.replication.feed.links
+    assert "stood still for" in refusal(sim, b"waits in the socket", resume=OLD)
+    for _ in range(50):
+        refusal(sim, b"later")
+        sim.advance(0.1)
+    assert sim.brokers[OLD].broker.store.max_log_offset == end
+
+
+def test_a_report_that_is_read_before_the_timer_fires_confirms_nothing(
+    sim: RunningCluster,
+) -> None:
+    """A process that goes on reads its sockets first, and a send is stored then."""
+    part_from_name_server(sim)
+    promote(sim)
+    feed = sim.brokers[OLD].broker.replication.feed
+    assert 2 in feed.links
+    feed.awake_until_s = sim.now_s
+    with pytest.raises(Refused) as refused:
+        send(sim, b"stored, and not acknowledged")
+    assert refused.value.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+def test_what_was_reported_meanwhile_counts_when_it_is_still_the_master(
+    sim: RunningCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    sim.brokers[OLD].broker.replication.feed.awake_until_s = sim.now_s
+    send(sim, b"acknowledged when name server and slaves have answered")
+    assert "this broker stood still" in caplog.text
+
+
+def test_slaves_are_asked_as_well(sim: RunningCluster) -> None:
+    """No name server may be in reach: a slave that is a master now says so itself."""
+    sim.brokers[OLD].host.pause()
+    sim.advance(STANDSTILL_S + 1)
+    promote(sim)
+    part_from_name_server(sim)
+    refusal(sim, b"waits in the socket", resume=OLD)
+    sim.advance(10)
+    assert "is a master now" in refusal(sim, b"later")
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_master_that_is_still_the_master_serves_on(is_alone: bool, sim: RunningCluster) -> None:
+    """With the name server, or without anybody to ask."""
+    sim.brokers[OLD].host.pause()
+    sim.advance(STANDSTILL_S + 1)
+    if is_alone:
+        part_from_name_server(sim)
+        slaves = [sim.brokers[name].host for name in sim.brokers if name != OLD]
+        sim.paths.partition([sim.brokers[OLD].host], slaves)
+    sim.brokers[OLD].host.resume()
+    sim.advance(10)
+    sim.paths.heal()
+    sim.until(lambda: follows(sim, 1) and follows(sim, 2))
+    send(sim, b"after")
+
+
+def test_a_short_standstill_changes_nothing(sim: RunningCluster) -> None:
+    sim.brokers[OLD].host.pause()
+    sim.advance(STANDSTILL_S / 2)
+    sending = sim.client.send(TOPIC, b"waits in the socket")
+    sim.brokers[OLD].host.resume()
+    sim.wait(sending)
+    assert b"waits in the socket" in [
+        body for queue_id in range(4) for body in bodies(sim.brokers[NEW], queue_id)
+    ]
+
+
+def test_a_broker_without_slaves_does_not_ask() -> None:
+    with SimCluster().run() as sim:
+        sim.wait(sim.client.send(TOPIC, b"before"))
+        sim.brokers[OLD].host.pause()
+        sim.advance(STANDSTILL_S + 1)
+        sending = sim.client.send(TOPIC, b"waits in the socket")
+        sim.advance(0.1)
+        sim.brokers[OLD].host.resume()
+        sim.wait(sending)
