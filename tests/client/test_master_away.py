@@ -71,6 +71,11 @@ def freeze(sim: RunningCluster, node: BrokerNode) -> float:
 LOSSES = (kill, freeze)
 
 
+def progress_at(node: BrokerNode) -> int:
+    """The same while others run."""
+    return node.broker.offsets.get(GROUP, TOPIC, 0)
+
+
 class Pace:
     """A handler that takes a while, and when it was last called."""
 
@@ -230,11 +235,49 @@ def test_an_ordered_member_rests_and_says_so_once(caplog: pytest.LogCaptureFixtu
             " queues; start the master again, or start its slave as the master (broker id 0)"
         ]
         assert len(member.got) <= 7
+        rested = len(member.got)
         master.start()
+        back_s = sim.now_s
+        sim.until(lambda: len(member.got) > rested)
+        assert sim.now_s - back_s < LIMIT_S + 1
         sim.until(lambda: b"29" in member.got)
         assert list(dict.fromkeys(member.got)) == numbers(0, 30)
         order = [int(body) for body in member.got]
         assert all(later <= former + 1 for former, later in pairwise(order)), order
+
+
+def handled_without_the_slaves_knowledge(sim: RunningCluster, **options: Any) -> Member:
+    """A member has committed all of its progress at the master, a moment ago."""
+    member = Member(sim, **options)
+    sim.until(lambda: len(member.got) == 1)
+    sim.advance(10)
+    sim.brokers[SLAVE].host.pause()
+    for body in numbers(1, 3):
+        sim.wait(sim.client.send(TOPIC, body))
+    sim.until(lambda: progress_at(sim.brokers[MASTER]) == 3)
+    return member
+
+
+def test_progress_that_went_down_with_the_master_is_stored_at_its_slave_again() -> None:
+    with with_slave() as sim:
+        send(sim, *numbers(0, 1))
+        handled_without_the_slaves_knowledge(sim)
+        kill(sim, sim.brokers[MASTER])
+        sim.brokers[SLAVE].host.resume()
+        sim.until(lambda: progress_at(sim.brokers[SLAVE]) == 3)
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_progress_that_went_down_with_the_master_is_stored_there_again(orderly: bool) -> None:
+    with with_slave(offsets_journal_s=600.0, offsets_save_s=600.0) as sim:
+        send(sim, *numbers(0, 1))
+        member = handled_without_the_slaves_knowledge(sim, orderly=orderly)
+        master = sim.brokers[MASTER]
+        kill(sim, master)
+        master.start()
+        assert progress_at(master) < 3
+        sim.until(lambda: progress_at(master) == 3)
+        assert member.got == numbers(0, 3), "nothing comes again"
 
 
 def test_the_queues_of_a_member_that_dies_meanwhile_are_taken_over() -> None:

@@ -176,8 +176,8 @@ async def committed_offset(
 
 async def commit_offset(
     client: ClientCore, group: str, queue: MessageQueue, position: Position
-) -> int:
-    """Store the group's progress at the master, at a slave while that is away; the id of the
+) -> str:
+    """Store the group's progress at the master, at a slave while that is away; the address of the
     broker that has it. Raises NoRoute, BrokerRefused, NetError."""
     broker = await find_broker(client, queue.topic, queue.broker_name)
     header = UpdateConsumerOffset(
@@ -188,7 +188,7 @@ async def commit_offset(
         epoch=position.epoch,
     )
     await call(client, broker.address, header)
-    return broker.broker_id
+    return broker.address
 
 
 async def max_offset(client: ClientCore, queue: MessageQueue) -> Position:

@@ -4,13 +4,14 @@
 
 poll         every topic a member needs, every `poll_s`
 lost broker  the topics whose routes named it, at once; where it is gone from a route, again after
-             1, 2, 4, … s until it is back, for a broker that restarts is away for seconds
+             1, 2, 4, … s until it is back, for a broker that restarts is away for seconds; every
+             4 s for some minutes where a slave stands in for it and ordered queues wait
 """
 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import NamedTuple
@@ -220,6 +221,9 @@ _FIRST_POLL_S = 0.01
 _SPREAD_S = (0.1, 0.5)
 """How long after a loss name servers are asked. They have to notice it too, connections that are
 lost together are one question, and all clients of a broker lose it in the same moment."""
+_MASTER_S = 4.0
+_MASTER_ROUNDS = 75
+"""How long a master is looked for more often than by polls: five minutes."""
 
 
 class RoutePolls:
@@ -283,6 +287,8 @@ class RoutePolls:
                 if not topics <= self._route_table.topics_naming(address)
             }
             pause_s = self._away.wait_s(rounds)
+            if rounds <= _MASTER_ROUNDS and self._lacks_a_master(away):
+                pause_s = min(pause_s, _MASTER_S)
             if not away or pause_s >= self._poll_s:
                 return {}
             with suppress(TimeoutError):
@@ -290,6 +296,15 @@ class RoutePolls:
                     await self._loss.wait()
                     break
         return away
+
+    def _lacks_a_master(self, away: Mapping[str, set[str]]) -> bool:
+        routes = (self._route_table.get(topic) for topics in away.values() for topic in topics)
+        return any(
+            data.master_addr is None
+            for route in routes
+            if route is not None
+            for data in route.broker_datas
+        )
 
     async def _refresh(self, topics: Iterable[str]) -> bool:
         """Ask for routes; failures leave what is cached. Whether there was a name server to ask."""

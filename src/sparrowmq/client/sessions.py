@@ -52,7 +52,7 @@ class Sessions:
         self._silent: set[str] = set()
         """Addresses of brokers that did not answer the last heartbeat."""
         self._waits: dict[str, set[asyncio.Timeout]] = {}
-        """What waits for answers of a broker, by its address, and should not wait for a dead one."""
+        """What waits for answers of a broker, by its address, and must not wait for a dead one."""
         self.listeners: list[Callable[[], None]] = []
         """Called when a session began or ended."""
 

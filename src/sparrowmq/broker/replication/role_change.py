@@ -39,7 +39,7 @@ from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
-from sparrowmq.protocol.headers.replication import DescribeLog, TakeOver
+from sparrowmq.protocol.headers.replication import DescribeLog, GetHaStatus, TakeOver
 from sparrowmq.store.errors import AppendsHeld, StoreError
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class RoleChange:
         """Raises CannotChange unless the slave answers. One that has stood still for a moment has
         acknowledged everything too, and would leave its name without a master."""
         try:
-            await self._peers.call(successor.address, DescribeLog(), timeout_s=_ASK_S)
+            await self._peers.call(successor.address, GetHaStatus(), timeout_s=_ASK_S)
         except NetError as error:
             text = f"slave {successor.slave_id} cannot take over: {error}; nothing was changed"
             raise CannotChange(text) from error

@@ -71,7 +71,7 @@ class LockRequests:
                 response = await call(self._client, address, header, self._body(mine))
                 got = LockBatchResponse.from_json(response.body).lock_ok_mq_set
             except (ClientError, NetError, ProtocolError) as error:
-                self._log.info("no locks on %s: %s", broker_name, error)
+                self._log.debug("no locks on %s: %s", broker_name, error)
                 continue
             ours |= got
             others |= set(mine) - got

@@ -19,7 +19,7 @@ from sparrowmq.client.broker_calls import (
     offset_at,
 )
 from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.errors import ClientError
+from sparrowmq.client.errors import BrokerRefused, ClientError
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.disk.atomic_file import replace_path
 from sparrowmq.net.errors import NetError
@@ -28,7 +28,6 @@ from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.offsets_body import LocalProgress
-from sparrowmq.protocol.route import MASTER_ID
 
 
 class Offsets(Protocol):
@@ -83,9 +82,10 @@ class RemoteOffsets:
         self._group = group
         self._log = log
         self._positions: dict[MessageQueue, Position] = {}
-        self._persisted: dict[MessageQueue, tuple[int, int]] = {}
-        """Offset, and the id of the broker that has it: what a slave took is stored at the master
-        too when that is back."""
+        self._persisted: dict[MessageQueue, tuple[int, str, str]] = {}
+        """Offset, the address of the broker that has it, and our session there: a broker may lose
+        with its process what it took in the last second. What a master took is stored at its slave
+        too while it is away, and what a slave took at the master when that is back."""
 
     def get(self, queue: MessageQueue) -> int:
         """The progress in memory, -1 when there is none."""
@@ -114,21 +114,24 @@ class RemoteOffsets:
             if position is None or self._is_stored(queue, position):
                 continue
             try:
-                broker_id = await commit_offset(self._client, self._group, queue, position)
+                address = await commit_offset(self._client, self._group, queue, position)
             except (ClientError, NetError) as error:
                 if raises:
                     raise
-                self._log.info("offset %d of %s not stored: %s", position.offset, queue, error)
+                level = logging.INFO if isinstance(error, BrokerRefused) else logging.DEBUG
+                text = "offset %d of %s not stored: %s"
+                self._log.log(level, text, position.offset, queue, error)
             else:
                 if queue in self._positions:  # not forgotten meanwhile
-                    self._persisted[queue] = position.offset, broker_id
+                    session = self._client.sessions.name(address)
+                    self._persisted[queue] = position.offset, address, session
 
     def _is_stored(self, queue: MessageQueue, position: Position) -> bool:
-        offset, broker_id = self._persisted.get(queue, (-1, MASTER_ID))
-        is_at_best = (
-            broker_id == MASTER_ID or self._client.route_table.master(queue.broker_name) is None
-        )
-        return offset == position.offset and is_at_best
+        offset, address, session = self._persisted.get(queue, (-1, "", ""))
+        if offset != position.offset:
+            return False
+        best = self._client.route_table.address(queue.broker_name)
+        return best is None or (best == address and session == self._client.sessions.name(best))
 
     def unstored(self, queues: Iterable[MessageQueue]) -> int:
         """How many of these queues have progress that could not be stored."""

@@ -265,6 +265,9 @@ class QueueOwnership:
             is_locked = held.queue in locks.ours
             if await self.is_lost(held, is_same, is_locked, locks.asked_s):
                 # Another member may have gone on from here: begin again at what is stored.
+                if is_locked and self.is_held(held) and not await self._has_moved_on(held):
+                    # None has, and the broker may have lost what it took from us last.
+                    await self.offsets.persist([held.queue])
                 self.lose(held)
                 self.signal.change()
             elif is_locked:

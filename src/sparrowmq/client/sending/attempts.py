@@ -7,7 +7,7 @@ import asyncio
 import math
 import random
 from contextlib import suppress
-from typing import Protocol, TypeGuard
+from typing import Protocol
 
 import msgspec
 
@@ -352,15 +352,12 @@ class SendAttempts:
                     raise MasterAway(topic, f"{left} has left, and no other master is there yet")
                 return await self._once(queue, out, limit_s - (began_s - start_s))
             except (NetError, BrokerRefused, MasterAway) as error:
-                if isinstance(error, BrokerRefused):
-                    if not is_certainly_not_stored(error):
-                        raise
-                    self._refused_s[error.address] = loop.time()
-                if failures is None:
-                    failures = Failures(min(self._rules.retries, 1), self._client.rng)
-                if has_left := self._has_left(error, began_s):
-                    left = error.address
-                failures.add(queue.broker_name, error, loop.time(), has_left=has_left)
+                if isinstance(error, BrokerRefused) and not is_certainly_not_stored(error):
+                    raise
+                failures = failures or Failures(min(self._rules.retries, 1), self._client.rng)
+                gone = self._gone(error, began_s)
+                failures.add(queue.broker_name, error, loop.time(), has_left=gone is not None)
+                left = gone or left
                 left_s = limit_s - (loop.time() - start_s)
                 pause_s = None
                 if failures.retries_left > 0:
@@ -374,12 +371,15 @@ class SendAttempts:
                 if now is not None and queue not in now.queues:
                     queue = choose(now.queues)  # it drains: the key moves, as with the next send
 
-    def _has_left(self, error: Exception, began_s: float) -> TypeGuard[ConnectionLost]:
-        """Whether a message was on its way to a master that refused others before, and is gone."""
+    def _gone(self, error: Exception, began_s: float) -> str | None:
+        """The address of a master that has closed its connections after it had refused messages:
+        one that has been on its way to it since `began_s` was refused as well."""
+        if isinstance(error, BrokerRefused):
+            self._refused_s[error.address] = asyncio.get_running_loop().time()
         if not isinstance(error, ConnectionLost) or isinstance(error, NotConnected):
-            return False
+            return None
         refused_s = self._refused_s.get(error.address, -math.inf)
-        return refused_s <= began_s < refused_s + _HANDS_OVER_S
+        return error.address if refused_s <= began_s < refused_s + _HANDS_OVER_S else None
 
     async def _look_again(self, topic: str, left_s: float) -> TopicQueues | None:
         """The topic's queues as name servers know them now, None where none is found.
