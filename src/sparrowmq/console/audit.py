@@ -69,8 +69,8 @@ class Audit:
         result: str,
         cluster: str,
     ) -> None:
-        """Write a line. It is in the file when this returns, unless `fault` says why not. The change
-        was made all the same, and is not to be called failed."""
+        """Write a line. It is in the file when this returns, unless `fault` says why not. The
+        change was made all the same, and is not to be called failed."""
         line = AuditLine(
             time_ms=self._clock(),
             user=user,
