@@ -22,10 +22,10 @@ _SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _TIMES_S = {"seconds": 1, "minutes": 60, "hours": 3600}
 _MOST_DIGITS = 15
 _SCOPES = {
-    Scope.TOPIC: "a topic: what is sent to it",
-    Scope.PRODUCER_GROUP: "a producer group: what it sends",
-    Scope.CONSUMER_GROUP: "a consumer group: what it gets",
-    Scope.CLIENT: "every client: what each sends",
+    Scope.TOPIC: "a topic",
+    Scope.PRODUCER_GROUP: "a producer group",
+    Scope.CONSUMER_GROUP: "a consumer group",
+    Scope.CLIENT: "every client",
 }
 
 
