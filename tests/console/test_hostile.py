@@ -440,3 +440,49 @@ def test_a_large_body_is_shown_as_what_it_is(
     assert note in found.note and bool(note) == bool(found.note)
     if shown_as == "text":
         assert body.startswith(found.text.encode()), "no byte is left out"
+
+
+def change(audit: Audit, target: str) -> None:
+    audit.record(
+        user="ada",
+        address="::1",
+        action="create topic",
+        target=target,
+        before="",
+        after="",
+        result="done",
+        cluster="",
+    )
+
+
+def test_a_line_after_one_that_a_crash_has_cut_is_read_again(tmp_path: Path) -> None:
+    path, clock = tmp_path / "audit.jsonl", Clock()
+    change(Audit(clock, path), "orders")
+    path.write_bytes(path.read_bytes() + b'{"time_ms":17')
+    change(Audit(clock, path), "payments")
+    again = Audit(clock, path)
+    assert [each.target for each in again.newest_first] == ["payments", "orders"]
+    assert again.unreadable == 1
+
+
+def test_what_was_rolled_aside_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparrowmq.console.audit._ROLL_BYTES", 200)
+    audit = Audit(Clock(), tmp_path / "audit.jsonl")
+    for number in range(3):
+        change(audit, f"orders-{number}")
+    assert len(Audit(Clock(), tmp_path / "audit.jsonl").newest_first) == 3
+
+
+def test_a_change_whose_line_cannot_be_written_is_shown_with_the_reason(tmp_path: Path) -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, Got]:
+        await visitor.get("/topics")
+        (tmp_path / "audit.jsonl").mkdir()
+        done = await visitor.post("/topics", {"name": "invoices", "queues": "1"})
+        return done, await visitor.get("/audit")
+
+    with SimCluster(seed=35).run() as sim:
+        done, page = as_visitor(sim, work, state_dir=tmp_path)
+    assert "Topic invoices was created" in done.text
+    assert "invoices" in page.text and "could not be written" in page.text

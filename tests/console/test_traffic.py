@@ -66,7 +66,7 @@ def test_a_quota_is_previewed_set_shown_by_broker_and_removed() -> None:
     assert "No topic is de-duplicated" in empty.text
     assert COMMAND.findall(empty.html) == ["sparrowmq quota list"]
     assert "broker-b sparrowmq.quota.messages not set 5" in preview.text
-    assert "Each of the 2 brokers counts for itself" in preview.text
+    assert "so together they let 10 messages a second through" in preview.text
     wanted = "sparrowmq quota set topic orders --messages 5/s --dry-run"
     assert COMMAND.findall(preview.html) == [wanted]
     assert "The limit of topic orders is set on each broker" in done.text

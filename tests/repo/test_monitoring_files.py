@@ -17,6 +17,7 @@ NAMED = re.compile(r"\b(?:rocketmq|sparrowmq)_[a-z_]+\b")
 OF_CLIENTS = {
     *("rocketmq_send_cost_time", "rocketmq_process_time"),
     *("sparrowmq_client_messages_handled_total", "sparrowmq_client_handlers_running"),
+    "sparrowmq_client_messages_diverted_total",
     *("sparrowmq_spark_rows_read_total", "sparrowmq_spark_rows_written_total"),
     *("sparrowmq_spark_batches_total", "sparrowmq_spark_batch_seconds"),
     "sparrowmq_spark_query_running",

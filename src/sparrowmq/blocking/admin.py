@@ -892,7 +892,8 @@ class Admin(Facade[AsyncAdmin]):
         until: datetime | int | None = None,
     ) -> int:
         """Give `write` each dead letter of a time range as one line of JSON; how many there were.
-        Raises ValueError, NotFound, NotReadable, and AdminError if a broker does not answer."""
+        What `write` returns is awaited if it can be, so that no more is read than it takes. Raises
+        ValueError, NotFound, NotReadable, and AdminError if a broker does not answer."""
         return self._wait(
             lambda admin: admin.export_dead_letters(group, write, since=since, until=until)
         )

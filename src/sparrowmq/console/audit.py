@@ -1,5 +1,7 @@
 """The audit log: one line for every change that was made, or tried, through the console."""
 
+import logging
+import os
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,9 @@ SHOWN = 1_000
 _MOST_TEXT = 4_000
 """Characters of a field: a form may have a million."""
 _ROLL_BYTES = 4 * 1024 * 1024
+_ROLLED = ".1.jsonl"
+
+log = logging.getLogger("sparrowmq.console")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +41,16 @@ class Audit:
         self._clock = clock
         self._path = path
         self._lines: deque[AuditLine] = deque(maxlen=SHOWN)
+        self.unreadable = 0
+        """Lines of the file that are none, such as one that a crash has cut."""
+        self.fault = ""
+        """Why the file lacks changes that were made since the start."""
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._lines.extend(_read(path))
+            for each in (path.with_suffix(_ROLLED), path):
+                lines, unreadable = _read(each)
+                self._lines.extend(lines)
+                self.unreadable += unreadable
 
     @property
     def newest_first(self) -> list[AuditLine]:
@@ -57,7 +69,8 @@ class Audit:
         result: str,
         cluster: str,
     ) -> None:
-        """Write a line; it is in the file when this returns."""
+        """Write a line. It is in the file when this returns, unless `fault` says why not. The
+        change was made all the same, and is not to be called failed."""
         line = AuditLine(
             time_ms=self._clock(),
             user=user,
@@ -72,24 +85,38 @@ class Audit:
         self._lines.append(line)
         if self._path is None:
             return
-        if self._path.exists() and self._path.stat().st_size > _ROLL_BYTES:
-            self._path.replace(self._path.with_suffix(".1.jsonl"))
-        with self._path.open("ab") as file:
-            file.write(msgspec.json.encode(line) + b"\n")
+        try:
+            _append(self._path, msgspec.json.encode(line) + b"\n")
+        except OSError as error:
+            self.fault = str(error)
+            log.error("a line of the audit log could not be written: %s: %s", error, line)
+
+
+def _append(path: Path, line: bytes) -> None:
+    """After whatever is there: the end of a line that a crash has cut is not the beginning of the
+    next one."""
+    if path.exists() and path.stat().st_size > _ROLL_BYTES:
+        path.replace(path.with_suffix(_ROLLED))
+    with path.open("ab+") as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            line = line if file.read(1) == b"\n" else b"\n" + line
+        file.write(line)
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}… ({len(text):,} characters)"
 
 
-def _read(path: Path) -> list[AuditLine]:
-    """The last lines of a file. A line that was cut by a crash is left out."""
-    if not path.exists():
-        return []
+def _read(path: Path) -> tuple[list[AuditLine], int]:
+    """The last lines of a file, and how many of them are none."""
+    if not path.is_file():
+        return [], 0
     found = []
-    for line in path.read_bytes().splitlines()[-SHOWN:]:
+    lines = path.read_bytes().splitlines()[-SHOWN:]
+    for line in lines:
         try:
             found.append(msgspec.json.decode(line, type=AuditLine))
         except msgspec.DecodeError:
             continue
-    return found
+    return found, len(lines) - len(found)

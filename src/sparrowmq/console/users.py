@@ -105,7 +105,11 @@ class Users:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConsoleError(f"users file {path} cannot be read: {error}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise ConsoleError(
+                f"users file {path} cannot be read: {reason}; sparrowmq console --users {path}"
+                " --add-user NAME makes one"
+            ) from error
         entries = dict(_entries(path, text))
         if not entries:
             raise ConsoleError(

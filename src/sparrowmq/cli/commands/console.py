@@ -108,7 +108,7 @@ def _add_user(path: Path | None, name: str, role: str) -> None:
         raise ConsoleError(str(error)) from error
     except OSError as error:
         raise ConsoleError(f"users file {path} cannot be written: {error}") from error
-    click.echo(f"{path}: {name} is a {role}")
+    click.echo(f"{path}: {name} is {'an' if role[0] in 'aeiou' else 'a'} {role}")
 
 
 def _named(ctx: click.Context, given: dict[str, Any]) -> tuple[str, dict[str, tuple[str, ...]]]:

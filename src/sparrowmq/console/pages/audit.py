@@ -6,7 +6,8 @@ from sparrowmq.console.view import Answer, Page, PageRoute, View
 
 async def show(view: View) -> Answer:
     """The last changes, the newest first."""
-    lines = view.console.desk.audit.newest_first
+    audit = view.console.desk.audit
+    lines = audit.newest_first
     part = part_of(
         lines,
         {"sort": "-time", **view.query},
@@ -19,6 +20,8 @@ async def show(view: View) -> Answer:
         area="audit",
         values={
             "part": part,
+            "unreadable": audit.unreadable,
+            "fault": audit.fault,
             "is_kept": view.console.config.state_dir is not None,
         },
     )

@@ -13,6 +13,7 @@ from sparrowmq.admin.drain_looks import BrokerDrain
 from sparrowmq.admin.limits import Limit
 from sparrowmq.admin.values import SettingChange
 from sparrowmq.console.previews import both_sides, change_preview, is_confirmed
+from sparrowmq.console.text import size
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel, panels
 from sparrowmq.protocol.limits import BYTES, MESSAGES, Action, Scope
 
@@ -22,10 +23,10 @@ _SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _TIMES_S = {"seconds": 1, "minutes": 60, "hours": 3600}
 _MOST_DIGITS = 15
 _SCOPES = {
-    Scope.TOPIC: "a topic: what is sent to it",
-    Scope.PRODUCER_GROUP: "a producer group: what it sends",
-    Scope.CONSUMER_GROUP: "a consumer group: what it gets",
-    Scope.CLIENT: "every client: what each sends",
+    Scope.TOPIC: "a topic",
+    Scope.PRODUCER_GROUP: "a producer group",
+    Scope.CONSUMER_GROUP: "a consumer group",
+    Scope.CLIENT: "every client",
 }
 
 
@@ -210,13 +211,13 @@ def quota_wanted(view: View) -> Wanted:
     """Raises ValueError for numbers that are none."""
     scope = view.entered("scope")
     name = "*" if scope == Scope.CLIENT.value else view.entered("name")
-    size = _number(view, "bytes")
-    if size is not None:
-        size *= _unit(view, "size_unit", _SIZES)
+    size_bytes = _number(view, "bytes")
+    if size_bytes is not None:
+        size_bytes *= _unit(view, "size_unit", _SIZES)
     messages = _number(view, "messages")
-    if messages is None and size is None:
+    if messages is None and size_bytes is None:
         raise ValueError("nothing to limit: enter messages a second, bytes a second, or both")
-    return Wanted(scope, name, messages=messages, size=size, brokers=_brokers(view))
+    return Wanted(scope, name, messages=messages, size=size_bytes, brokers=_brokers(view))
 
 
 def backlog_wanted(view: View) -> Wanted:
@@ -321,7 +322,10 @@ def _note(wanted: Wanted, changes: Sequence[SettingChange]) -> str:
     count = len({each.broker for each in changes})
     if count == 1:
         return "It is in force at once."
-    return f"Each of the {count} brokers counts for itself, so together they let {count}× through."
+    sums = [f"{wanted.messages * count:,} messages"] if wanted.messages is not None else []
+    sums += [size(wanted.size * count)] if wanted.size is not None else []
+    together = f"together they let {' and '.join(sums)} a second through"
+    return f"Each of the {count} brokers counts for itself, so {together}."
 
 
 ROUTES = (
