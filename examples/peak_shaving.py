@@ -66,13 +66,17 @@ def picture(samples: list[Sample]) -> str:
     sent = rates([(each.at_s, each.sent) for each in samples])
     handled = rates([(each.at_s, each.handled) for each in samples])
     backlog = [(each.at_s, each.sent - each.handled) for each in samples]
+    most = f"{max(waiting for _, waiting in backlog):,}"
     flow = [Line("input", COLOURS[1], sent, is_filled=True), Line("output", COLOURS[0], handled)]
     return line_chart(
         "Peak shaving",
         f"A consumer with max_per_second={LIMIT} handles {samples[-1].sent:,} orders",
         [
-            Panel("messages a second", flow, mark=(LIMIT, "max_per_second")),
-            Panel("messages that wait", [Line("backlog", COLOURS[3], backlog, is_filled=True)]),
+            Panel("messages a second", flow, mark=(LIMIT, f"max_per_second = {LIMIT:,}")),
+            Panel(
+                "messages that wait",
+                [Line("backlog", COLOURS[3], backlog, is_filled=True, top=most)],
+            ),
         ],
     )
 

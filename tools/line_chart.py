@@ -25,6 +25,8 @@ class Line:
     points: Points
     is_filled: bool = False
     """Whether the area below the line is tinted."""
+    top: str = ""
+    """What is written at its highest point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,11 @@ class Panel:
 
 
 def rates(totals: Points, most: int = 60) -> Points:
-    """How fast totals grow, a second; at most so many points, each the average since the last."""
+    """How fast totals grow, a second; at most so many points, each the average around it."""
     some = totals[:: max(1, ceil(len(totals) / most))]
-    return [(at, (new - old) / (at - since)) for (since, old), (at, new) in pairwise(some)]
+    return [
+        ((since + at) / 2, (new - old) / (at - since)) for (since, old), (at, new) in pairwise(some)
+    ]
 
 
 def line_chart(title: str, subtitle: str, panels: Sequence[Panel]) -> str:
@@ -111,6 +115,9 @@ def _line(line: Line, places: Points, floor: float) -> list[str]:
         f'<polyline points="{points}" fill="none" stroke="{line.colour}" stroke-width="2"'
         f' stroke-linejoin="round"><title>{escape(line.name)}</title></polyline>'
     )
+    if line.top and places:
+        x, y = min(places, key=lambda place: place[1])
+        drawn.append(text(x + 14, y + 1, line.top, 11))
     return drawn
 
 

@@ -397,7 +397,9 @@ def test_dead_letters_stay_behind_only_where_the_operator_accepts_it() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("reached", [DrainState.DRAINING, DrainState.LEFT])
 @pytest.mark.parametrize("end", ["stop", "kill", "lose_power"])
-def test_the_state_outlives_the_broker(reached: DrainState, end: str) -> None:
+def test_the_state_outlives_the_broker(
+    reached: DrainState, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with TWO.run() as sim:
 
         async def drain(client: Client) -> None:
@@ -417,6 +419,8 @@ def test_the_state_outlives_the_broker(reached: DrainState, end: str) -> None:
         getattr(node, end)()
         node.start()
         sim.advance(40)  # registrations come and go
+        said = [each.getMessage() for each in caplog.records]
+        assert any("sparrowmq broker resume broker-a" in line and "drain" in line for line in said)
         assert state(sim) is reached
         shown = perms(sim)
         assert shown == {"broker-b": True} | ({A: False} if reached is DrainState.DRAINING else {})

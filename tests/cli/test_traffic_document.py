@@ -1,4 +1,4 @@
-"""docs/traffic.md: the commands and programs of quotas, backlogs and refusals run as pasted."""
+"""docs/traffic.md: the commands and programs of rates, quotas, backlogs and refusals run as pasted."""
 
 import os
 import re
@@ -25,6 +25,7 @@ def blocks(title: str, language: str) -> list[str]:
 @pytest.mark.parametrize(
     ("title", "listed", "says"),
     [
+        ("A consumer's rate", "", ""),
         ("Quotas", "topic\torders\t1000 messages/s", "topic orders 1000 0\n"),
         ("A largest backlog", "topic\tpayments\t600 s behind: slow (ledger)", ""),
         ("A topic for what is refused", "quota.messages\tbroker-a\t\t100", "{'orders': "),

@@ -245,6 +245,7 @@ def test_a_member_without_queues_waits_until_it_has_some() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
+        ({"max_per_second": True}, "max_per_second is True, must be a number, 0.001 to 1000000000"),
         ({"max_per_second": 0}, "max_per_second is 0"),
         ({"max_per_second": -1}, "max_per_second is -1"),
         ({"max_per_second": float("nan")}, "max_per_second is nan"),

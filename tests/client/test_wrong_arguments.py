@@ -68,6 +68,7 @@ def test_a_message_with_a_field_of_another_type(arguments: dict[str, Any], fault
             "is not host:port: write 'broker.example:9876', without http",
         ),
         ({"retries": 1.5}, "retries is 1.5, must be a whole number"),
+        ({"retries": True}, "retries is True, must be a whole number"),
         ({"default_queues": 2**40}, "must be 1 to 2147483647"),
         ({"compress_from_bytes": -1}, "compress_from_bytes is -1, must be 0 or more"),
         ({"compression": "lz4"}, "compression is 'lz4', must be one of LZ4, ZSTD, ZLIB"),

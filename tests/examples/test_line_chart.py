@@ -26,7 +26,7 @@ def test_a_scale_has_round_values_and_ends_where_all_fits(
 
 
 def test_a_rate_is_the_growth_of_a_total_by_the_time_that_it_took() -> None:
-    assert rates([(0, 0), (1, 10), (3, 10), (3.5, 20)]) == [(1, 10), (3, 0), (3.5, 20)]
+    assert rates([(0, 0), (1, 10), (3, 10), (3.5, 20)]) == [(0.5, 10), (2, 0), (3.25, 20)]
 
 
 def test_many_totals_become_fewer_rates_that_are_averages() -> None:
@@ -37,13 +37,15 @@ def test_many_totals_become_fewer_rates_that_are_averages() -> None:
 
 
 def test_a_line_is_drawn_from_the_floor_of_its_panel_to_its_largest_value() -> None:
-    panel = Panel("a & b", [Line("up", "red", [(0, 0), (2, 4)])], height=100, mark=(2, "half <"))
+    panel = Panel(
+        "a & b", [Line("up", "red", [(0, 0), (2, 4)], top="4 wait")], height=100, mark=(2, "half <")
+    )
     picture = ElementTree.fromstring(line_chart("title", "subtitle", [panel]))
     (line,) = picture.iter(f"{SVG}polyline")
     (_, first), (_, last) = (point.split(",") for point in line.attrib["points"].split())
     assert float(first) - float(last) == 100
     texts = [each.text for each in picture.iter(f"{SVG}text")]
-    assert {"title", "subtitle", "a & b", "half <", "up"} <= set(texts)
+    assert {"title", "subtitle", "a & b", "half <", "up", "4 wait"} <= set(texts)
 
 
 @pytest.mark.parametrize("points", [[], [(0.0, 0.0)], [(0.0, 0.0), (1.0, 0.0)]])

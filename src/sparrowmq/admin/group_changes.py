@@ -122,7 +122,7 @@ async def _update(
     configs, unreached = await _configs(cluster, group, targets)
     away += unreached
     if not configs:
-        raise NotFound("group", group, f"create it first; asked were: {', '.join(targets)}")
+        raise NotFound("group", group, f"create it with: sparrowmq group create {group}")
     changes = [each for name in configs for each in wanted.changes(configs[name], name)]
     what = f"group {group} is changed"
     if not (dry_run or changes) and away:

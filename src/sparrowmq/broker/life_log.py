@@ -23,7 +23,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def log_start(broker: Broker, began_ms: int) -> None:
-    """What was opened and what that took; and whether the disk has room."""
+    """What was opened and what that took; whether it drains, and whether the disk has room."""
     store = broker.store
     broker.log.info("recovery: %s", recovery_text(store.recovered))
     took_s = (broker.monotonic() - began_ms) / 1000
@@ -34,6 +34,10 @@ def log_start(broker: Broker, began_ms: int) -> None:
         *(_count(_topics(broker), "topic"), _count(_groups(broker), "group")),
         _count(sum(1 for _ in store.queues()), "queue"),
     )
+    if broker.drain.is_on:
+        name = broker.config.broker_name
+        text = "%s %s; take it back with: sparrowmq broker resume %s"
+        broker.log.warning(text, name, broker.drain.words, name)
     if warning := space_warning(broker.config.store, broker.disk.usage()):
         broker.log.warning("the disk of %s is %s", broker.config.data_dir, warning)
 

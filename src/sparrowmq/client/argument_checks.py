@@ -17,7 +17,7 @@ E = TypeVar("E", bound=Enum)
 
 def check_number(name: str, value: object, lowest: float, highest: float = math.inf) -> None:
     """A number in a range; NaN is in none."""
-    is_number = isinstance(value, int | float)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and lowest <= value <= highest:  # type: ignore[operator]  # a number by now
         return
     allowed = f"{lowest} or more" if highest == math.inf else f"{lowest} to {highest}"
@@ -26,7 +26,7 @@ def check_number(name: str, value: object, lowest: float, highest: float = math.
 
 def check_whole(name: str, value: object, lowest: int, highest: int = MAX_INT) -> None:
     """A whole number in a range."""
-    if not isinstance(value, int):
+    if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{name} is {value!r}, must be a whole number")
     if value < lowest:
         check_number(name, value, lowest)

@@ -150,6 +150,19 @@ def test_a_broadcasting_group_does_not_count(world: World) -> None:
     assert report(world)["backlog", "orders"].uncounted == {"news": "it is broadcasting"}
 
 
+def test_a_group_that_was_not_seen_yet_does_not_count(world: World) -> None:
+    limit_topic(world, {BACKLOG: "10:refuse:billing"})
+    member = world.client("a")
+    member.beat(subscribes("billing"))
+    world.commit("billing", "orders", 0, 0)
+    member.disconnect()
+    admitted(world, 20)
+    world.sim.advance(2)
+    assert admitted(world, 1) == 1
+    found = report(world)["backlog", "orders"]
+    assert found.uncounted == {"billing": "it had no member since this broker started"}
+
+
 def test_a_group_without_a_member_for_ten_minutes_does_not_count(world: World) -> None:
     limit_topic(world, {BACKLOG: "10:refuse:billing"})
     member = world.client("a")

@@ -107,7 +107,9 @@ class Presence:
         if live is not None and live.is_broadcasting:
             return "it is broadcasting"
         seen_ms = self._seen_ms.get(group)
-        if seen_ms is None or now_ms - seen_ms >= ABSENT_MS:
+        if seen_ms is None:
+            return "it had no member since this broker started"
+        if now_ms - seen_ms >= ABSENT_MS:
             return f"it had no member for {ABSENT_MS // 60_000} minutes"
         return ""
 

@@ -180,18 +180,22 @@ def _progress(found: BrokerDrain) -> str:
         parts.append("it has just started, and members may still come back")
     groups = {each.group for each in found.unread if not each.is_ignored}
     if found.left:
-        parts.append(f"{found.left:,} messages left to {_few(sorted(groups))}")
+        parts.append(f"{_counted(found.left, 'message')} left to {_few(sorted(groups))}")
     if found.delayed:
         due = f", the last due {cell(found.last_due)}" if found.last_due else ""
         parts.append(f"{found.delayed:,} delayed{due}")
     if found.half:
-        parts.append(f"{found.half:,} half messages")
+        parts.append(_counted(found.half, "half message"))
     stuck = sorted(
         {f"{each.group} ({each.why})" for each in found.unread if each.why and not each.is_ignored}
     )
     if stuck:
         parts.append(f"waiting in vain for {_few(stuck)}? --ignore-group leaves a group out")
     return f"{found.broker} drains: {'; '.join(parts) or 'nothing is left'}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _few(names: list[str]) -> str:

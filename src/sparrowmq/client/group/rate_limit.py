@@ -25,7 +25,7 @@ BUCKET_S = 0.1
 _EXACT = 1e-6
 """A ticket that lacks less than this has come: sums of times are not exact."""
 _SLOWEST = 0.001
-_FASTEST = 1e9
+_FASTEST = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
