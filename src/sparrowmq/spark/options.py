@@ -22,7 +22,7 @@ from sparrowmq.spark.offsets import (
 )
 from sparrowmq.spark.option_values import (
     NAME_SERVER,
-    NO_TABLES,
+    NO_COLUMNS,
     KnownOptions,
     find_servers,
     read_condition,
@@ -143,12 +143,16 @@ def parse_options(
     return Options(**values)
 
 
+_WAYS = {"subscribe": "subscribe", "subscribe_pattern": "subscribePattern", "assign": "assign"}
+WAYS_TO_CHOOSE = frozenset(name.lower() for name in _WAYS.values())
+"""Options that say what is read, in lower case."""
+
+
 def _check_what(values: dict[str, Any]) -> None:
-    ways = {"subscribe": "subscribe", "subscribe_pattern": "subscribePattern", "assign": "assign"}
-    given = [name for key, name in ways.items() if key in values]
+    given = [name for key, name in _WAYS.items() if key in values]
     if not given:
         # A table of Spark's catalog comes without any option.
-        hint = "" if values else f". If this is a table: {NO_TABLES}"
+        hint = "" if values else f". If this is a table: {NO_COLUMNS}"
         text = f"missing; give subscribe, subscribePattern or assign{hint}"
         raise OptionError("subscribe", text)
     if len(given) > 1:
