@@ -217,6 +217,20 @@ def _check_order(starting: At, ending: At) -> None:
             raise OptionError(option, text)
 
 
+_CLOCKS_DIFFER_MS = 60_000
+
+
+def check_has_begun(options: Options, now_ms: int) -> None:
+    """Raises OptionError for a batch that would start in the future, which is never meant: such a
+    time is of another zone, or not in milliseconds."""
+    starting = options.starting
+    latest = max([starting.time_ms or 0, *flat(starting.times or {}).values()])
+    if latest > now_ms + _CLOCKS_DIFFER_MS:
+        option = "startingTimestamp" if starting.times is None else "startingOffsetsByTimestamp"
+        text = f"{_moment(latest)} is in the future, so a batch has nothing to read"
+        raise OptionError(option, f"{text}; times without a zone are UTC, numbers milliseconds")
+
+
 def _time_of(at: At, queue: Queue | None) -> int | None:
     if at.times is None or queue is None:
         return at.time_ms

@@ -27,12 +27,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from sparrowmq.clock import system_clock
 from sparrowmq.cluster_address import NameServerAddresses, find_name_servers
 from sparrowmq.spark.catalog_tables import given_to_create, read_with, with_options
 from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.offsets import QueueRange, split
 from sparrowmq.spark.option_values import find_servers, names_servers
-from sparrowmq.spark.options import WAYS_TO_CHOOSE, Options, parse_options
+from sparrowmq.spark.options import WAYS_TO_CHOOSE, Options, check_has_begun, parse_options
 from sparrowmq.spark.pushdown import RowCondition, can_be_pushed, narrow_queues, narrow_range
 from sparrowmq.spark.read_plan import batch_ranges, queues_at_start
 from sparrowmq.spark.schema import Column, chosen_columns, struct_type
@@ -163,6 +164,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One piece for each queue, or as many as the options ask for."""
+        check_has_begun(self.options, system_clock())
         patience = Patience(self.options.retry_timeout_s)
         with self.options.cluster() as cluster:
             return patience.call("planning the read", lambda: self._plan(cluster))

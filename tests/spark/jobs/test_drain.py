@@ -177,6 +177,16 @@ def test_a_topic_that_exists_already_is_not_written_to(
         drain.run(spark)
 
 
+def test_a_temporary_topic_that_no_broker_would_create_is_refused_before_anything_is_claimed(
+    running: Cluster, tmp_path: Path
+) -> None:
+    blocked(running, "drain-bad-name", 4)
+    job = job_of(running, tmp_path / "state", "drain-bad-name", to="wide..")
+    with opened(job) as drain, pytest.raises(JobError, match=r"--to wide\.\.: topic 'wide\.\.'"):
+        drain.prepare()
+    assert not job.state.exists()
+
+
 def test_a_drain_goes_on_only_as_it_was_begun(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparrowmq.clock import Clock, system_clock
+from sparrowmq.protocol.names import check_topic
 from sparrowmq.spark.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.claims import Claim, Claims, claim_from
 from sparrowmq.spark.jobs.copy import Copied, Copier, Sending, copied_from, new_copy
@@ -236,6 +237,10 @@ class Drain:
 
     def _check_new_topic(self) -> None:
         job = self.job
+        try:
+            check_topic(job.to)
+        except ValueError as error:
+            raise JobError(f"--to {job.to}: {error}") from error
         if job.to in self._cluster.topics():
             raise JobError(
                 f"topic {job.to} exists already, and not by this job; name another with --to, or"
