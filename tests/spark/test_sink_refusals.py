@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def in_queues(running: Cluster, topic: str) -> dict[tuple[str, int], list[Record
     return found
 
 
-def numbered(first: int, *, keyed: bool) -> pa.RecordBatch:
+def numbered(first: int, *, keyed: bool) -> Any:
     columns = {"body": pa.array([b"%d" % at for at in range(first, first + ROWS)])}
     if keyed:
         keys = [f"customer-{at % KEYS}" for at in range(ROWS)]
@@ -66,7 +67,7 @@ def numbered(first: int, *, keyed: bool) -> pa.RecordBatch:
 def test_rows_leave_a_broker_that_drains(running: Cluster, keyed: bool) -> None:
     admin(running, "create_topic", "orders", queues=QUEUES)
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def batches() -> Iterator[Any]:
         yield numbered(0, keyed=keyed)
         admin(running, "drain_broker", "broker-b", grace_s=0)
         yield numbered(ROWS, keyed=keyed)
@@ -92,10 +93,31 @@ def test_rows_leave_a_broker_that_drains(running: Cluster, keyed: bool) -> None:
             if int(record.body) >= ROWS:
                 key = decode_properties(record.properties)["__SHARDINGKEY"]
                 assert queue_for_key(left, key) == MessageQueue("orders", broker, queue_id)
-    for key in range(KEYS):
+    for at in range(KEYS):
         for records in queues.values():
-            of_key = [int(r.body) for r in records if int(r.body) % ROWS % KEYS == key]
+            of_key = [int(r.body) for r in records if int(r.body) % ROWS % KEYS == at]
             assert of_key == sorted(of_key)
+
+
+def test_rows_without_a_key_go_to_another_broker_at_once_while_one_is_over_quota(
+    running: Cluster,
+) -> None:
+    admin(running, "create_topic", "orders", queues=QUEUES)
+    admin(running, "set_quota", "topic", "orders", messages=1, brokers=["broker-b"])
+    time = Time()
+    with Brokers(running.name_server) as brokers:
+        one = RowSender(brokers, group="test", retry_timeout_s=60.0, pause=time.pause)
+        assert one.queue_count("orders") == 2 * QUEUES
+        for number in range(20):
+            one.send(Send("orders", QUEUES, False, 1, b"%d" % number, ""))
+    assert time.pauses == []
+    found = Counter(broker for broker, records in in_queues_of(running) for _ in records)
+    assert found.total() == 20
+    assert found["broker-a"] > found["broker-b"] > 0
+
+
+def in_queues_of(running: Cluster) -> list[tuple[str, list[Record]]]:
+    return [(broker, records) for (broker, _), records in in_queues(running, "orders").items()]
 
 
 class Time:
@@ -161,7 +183,7 @@ def test_rows_wait_for_the_only_broker_that_refuses_them(
     [
         (
             LIMITED,
-            r"code 215: topic orders: 10 messages/s .* with maxRowsPerSecond below the limit",
+            r"code 215: topic orders: 10 .* with maxRowsPerSecond below the limit",
         ),
         (DRAINS, r"code 16: broker broker-a drains.* when the topic can be written to"),
     ],

@@ -291,7 +291,7 @@ def _remedy(error: RocketMQError) -> str:
     if error.code == ResponseCode.FLOW_CONTROL:
         return (
             "with maxRowsPerSecond below the limit or a longer retryTimeout, or raise the limit"
-            " (sparrowmq quota show)"
+            " (sparrowmq quota list)"
         )
     if isinstance(error, NotTaken):
         return "when the topic can be written to (sparrowmq topic route shows where)"
