@@ -177,12 +177,19 @@ def test_a_topic_that_exists_already_is_not_written_to(
         drain.run(spark)
 
 
-def test_a_temporary_topic_that_no_broker_would_create_is_refused_before_anything_is_claimed(
-    running: Cluster, tmp_path: Path
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ("wide..", r"--to wide\.\.: topic 'wide\.\.'"),
+        ("drain-bad-name", "is the topic that is drained; name one that is new"),
+    ],
+)
+def test_a_temporary_topic_that_cannot_be_one_is_refused_before_anything_is_claimed(
+    running: Cluster, tmp_path: Path, to: str, said: str
 ) -> None:
     blocked(running, "drain-bad-name", 4)
-    job = job_of(running, tmp_path / "state", "drain-bad-name", to="wide..")
-    with opened(job) as drain, pytest.raises(JobError, match=r"--to wide\.\.: topic 'wide\.\.'"):
+    job = job_of(running, tmp_path / "state", "drain-bad-name", to=to)
+    with opened(job) as drain, pytest.raises(JobError, match=said):
         drain.prepare()
     assert not job.state.exists()
 

@@ -241,6 +241,8 @@ class Drain:
             check_topic(job.to)
         except ValueError as error:
             raise JobError(f"--to {job.to}: {error}") from error
+        if job.to == job.topic:
+            raise JobError(f"--to {job.to} is the topic that is drained; name one that is new")
         if job.to in self._cluster.topics():
             raise JobError(
                 f"topic {job.to} exists already, and not by this job; name another with --to, or"
