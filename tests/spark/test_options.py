@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sparrowmq.spark.errors import OptionError
-from sparrowmq.spark.options import At, parse_options
+from sparrowmq.spark.options import At, check_has_begun, parse_options
 from sparrowmq.spark.schema import READ_NAMES
 from sparrowmq.spark.wire.cluster import Queue, QueuePosition
 
@@ -236,3 +236,22 @@ def test_a_batch_may_end_when_it_starts() -> None:
 def test_a_stream_has_no_end() -> None:
     with pytest.raises(OptionError, match="endingOffsets: a stream has no end"):
         parse_options({**BASE, "endingOffsets": "latest"}, stream=True)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"startingTimestamp": "1700000100000000"},
+        {"startingTimestamp": "2023-11-15"},
+        {"startingOffsetsByTimestamp": '{"orders": {"broker-a": {"0": 1700000100000}}}'},
+    ],
+    ids=["microseconds", "another zone", "of a queue"],
+)
+def test_a_batch_that_would_start_in_the_future_is_refused(option: dict[str, str]) -> None:
+    now_ms = 1_700_000_000_000
+    given = {"nameServer": "a:1", "subscribe": "orders"} | option
+    options = parse_options(given, stream=False)
+    with pytest.raises(OptionError, match=r"is in the future.*; times without a zone are UTC"):
+        check_has_begun(options, now_ms)
+    check_has_begun(options, 1_700_000_100_000_000)
+    check_has_begun(parse_options({"nameServer": "a:1", "subscribe": "orders"}), now_ms)

@@ -130,21 +130,3 @@ def test_a_temporary_view_is_made_in_sql(spark: SparkSession, running: Cluster, 
         f" OPTIONS (nameServer '{running.name_server}', subscribe '{topic}')"
     )
     assert spark.table("made_in_sql").count() == 3
-
-
-def test_a_table_is_refused_with_what_works_instead(spark: SparkSession, running: Cluster) -> None:
-    """Spark 4.3 hands the source no option of a table: neither OPTIONS nor TBLPROPERTIES."""
-    from pyspark.errors import PySparkException
-
-    options = f"OPTIONS (nameServer '{running.name_server}', subscribe 'orders')"
-    with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
-        spark.sql(f"CREATE TABLE never_made USING rocketmq {options}")
-    # With columns, Spark makes it without asking the source, which is asked to read it then.
-    spark.sql(f"CREATE TABLE made_without_us (body binary) USING rocketmq {options}")
-    try:
-        with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
-            spark.table("made_without_us").collect()
-        with pytest.raises(PySparkException, match="If this is a table"):
-            spark.sql("INSERT INTO made_without_us VALUES (X'61')")
-    finally:
-        spark.sql("DROP TABLE made_without_us")

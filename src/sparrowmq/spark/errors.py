@@ -6,6 +6,7 @@
     ├── Unreachable      a server cannot be reached or does not answer: worth another try
     ├── BrokerAway       a broker that is needed is not there, or was not for too long
     ├── ServerRefused    a server answered, and the answer is no; `code` is RocketMQ's
+    │   └── NotTaken     a broker takes no messages now: it drains, or may not be written to
     ├── DataLoss         messages that were wanted are not there any more
     ├── NoJava           there is no Java that Spark could run on (in sparrowmq.spark.session)
     └── Damaged          bytes that are no valid message record
@@ -67,14 +68,29 @@ class BrokerAway(RocketMQError):
 
 
 class ServerRefused(RocketMQError):
-    """`address` answered with another code than success."""
+    """`address` answered with another code than success.
 
-    def __init__(self, address: str, request: str, code: int, remark: str) -> None:
+    `retry_after_s` is when the server says that it is worth another try, None where it does not.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        request: str,
+        code: int,
+        remark: str,
+        retry_after_s: float | None = None,
+    ) -> None:
         super().__init__(f"{request} at {address} was refused with code {code}: {remark}")
         self.address = address
         self.request = request
         self.code = code
         self.remark = remark
+        self.retry_after_s = retry_after_s
+
+
+class NotTaken(ServerRefused):
+    """A broker takes no messages now: worth another try, at another broker or later."""
 
 
 class DataLoss(RocketMQError):

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from sparrowmq.protocol.names import is_system_topic
+from sparrowmq.spark.catalog_tables import given_to_create, read_with, with_options
 from sparrowmq.spark.errors import OptionError, few_of
 from sparrowmq.spark.log_files.options import LogOptions, parse_log_options
 from sparrowmq.spark.log_files.ranges import LogRange, log_files, log_ranges
@@ -69,11 +70,14 @@ class LogSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of a topic, and the record's place in the log."""
-        return struct_type(parse_log_options(self.options).columns)
+        given = given_to_create(self.options)
+        if given is None:
+            return struct_type(parse_log_options(self.options).columns)
+        return with_options(struct_type(parse_log_options(given).columns), given)
 
     def reader(self, schema: StructType) -> LogReader:
         """The reader of a batch."""
-        return LogReader(parse_log_options(self.options))
+        return LogReader(parse_log_options(read_with(schema, self.options, frozenset({"path"}))))
 
 
 def _sure(path: Path) -> int:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from sparrowmq.cluster_address import NameServerAddresses, find_name_servers
 from sparrowmq.protocol.names import check_topic
-from sparrowmq.spark.errors import OptionError, RocketMQError
+from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.offsets import EARLIEST, LATEST, NestedOffsets, flat, read_offsets
 from sparrowmq.spark.positions import EPOCHS, Positions
 from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, QueuePosition, split_name_servers
@@ -30,10 +30,14 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "b": 1, "kb": 1 << 10, "kib": 1 << 10, "mb": 1 << 20, "mib": 1 << 20}
 
 
-NO_TABLES = (
-    "Spark 4.3 does not hand the options of a table to data sources in Python: use CREATE TEMPORARY"
-    " VIEW … USING … OPTIONS (…) instead of CREATE TABLE"
+_TABLES = "Spark 4.3 hands no options of a table to data sources in Python"
+NO_COLUMNS = (
+    f"{_TABLES}, and those of rocketmq are kept where it was created without columns: DROP TABLE it"
+    " and CREATE TABLE … USING … OPTIONS (…), or give the options to this read"
 )
+"""To who reads a table that has columns of its own."""
+NO_TABLES = f'{_TABLES} that write: use df.write.format("rocketmq") with its options'
+"""To who writes to a table."""
 
 
 def read_options(
@@ -44,8 +48,6 @@ def read_options(
     Raises OptionError that names the option and what is allowed.
     """
     names = {name.lower(): name for name in known}
-    if "provider" in {given.lower() for given in options}:  # Spark adds it for CREATE TABLE only
-        raise RocketMQError(NO_TABLES)
     values: dict[str, Any] = {}
     for given, text in options.items():
         if given.lower() in of_spark:
@@ -113,6 +115,11 @@ def find_servers(
         text = f"missing, and {found.origin} has no host:port ({error})"
         raise OptionError(NAME_SERVER, text) from error
     return found
+
+
+def names_servers(options: Mapping[str, str]) -> bool:
+    """Whether the option nameServer is given."""
+    return NAME_SERVER.lower() in {name.lower() for name in options}
 
 
 def set_servers(values: dict[str, Any], servers: NameServerAddresses) -> None:

@@ -22,7 +22,7 @@ from sparrowmq.spark.offsets import (
 )
 from sparrowmq.spark.option_values import (
     NAME_SERVER,
-    NO_TABLES,
+    NO_COLUMNS,
     KnownOptions,
     find_servers,
     read_condition,
@@ -143,12 +143,16 @@ def parse_options(
     return Options(**values)
 
 
+_WAYS = {"subscribe": "subscribe", "subscribe_pattern": "subscribePattern", "assign": "assign"}
+WAYS_TO_CHOOSE = frozenset(name.lower() for name in _WAYS.values())
+"""Options that say what is read, in lower case."""
+
+
 def _check_what(values: dict[str, Any]) -> None:
-    ways = {"subscribe": "subscribe", "subscribe_pattern": "subscribePattern", "assign": "assign"}
-    given = [name for key, name in ways.items() if key in values]
+    given = [name for key, name in _WAYS.items() if key in values]
     if not given:
         # A table of Spark's catalog comes without any option.
-        hint = "" if values else f". If this is a table: {NO_TABLES}"
+        hint = "" if values else f". If this is a table: {NO_COLUMNS}"
         text = f"missing; give subscribe, subscribePattern or assign{hint}"
         raise OptionError("subscribe", text)
     if len(given) > 1:
@@ -211,6 +215,20 @@ def _check_order(starting: At, ending: At) -> None:
             of_queue = f" of {queue}" if queue is not None else ""
             text = f"{_moment(start)} is after the end{of_queue}, {_moment(end)}; must be earlier"
             raise OptionError(option, text)
+
+
+_CLOCKS_DIFFER_MS = 60_000
+
+
+def check_has_begun(options: Options, now_ms: int) -> None:
+    """Raises OptionError for a batch that would start in the future, which is never meant: such a
+    time is of another zone, or not in milliseconds."""
+    starting = options.starting
+    latest = max([starting.time_ms or 0, *flat(starting.times or {}).values()])
+    if latest > now_ms + _CLOCKS_DIFFER_MS:
+        option = "startingTimestamp" if starting.times is None else "startingOffsetsByTimestamp"
+        text = f"{_moment(latest)} is in the future, so a batch has nothing to read"
+        raise OptionError(option, f"{text}; times without a zone are UTC, numbers milliseconds")
 
 
 def _time_of(at: At, queue: Queue | None) -> int | None:

@@ -96,7 +96,7 @@ def parse_batch_sink_options(
     Spark's catalog comes without any, and would go to another cluster than the table names."""
     if not options:
         text = f"missing, and there is no other option; give it. If this is a table: {NO_TABLES}"
-        raise OptionError(NAME_SERVER, f"{text}, and df.write to write")
+        raise OptionError(NAME_SERVER, text)
     return parse_sink_options(options, servers=servers)
 
 

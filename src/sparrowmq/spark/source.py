@@ -6,9 +6,9 @@ stream reader and the sink.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -27,21 +27,25 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from sparrowmq.clock import system_clock
+from sparrowmq.cluster_address import NameServerAddresses, find_name_servers
+from sparrowmq.spark.catalog_tables import given_to_create, read_with, with_options
 from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.offsets import QueueRange, split
-from sparrowmq.spark.option_values import find_servers
-from sparrowmq.spark.options import Options, parse_options
+from sparrowmq.spark.option_values import find_servers, names_servers
+from sparrowmq.spark.options import WAYS_TO_CHOOSE, Options, check_has_begun, parse_options
 from sparrowmq.spark.pushdown import RowCondition, can_be_pushed, narrow_queues, narrow_range
 from sparrowmq.spark.read_plan import batch_ranges, queues_at_start
 from sparrowmq.spark.schema import Column, chosen_columns, struct_type
 from sparrowmq.spark.sink_options import parse_batch_sink_options, parse_sink_options
-from sparrowmq.spark.wire.cluster import RemoteCluster
+from sparrowmq.spark.wire.cluster import RemoteCluster, split_name_servers
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.spark.wire.remoting import Patience
 from sparrowmq.spark.worker_errors import reported_by_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _OPERATORS: dict[type[Filter], str] = {
@@ -58,11 +62,17 @@ _OPERATORS: dict[type[Filter], str] = {
 class RocketMQSource(DataSource):
     """The format `rocketmq`."""
 
+    registered_servers: ClassVar[NameServerAddresses | None] = None
+    """What counts in place of the environment in a session that `register` has changed."""
+
     def __init__(self, options: dict[str, str]) -> None:
         """Spark makes it on the driver. What it finds of the environment travels with it: readers,
         writers and the tasks on executors use these name servers and look for no others."""
         super().__init__(options)
-        self._servers = find_servers(options)
+        self._created_with = given_to_create(options)
+        given = options if self._created_with is None else self._created_with
+        registered = None if names_servers(given) else self.registered_servers
+        self._servers = registered or find_servers(given)
 
     @classmethod
     def name(cls) -> str:
@@ -71,11 +81,19 @@ class RocketMQSource(DataSource):
 
     def schema(self) -> StructType:
         """The chosen columns. Raises OptionError for any wrong option, before anything runs."""
-        return struct_type(parse_options(self.options, servers=self._servers).columns)
+        given = self._created_with
+        if given is None:
+            return struct_type(parse_options(self.options, servers=self._servers).columns)
+        return with_options(struct_type(parse_options(given, servers=self._servers).columns), given)
+
+    def _read_options(self, schema: StructType, *, stream: bool) -> Options:
+        options = read_with(schema, self.options, WAYS_TO_CHOOSE)
+        servers = find_servers(options) if names_servers(options) else self._servers
+        return parse_options(options, stream=stream, servers=servers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
-        options = parse_options(self.options, stream=False, servers=self._servers)
+        options = self._read_options(schema, stream=False)
         # Spark refuses a reader with pushFilters unless it is set to push filters; then, and only
         # then, this runs in the worker that pushes them.
         pushes = options.push_down and _PUSHING_WORKER in sys.modules
@@ -87,7 +105,7 @@ class RocketMQSource(DataSource):
         from sparrowmq.spark.stream import RefusedStream, StreamReader
 
         try:
-            options = parse_options(self.options, stream=True, servers=self._servers)
+            options = self._read_options(schema, stream=True)
             return StreamReader(options, chosen_columns(schema))
         except RocketMQError as error:
             return RefusedStream(error)
@@ -105,6 +123,26 @@ class RocketMQSource(DataSource):
 
         options = parse_sink_options(self.options, servers=self._servers)
         return stream_writer(options, schema, overwrite)
+
+
+def register(spark: "SparkSession", name_servers: str | Sequence[str] | None = None) -> None:
+    """Register the formats in a session that is running, with the name servers of this program.
+
+    Reads and writes of this session without the option nameServer go to `name_servers`, without
+    them to those that the program's environment names now: Spark plans in processes that have the
+    environment in which Java was started. Raises ValueError for addresses that are none.
+    """
+    from sparrowmq.spark.log_source import LogSource
+
+    found = find_name_servers(name_servers)
+    split_name_servers(";".join(found.addresses))
+
+    class RegisteredSource(RocketMQSource):
+        # A class of its own, which Spark takes along by value.
+        registered_servers = found
+
+    spark.dataSource.register(RegisteredSource)
+    spark.dataSource.register(LogSource)
 
 
 @dataclass(frozen=True)
@@ -126,6 +164,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One piece for each queue, or as many as the options ask for."""
+        check_has_begun(self.options, system_clock())
         patience = Patience(self.options.retry_timeout_s)
         with self.options.cluster() as cluster:
             return patience.call("planning the read", lambda: self._plan(cluster))

@@ -139,13 +139,14 @@ class SendPlan:
         is_bound = rows.hashes[chosen] != UNSHARDED
         for first, last in self._runs(queues, ends, is_alone):
             queue, bound = int(queues[first]), bool(is_bound[first:last].any())
+            hashes = rows.hashes[chosen[first:last]].data if bound else ()
             if is_alone[first]:
                 row = int(chosen[first])
                 properties = rows.properties[row].as_py().decode()
-                yield Send(topic, queue, bound, 1, rows.bodies[row].as_py(), properties)
+                yield Send(topic, queue, bound, 1, rows.bodies[row].as_py(), properties, hashes)
             else:
                 body = bytes(data[ends[first] : ends[last]])
-                yield Send(topic, queue, bound, last - first, body)
+                yield Send(topic, queue, bound, last - first, body, hashes=hashes)
 
     def _runs(
         self,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         (["archive", "query", "c", "--since", "yesterday"], "write 2026-11-15"),
         (["drain", "orders"], "Missing option '--group'"),
         (["drain", "orders", "--group", "g", "--cleanup"], "--cleanup goes with --hand-back"),
+        (["drain", "orders", "--group", "g", "--dry-run", "--report"], "not for --report"),
         (
             ["replay", "a", "--to", "b", "--since", "2026-02-01", "--until", "2026-01-01"],
             "not before",
@@ -334,6 +335,11 @@ def test_a_replay_that_sends_nothing_says_why(
     now = (datetime.now(UTC) + timedelta(milliseconds=1)).isoformat()
     text = said("--since", "2020-01-01", "--until", now, "--where", "tags = 'refunded'")
     assert "none of the 4 messages of that time fulfils --where tags = 'refunded'" in text
+    look = ("--since", "2020-01-01", "--until", now, "--dry-run")
+    text = said(*look, "--where", "tags = 't1'")
+    would = "4 messages of told-nothing would be sent to told-nothing"
+    assert f"{would}, of which 2 fulfil --where tags = 't1'\nnothing was sent" in text
+    assert f"{would}\nnothing was sent: a dry run\n" in said(*look)
 
 
 def test_dead_letters_that_were_looked_at_before_are_not_sent_back_again(
@@ -373,6 +379,14 @@ def test_a_drain_is_reported_and_handed_back_by_commands(
         return done.exit_code, done.output
 
     assert spark.range(1).count() == 1
+    code, text = said("--dry-run")
+    assert code == 0, text
+    assert (
+        "40 messages of told-drain would be copied to told-drain-drain (queues: 20 on broker-a)\n"
+        "group told-slow would go on after them\n"
+        "nothing was changed: a dry run\n"
+    ) in text
+    assert "told-drain-drain" not in topics(running)
     code, text = said()
     assert code == 0, text
     assert "40 of 40 messages of told-drain copied to told-drain-drain" in text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparrowmq.blocking import PushConsumer
-from sparrowmq.spark.jobs.drain import Drain, DrainJob, Spread, drain_report
+from sparrowmq.spark.jobs.drain import Drain, DrainJob, Spread, drain_report, queues_for
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
@@ -177,15 +177,71 @@ def test_a_topic_that_exists_already_is_not_written_to(
         drain.run(spark)
 
 
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ("wide..", r"--to wide\.\.: topic 'wide\.\.'"),
+        ("drain-bad-name", "is the topic that is drained; name one that is new"),
+    ],
+)
+def test_a_temporary_topic_that_cannot_be_one_is_refused_before_anything_is_claimed(
+    running: Cluster, tmp_path: Path, to: str, said: str
+) -> None:
+    blocked(running, "drain-bad-name", 4)
+    job = job_of(running, tmp_path / "state", "drain-bad-name", to=to)
+    with opened(job) as drain, pytest.raises(JobError, match=said):
+        drain.prepare()
+    assert not job.state.exists()
+
+
 def test_a_drain_goes_on_only_as_it_was_begun(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     blocked(running, "drain-other", 4)
     with opened(job_of(running, tmp_path, "drain-other")) as drain:
         drain.prepare()
-    other = job_of(running, tmp_path, "drain-other", batch_rows=7)
-    with opened(other) as drain, pytest.raises(JobError, match="begun with --batch 200"):
+    other = job_of(running, tmp_path, "drain-other", spread=Spread.KEY)
+    with opened(other) as drain, pytest.raises(JobError, match="begun with --spread evenly"):
         drain.prepare()
+
+
+def test_a_drain_goes_on_with_another_batch_size_and_repeats_the_cut_batch_as_it_was(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    sent = blocked(running, "drain-sizes", 70)
+    with (
+        pytest.raises(Died),
+        opened(job_of(running, tmp_path, "drain-sizes", batch_rows=40)) as drain,
+    ):
+        drain.run(spark, die_at("sent"))
+    other = job_of(running, tmp_path, "drain-sizes", batch_rows=20)
+    with opened(other) as drain:
+        copied = drain.run(spark)
+        report = drain_report(drain, "fast")
+    assert (copied.sent, copied.repeated, report.twice) == (70, 40, 40)
+    frame = table(spark, running, other.to)
+    assert bodies(frame.dropDuplicates(["msgId"])) == sent
+
+
+def test_a_look_at_a_drain_says_what_is_left_and_changes_nothing(
+    running: Cluster, tmp_path: Path
+) -> None:
+    blocked(running, "drain-plan", 40, handled=5)
+    before = topics(running)
+    job = job_of(running, tmp_path / "state", "drain-plan")
+    with opened(job) as drain:
+        found = drain.look()
+    assert (found.wanted, found.looked_at) == (30, 0)
+    assert list(queues_for(found).values()) == [20]
+    assert not job.state.exists()
+    assert topics(running) == before
+    with opened(job) as drain:  # nobody has claimed it meanwhile
+        drain.prepare()
+        assert drain.look().wanted == 30
+    fill_topic(running, "drain-plan-other", 1)
+    other = job_of(running, tmp_path / "other", "drain-plan", to="drain-plan-other")
+    with opened(other) as drain, pytest.raises(JobError, match="is being drained for"):
+        drain.look()
 
 
 def test_the_progress_of_a_drain_is_shown_whatever_the_next_batch_would_be(
@@ -197,7 +253,7 @@ def test_the_progress_of_a_drain_is_shown_whatever_the_next_batch_would_be(
         drain.prepare()
     other = job_of(running, tmp_path, "drain-look", batch_rows=7, spread=Spread.KEY)
     with opened(other) as drain:
-        assert drain.saved()["batchRows"] == 200
+        assert drain.saved()["spread"] == "evenly"
 
 
 def test_a_topic_that_the_drain_did_not_make_is_neither_reported_nor_deleted(

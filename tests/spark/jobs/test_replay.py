@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sparrowmq.spark.jobs.archive import archive_once, opened_archive
-from sparrowmq.spark.jobs.copy import Copied, new_copy
-from sparrowmq.spark.jobs.job import JobError
+from sparrowmq.spark.jobs.copy import Copied
 from sparrowmq.spark.jobs.journal import JobJournal
-from sparrowmq.spark.jobs.replay import Replay, ReplayJob, asdict_text, journal_folder
+from sparrowmq.spark.jobs.replay import Replay, ReplayJob, journal_folder
 from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import bodies, fill_topic, table
@@ -142,18 +140,40 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(
     assert len(found) <= 30 + copied.repeated <= 42
 
 
-def test_another_batch_size_is_the_same_replay_and_must_not_be_mixed_into_one_that_was_begun(
-    running: Cluster, tmp_path: Path
+def test_a_replay_goes_on_with_another_batch_size_and_repeats_the_cut_batch_as_it_was(
+    spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
-    create_topic(running, "replay-steps-again", 1)
-    begun, other = (job_of(running, "replay-steps", batch_rows=size) for size in (10, 20))
+    sent = prepared(running, "replay-steps", 30)
+    begun, other = (job_of(running, "replay-steps", batch_rows=size) for size in (12, 100))
     assert folder_of(tmp_path, begun) == folder_of(tmp_path, other)
-    nobody = cast("SparkSession", None)  # refused before anything is read
-    with JobJournal(folder_of(tmp_path, begun)) as journal:
-        copied = new_copy("x", {}, {})
-        journal.write({"job": asdict_text(begun), "copy": copied.to_json()})
-        with pytest.raises(JobError, match="begun with --batch 10, go on with that, not with 20"):
-            Replay(nobody, other, journal).run()
-        finished = replace(copied, is_finished=True)
-        journal.write({"job": asdict_text(begun), "copy": finished.to_json()})
-        assert Replay(nobody, other, journal).run() == finished
+    with JobJournal(folder_of(tmp_path, begun)) as journal, pytest.raises(Died):
+        Replay(spark, begun, journal, in_2100).run(die_at("sent"))
+    copied = replayed(spark, other, tmp_path)
+    # One of 12 that was repeated, one of what was left, and its remainder.
+    assert (copied.sent, copied.repeated) == (30, 12)
+    assert copied.batches <= 3
+    frame = table(spark, running, other.to)
+    assert frame.count() == 42
+    assert bodies(frame.dropDuplicates(["msgId"])) == sent
+
+
+def test_a_look_at_a_replay_says_what_is_left_and_changes_nothing(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    prepared(running, "replay-look", 30)
+    job = job_of(running, "replay-look", batch_rows=12, where="tags = 't1'")
+    folder = folder_of(tmp_path, job)
+    with JobJournal(folder) as journal:
+        work = Replay(spark, job, journal, in_2100)
+        found = work.look()
+        assert (found.wanted, found.looked_at, work.count(found)) == (30, 0, 15)
+    assert not folder.exists()
+    with JobJournal(folder) as journal:
+        work = Replay(spark, job, journal, in_2100)
+        with pytest.raises(Died):
+            work.run(die_at("committed"))
+        before = journal.read()
+        found = work.look()
+        assert found.wanted - found.looked_at == sum(part.size for part in found.left) == 18
+        assert work.look(again=True).looked_at == 0
+        assert journal.read() == before

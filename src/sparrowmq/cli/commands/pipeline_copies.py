@@ -8,12 +8,17 @@ import click
 from sparrowmq.cli.commands.pipeline_archive import show_rows
 from sparrowmq.cli.commands.pipeline_checks import check_archive, check_dead_letters, check_topics
 from sparrowmq.cli.commands.pipeline_options import (
+    dry_run_option,
     name_server_option,
     spark_options,
     state_folder,
     state_option,
 )
-from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
+from sparrowmq.cli.commands.pipeline_session import (
+    pipeline_session,
+    show_ranges,
+    shown_progress,
+)
 from sparrowmq.cli.option_types import Moment
 from sparrowmq.clock import system_clock
 from sparrowmq.spark.jobs.copy import Copied
@@ -50,6 +55,7 @@ _where = click.option(
     help="Messages between two commits: this many may come twice after a kill.",
 )
 @click.option("--again", is_flag=True, help="Send everything although it was sent before.")
+@dry_run_option
 @state_option
 @name_server_option
 @spark_options
@@ -64,6 +70,7 @@ def replay(
     rate: int | None,
     batch: int,
     again: bool,
+    dry_run: bool,
     state: Path | None,
     name_server: str,
     master: str,
@@ -72,8 +79,9 @@ def replay(
     """Send a time range of a topic to another topic; the same range is not sent twice.
 
     \b
-    Example:
-      sparrowmq pipeline replay orders --to orders-again --since 2026-01-01 --until 2026-02-01
+    Examples:
+      sparrowmq pipeline replay orders --to again --since 2026-01-01 --until 2026-02-01 --dry-run
+      sparrowmq pipeline replay orders --to again --since 2026-01-01 --until 2026-02-01
     """
     if since >= until:
         raise click.UsageError(f"--since {since} is not before --until {until}")
@@ -95,6 +103,9 @@ def replay(
     with RemoteCluster(name_server) as cluster:
         folder = journal_folder(state_folder(state), job, cluster)
     with JobJournal(folder) as journal:
+        if dry_run:
+            _look(job, journal, again=again, master=master, settings=settings)
+            return
         if again:
             journal.put_aside()
         before = sent_before(journal)
@@ -119,6 +130,37 @@ def replay(
         click.echo(f"at most {copied.repeated:,} of them came twice: a batch was cut short")
     if not copied.sent:
         click.echo(_why_nothing(job, copied))
+
+
+def _look(
+    job: ReplayJob,
+    journal: JobJournal,
+    *,
+    again: bool,
+    master: str,
+    settings: dict[str, str],
+) -> None:
+    """Show what would be sent. Spark counts what is in an archive, and what fulfils --where."""
+    fulfilling = None
+    if job.archive is None and job.where is None:
+        copied = Replay(None, job, journal).look(again=again)
+    else:
+        with pipeline_session("replay", master, settings) as spark:
+            work = Replay(spark, job, journal)
+            copied = work.look(again=again)
+            if job.where is not None and copied.left:
+                fulfilling = work.count(copied)
+    show_ranges(copied)
+    begun = f"; {copied.sent:,} were sent by an earlier run" if copied.sent else ""
+    where = "" if fulfilling is None else f", of which {fulfilling:,} fulfil --where {job.where}"
+    source = f"of {job.topic} in the archive {job.archive}" if job.archive else f"of {job.topic}"
+    left = copied.wanted - copied.looked_at
+    click.echo(f"{left:,} messages {source} would be sent to {job.to}{where}{begun}")
+    if not copied.wanted:
+        click.echo(_why_nothing(job, copied))
+    elif copied.is_finished:
+        click.echo("nothing is left to send; --again sends them once more")
+    click.echo("nothing was sent: a dry run", err=True)
 
 
 def _why_nothing(job: ReplayJob, copied: Copied) -> str:

@@ -10,14 +10,27 @@ from rich.table import Table
 
 from sparrowmq.cli.commands.pipeline_checks import check_topics
 from sparrowmq.cli.commands.pipeline_options import (
+    dry_run_option,
     name_server_option,
     operator_name,
     spark_options,
     state_folder,
     state_option,
 )
-from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
-from sparrowmq.spark.jobs.drain import Drain, DrainJob, DrainReport, Spread, drain_report
+from sparrowmq.cli.commands.pipeline_session import (
+    pipeline_session,
+    show_ranges,
+    shown_progress,
+)
+from sparrowmq.spark.jobs.copy import Copied
+from sparrowmq.spark.jobs.drain import (
+    Drain,
+    DrainJob,
+    DrainReport,
+    Spread,
+    drain_report,
+    queues_for,
+)
 from sparrowmq.spark.jobs.job import AdminOperator
 from sparrowmq.spark.jobs.journal import JobJournal, journal_place
 from sparrowmq.spark.wire.cluster import RemoteCluster
@@ -48,6 +61,7 @@ from sparrowmq.spark.wire.cluster import RemoteCluster
     is_flag=True,
     help="Drain although another operator has begun and not finished it.",
 )
+@dry_run_option
 @click.option("--report", is_flag=True, help="Only show the progress.")
 @click.option("--hand-back", is_flag=True, help="Check that the temporary topic can be deleted.")
 @click.option("--worked-by", help="The group that consumes the temporary topic. [default: GROUP]")
@@ -64,6 +78,7 @@ def drain(
     batch: int,
     live: bool,
     take_over: bool,
+    dry_run: bool,
     report: bool,
     hand_back: bool,
     worked_by: str | None,
@@ -81,10 +96,13 @@ def drain(
 
     \b
     Examples:
+      sparrowmq pipeline drain orders --group billing --dry-run
       sparrowmq pipeline drain orders --group billing
       sparrowmq pipeline drain orders --group billing --report
       sparrowmq pipeline drain orders --group billing --hand-back --cleanup
     """
+    if dry_run and (report or hand_back):
+        raise click.UsageError("--dry-run is for what would be copied, not for --report")
     if cleanup and not hand_back:
         raise click.UsageError("--cleanup goes with --hand-back")
     check_topics(name_server, [topic])
@@ -105,6 +123,9 @@ def drain(
     )
     with RemoteCluster(name_server, 10.0) as cluster, JobJournal(job.state) as journal:
         work = Drain(job, cluster, AdminOperator(name_server), journal)
+        if dry_run:
+            _show_plan(job, work.look())
+            return
         if not report and not hand_back:
             is_copied = work.prepare()["copy"]["isFinished"]
             session = nullcontext() if is_copied else pipeline_session("drain", master, settings)
@@ -118,6 +139,21 @@ def drain(
             click.echo(f"next: consume {job.to}, then --hand-back --worked-by its group")
         if hand_back:
             _hand_back(work, found, cleanup=cleanup)
+
+
+def _show_plan(job: DrainJob, copied: Copied) -> None:
+    show_ranges(copied)
+    left = copied.wanted - copied.looked_at
+    begun = f"; {copied.sent:,} were copied by an earlier run" if copied.sent else ""
+    new = ", ".join(f"{count:,} on {name}" for name, count in sorted(queues_for(copied).items()))
+    click.echo(
+        f"{left:,} messages of {job.topic} would be copied to {job.to} (queues: {new}){begun}"
+    )
+    if not copied.wanted:
+        click.echo(f"group {job.group} has no backlog in {job.topic}")
+    else:
+        click.echo(f"group {job.group} would go on after them")
+    click.echo("nothing was changed: a dry run", err=True)
 
 
 def _show(job: DrainJob, found: DrainReport) -> None:

@@ -62,6 +62,11 @@ state_option = click.option(
 )
 
 
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what would be copied, and stop."
+)
+
+
 _VERBOSE = "sparrowmq.verbose"
 
 

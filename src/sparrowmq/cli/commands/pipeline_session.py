@@ -1,4 +1,4 @@
-"""The Spark session of a command: started quietly, ended with the command, its progress shown."""
+"""The Spark session of a command: started quietly, ended with the command; plan and progress."""
 
 import logging
 import os
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from sparrowmq.cli.commands.pipeline_options import is_verbose
 from sparrowmq.cli.stop_signal import signals_kept
@@ -22,6 +23,8 @@ from sparrowmq.spark.session import find_java, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from sparrowmq.spark.jobs.copy import Copied
 
 _STDERR = 2
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -150,6 +153,19 @@ def _java_starts_whole() -> Iterator[None]:
         yield
     finally:
         context.launch_gateway = launch
+
+
+def show_ranges(copied: "Copied") -> None:
+    """Print what a copy has to do yet, queue by queue."""
+    if not copied.left:
+        return
+    table = Table("queue", "from", "to", "messages", box=None, padding=(0, 1))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for part in copied.left:
+        name = f"{part.queue.broker_name}/{part.queue.queue_id}"
+        table.add_row(name, f"{part.start:,}", f"{part.end:,}", f"{part.size:,}")
+    Console(highlight=False, soft_wrap=True).print(table)
 
 
 @contextmanager

@@ -4,15 +4,16 @@
     sent ── every row is at a broker
     committed ── the journal says so
 
-A run that dies is repeated from its last commit. The batch that was under way is sent again, with
-the same unique ids (see `encode.row_encoder`): nothing is lost, and at most one batch comes twice.
+A run that dies is repeated from its last commit. The batch that was under way is sent again, cut
+as it was and so with the same unique ids (see `encode.row_encoder`): nothing is lost, and at most
+one batch comes twice. The batches after it may be of another size.
 """
 
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparrowmq.spark.jobs.job import JobError, OnStep, Step
 from sparrowmq.spark.jobs.journal import JobJournal
@@ -43,6 +44,14 @@ class Batch:
 
     ranges: list[QueueRange]
     is_rest: bool
+
+
+class Cut(NamedTuple):
+    """How large batches are: the same cut of what is left gives the same batch."""
+
+    rows: int
+    unit: int
+    """Each range is a multiple of this."""
 
 
 def next_batch(done: Offsets, ends: Offsets, limit: int, unit: int) -> Batch | None:
@@ -86,6 +95,8 @@ class Copied:
     batches: int = 0
     under_way: int = 0
     """Messages of the batch that is being sent, 0 between batches."""
+    cut: Cut | None = None
+    """Of the batch that was begun last; None before, and in journals of earlier releases."""
     repeated: int = 0
     """Messages of batches that were under way when a run died: so many may be there twice."""
     is_finished: bool = False
@@ -105,9 +116,18 @@ class Copied:
         """What is done, with its epochs."""
         return lowered(self.ends, self.done)
 
-    def next_batch(self, limit: int, unit: int) -> Batch | None:
+    @property
+    def left(self) -> list[QueueRange]:
+        """What it has not passed yet."""
+        ranges = (
+            QueueRange(queue, self.done[queue], end.offset, end.epoch)
+            for queue, end in sorted(self.ends.items())
+        )
+        return [part for part in ranges if part.size > 0]
+
+    def next_batch(self, cut: Cut) -> Batch | None:
         """What to copy next, None at the end."""
-        batch = next_batch(self.done, offsets_of(self.ends), limit, unit)
+        batch = next_batch(self.done, offsets_of(self.ends), cut.rows, cut.unit)
         if batch is None:
             return None
         ranges = [part._replace(epoch=self.ends[part.queue].epoch) for part in batch.ranges]
@@ -123,6 +143,7 @@ class Copied:
             "sent": self.sent,
             "batches": self.batches,
             "underWay": self.under_way,
+            "cut": self.cut,
             "repeated": self.repeated,
             "isFinished": self.is_finished,
         }
@@ -138,6 +159,7 @@ def copied_from(value: dict[str, Any]) -> Copied:
         sent=value["sent"],
         batches=value["batches"],
         under_way=value["underWay"],
+        cut=Cut(*cut) if (cut := value.get("cut")) else None,
         repeated=value["repeated"],
         is_finished=value["isFinished"],
     )
@@ -215,12 +237,14 @@ class Copier:
 
     def run(self, copied: Copied) -> Copied:
         """Copy to the end. Raises what Spark raises; the next run goes on from there."""
+        wanted = cut = Cut(self._sending.batch_rows, self._sending.queues)
         if copied.under_way:
+            cut = copied.cut or wanted
             copied = replace(copied, repeated=copied.repeated + copied.under_way, under_way=0)
-        sending = self._sending
-        while batch := copied.next_batch(sending.batch_rows, sending.queues):
+        while batch := copied.next_batch(cut):
             self._before_batch()
-            copied = self._copy(copied, batch)
+            copied = self._copy(replace(copied, cut=cut), batch)
+            cut = wanted
         copied = replace(copied, is_finished=True)
         self._write(copied)
         self._report("finished", copied)

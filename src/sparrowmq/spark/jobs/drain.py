@@ -14,6 +14,7 @@ that arrive meanwhile come after the ends and stay in the old topic.
 
 import difflib
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparrowmq.clock import Clock, system_clock
+from sparrowmq.protocol.names import check_topic
 from sparrowmq.spark.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.claims import Claim, Claims, claim_from
 from sparrowmq.spark.jobs.copy import Copied, Copier, Sending, copied_from, new_copy
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 TIMES = 10
 _PATIENCE_S = 60.0
 """As long as source and sink wait for servers, see their option retryTimeout."""
-_FLAGS = {"spread": "--spread", "batchRows": "--batch", "to": "--to"}
+_FLAGS = {"spread": "--spread", "to": "--to"}
 """What is asked for by which option."""
 
 
@@ -137,6 +139,25 @@ class Drain:
 
         Raises JobError where it must not begin; then nothing was changed.
         """
+        saved = self._checked()
+        if saved is None or not saved.get("isMoved"):
+            saved = self._claimed(saved)
+        if "copy" not in saved:
+            saved = self._plan(saved)
+        self._check_same(saved)
+        return saved
+
+    def look(self) -> Copied:
+        """How far it is, or what a new one would copy. Changes nothing. Raises JobError where it
+        must not begin."""
+        saved = self._checked()
+        if saved is None or "copy" not in saved:
+            return self._new_copy()
+        self._check_same(saved)
+        return copied_from(saved["copy"])
+
+    def _checked(self) -> dict[str, Any] | None:
+        """The journal, None where there is none. Raises JobError where it must not begin."""
         saved = self._journal.read()
         check_same_cluster(saved or {}, self._cluster, self.job.topic, self._journal.path)
         if saved is None:
@@ -147,10 +168,6 @@ class Drain:
             self._check_new_topic()
         if saved is None or not saved.get("isMoved"):
             self._check_members()
-            saved = self._claimed(saved)
-        if "copy" not in saved:
-            saved = self._plan(saved)
-        self._check_same(saved)
         return saved
 
     def _claimed(self, saved: dict[str, Any] | None) -> dict[str, Any]:
@@ -184,7 +201,7 @@ class Drain:
     def saved(self) -> dict[str, Any]:
         """The journal of a drain that was begun. Raises JobError where there is none."""
         found = self._journal.read()
-        if found is None and self._journal.was_put_aside():
+        if found is None and self._journal.put_aside_before():
             raise JobError(
                 f"the last drain of {self.job.topic} for {self.job.group} was handed back and its"
                 f" temporary topic deleted; there is no journal {self._journal.path} of a later one"
@@ -220,6 +237,12 @@ class Drain:
 
     def _check_new_topic(self) -> None:
         job = self.job
+        try:
+            check_topic(job.to)
+        except ValueError as error:
+            raise JobError(f"--to {job.to}: {error}") from error
+        if job.to == job.topic:
+            raise JobError(f"--to {job.to} is the topic that is drained; name one that is new")
         if job.to in self._cluster.topics():
             raise JobError(
                 f"topic {job.to} exists already, and not by this job; name another with --to, or"
@@ -228,6 +251,12 @@ class Drain:
 
     def _plan(self, saved: dict[str, Any]) -> dict[str, Any]:
         """Only under the claim: an earlier drain has moved the group before it gave it up."""
+        copied = self._new_copy()
+        value = {**saved, **self._begun_with(), "isMoved": False, "copy": copied.to_json()}
+        self._journal.write(value)
+        return value
+
+    def _new_copy(self) -> Copied:
         job = self.job
         # Before the starts: an epoch that is too old is safe, one that is too new is not.
         now = ends_now(self._cluster, self._cluster.queues(job.topic))
@@ -236,10 +265,7 @@ class Drain:
             queue: QueuePosition(max(starts[queue], at.offset), at.epoch)
             for queue, at in now.items()
         }
-        copied = new_copy(f"drain {job.topic} {job.group} {job.to}", starts, ends)
-        value = {**saved, **self._begun_with(), "isMoved": False, "copy": copied.to_json()}
-        self._journal.write(value)
-        return value
+        return new_copy(f"drain {job.topic} {job.group} {job.to}", starts, ends)
 
     def _start(self, queue: Queue) -> int:
         oldest = self._cluster.min_offset(queue)
@@ -256,7 +282,7 @@ class Drain:
             )
 
     def _check_same(self, saved: dict[str, Any], *, is_continued: bool = True) -> None:
-        """A batch is only repeated as it was if it is cut and spread as it was.
+        """A batch is only repeated as it was if it is spread as it was.
 
         The temporary topic is this job's own only under the name it was made by.
         """
@@ -273,14 +299,11 @@ class Drain:
         job = self.job
         return {
             "spread": job.spread.value,
-            "batchRows": job.batch_rows,
             "to": job.to,
         }
 
     def _create_topic(self, copied: Copied) -> None:
-        counts: dict[str, int] = {}
-        for queue in copied.ends:
-            counts[queue.broker_name] = counts.get(queue.broker_name, 0) + TIMES
+        counts = queues_for(copied)
         if self.job.to not in self._cluster.topics():
             if copied.batches:
                 raise JobError(f"topic {self.job.to} is gone, with the messages copied so far")
@@ -358,6 +381,12 @@ class Drain:
         """Delete the temporary topic; the next drain of this topic and group begins anew."""
         self._operator.delete_topic(self.job.to)
         self._journal.put_aside()
+
+
+def queues_for(copied: Copied) -> dict[str, int]:
+    """How many queues the temporary topic gets on each broker."""
+    counts = Counter(queue.broker_name for queue in copied.ends)
+    return {name: count * TIMES for name, count in counts.items()}
 
 
 # ---- the report: what a drain has done, and whether the temporary topic can go

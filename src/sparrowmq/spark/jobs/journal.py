@@ -132,9 +132,9 @@ class JobJournal(FolderLock):
         sync_folder(self.path.parent)
         return aside
 
-    def was_put_aside(self) -> bool:
-        """Whether an earlier job of this folder has come to its end."""
-        return any(self.path.parent.glob("journal-*.json"))
+    def put_aside_before(self) -> int:
+        """How many earlier jobs of this folder have come to their ends."""
+        return len(list(self.path.parent.glob("journal-*.json")))
 
 
 # ---- which cluster a journal is about

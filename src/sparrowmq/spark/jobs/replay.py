@@ -12,7 +12,15 @@ from sparrowmq.clock import Clock, system_clock
 from sparrowmq.spark.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.archive import read_archive
 from sparrowmq.spark.jobs.archive_query import Question
-from sparrowmq.spark.jobs.copy import Copied, Copier, Read, Sending, copied_from, new_copy
+from sparrowmq.spark.jobs.copy import (
+    Copied,
+    Copier,
+    Read,
+    Sending,
+    copied_from,
+    new_copy,
+    read_ranges,
+)
 from sparrowmq.spark.jobs.job import JobError, OnStep, Step, ignore_step
 from sparrowmq.spark.jobs.journal import (
     JobJournal,
@@ -86,30 +94,31 @@ class Replay:
 
     def __init__(
         self,
-        spark: "SparkSession",
+        spark: "SparkSession | None",
         job: ReplayJob,
         journal: JobJournal,
         clock: Clock = system_clock,
     ) -> None:
-        self._spark = spark
+        """`spark` may be None where nothing is read: to look at a range of a live topic, and where
+        all was sent before."""
+        self._given_spark = spark
         self._job = job
         self._journal = journal
         self._clock = clock
+
+    @property
+    def _spark(self) -> "SparkSession":
+        assert self._given_spark is not None, "it is needed to read messages"
+        return self._given_spark
 
     def run(self, on_step: OnStep = ignore_step) -> Copied:
         """Send what is left of it; nothing when all was sent before."""
         job = self._job
         with RemoteCluster(job.name_server, 10.0) as cluster:
             queues = len(write_queues(cluster, job.to))
-            copied = sent_before(self._journal)
-            self._check_same(copied)
             saved = self._journal.read() or {}
-            check_same_cluster(saved, cluster, job.to, self._journal.path)
-            if copied is None:
-                job.check_range(self._clock())
-                starts, ends = self._archived() if job.archive else self._live(cluster)
-                name = f"replay {job.digest(cluster_names(cluster, job.to))}"
-                copied = new_copy(name, starts, ends)
+            copied = self._planned(cluster)
+            if not saved:
                 saved = {"job": asdict_text(job), "copy": copied.to_json()}
             self._journal.write({**saved, **cluster_facts(cluster, job.to)})
         on_step(Step("planned", 0, copied.looked_at, copied.wanted))
@@ -127,16 +136,37 @@ class Replay:
         read: Read | None = self._from_archive if job.archive else None
         return Copier(self._spark, self._journal, sending, shape, on_step, read).run(copied)
 
-    def _check_same(self, copied: Copied | None) -> None:
-        """A batch that is repeated has its old ids only if it is cut as it was."""
-        if copied is None or copied.is_finished:
-            return
-        begun = int((self._journal.read() or {})["job"]["batch_rows"])
-        if begun != self._job.batch_rows:
-            raise JobError(
-                f"this replay was begun with --batch {begun}, go on with that, not with"
-                f" {self._job.batch_rows}"
-            )
+    def look(self, *, again: bool = False) -> Copied:
+        """How far it is, or what a new one would copy; with `again`, a new one although it was
+        sent before. Changes nothing."""
+        with RemoteCluster(self._job.name_server, 10.0) as cluster:
+            write_queues(cluster, self._job.to)
+            return self._new(cluster) if again else self._planned(cluster)
+
+    def count(self, copied: Copied) -> int:
+        """How many of the messages that are left fulfil the condition."""
+        job = self._job
+        assert job.where is not None
+        ranges = copied.left
+        if job.archive:
+            frame = self._from_archive(ranges)
+        else:
+            frame = read_ranges(self._spark, job.name_server, ranges)
+        return frame.where(job.where).count()
+
+    def _planned(self, cluster: RemoteCluster) -> Copied:
+        saved = self._journal.read() or {}
+        check_same_cluster(saved, cluster, self._job.to, self._journal.path)
+        return sent_before(self._journal) or self._new(cluster)
+
+    def _new(self, cluster: RemoteCluster) -> Copied:
+        job = self._job
+        job.check_range(self._clock())
+        starts, ends = self._archived() if job.archive else self._live(cluster)
+        name = f"replay {job.digest(cluster_names(cluster, job.to))}"
+        # Sent once more, its messages are others, also for a topic that is de-duplicated.
+        runs = self._journal.put_aside_before()
+        return new_copy(f"{name} {runs + 1}" if runs else name, starts, ends)
 
     def _live(self, cluster: RemoteCluster) -> tuple[Offsets, Positions]:
         since_ms, until_ms = _ms(self._job.since), _ms(self._job.until)

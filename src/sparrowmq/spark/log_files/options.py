@@ -59,7 +59,7 @@ def parse_log_options(options: Mapping[str, str]) -> LogOptions:
 
 
 def _path(text: str) -> Path:
-    path = Path(text.removeprefix("file://"))
+    path = Path(text.removeprefix("file://").removeprefix("file:"))  # Java writes file:/data
     if not path.is_absolute():
         raise ValueError("must be an absolute path, as tasks run in directories of their own")
     return path

@@ -23,7 +23,13 @@ from sparrowmq.protocol.errors import BodyError, FrameError
 from sparrowmq.protocol.frame import encode_frame
 from sparrowmq.protocol.hosts import parse_address
 from sparrowmq.protocol.json_reader import parse_json
-from sparrowmq.spark.errors import BrokerAway, RocketMQError, ServerRefused, Unreachable
+from sparrowmq.spark.errors import (
+    BrokerAway,
+    NotTaken,
+    RocketMQError,
+    ServerRefused,
+    Unreachable,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -242,7 +248,7 @@ class Patience:
                 if not _may_pass(error):
                     raise
                 failures += 1
-                pause_s = _PAUSES.wait_s(failures)
+                pause_s = max(_PAUSES.wait_s(failures), _wanted_pause_s(error))
                 self._check_time(what, error, self._now() - started, pause_s)
                 if not was_away and (away := _away(error)):
                     _log.warning("%s: %s trying again for %g s", what, away, self._retry_timeout_s)
@@ -260,7 +266,7 @@ class Patience:
             raise BrokerAway(
                 f"{what}: given up after {waited_s:.1f} s (option retryTimeout"
                 f" {self._retry_timeout_s:g}s): {error}. Nothing was skipped: start the"
-                " query again when the server is back"
+                f" query again {_remedy(error)}"
             ) from error
 
 
@@ -269,12 +275,30 @@ def _away(error: RocketMQError) -> str:
     match error:
         case Unreachable():
             return f"{error.address} cannot be reached ({error.reason}),"
-        case BrokerAway():
+        case BrokerAway() | NotTaken():
             return f"{error};"
     return ""
 
 
+def _wanted_pause_s(error: RocketMQError) -> float:
+    """How long the server asks to wait; 0 where it does not say."""
+    return (error.retry_after_s if isinstance(error, ServerRefused) else None) or 0.0
+
+
+def _remedy(error: RocketMQError) -> str:
+    if not isinstance(error, ServerRefused):
+        return "when the server is back"
+    if error.code == ResponseCode.FLOW_CONTROL:
+        return (
+            "with maxRowsPerSecond below the limit or a longer retryTimeout, or raise the limit"
+            " (sparrowmq quota list)"
+        )
+    if isinstance(error, NotTaken):
+        return "when the topic can be written to (sparrowmq topic route shows where)"
+    return "when the server is less busy"
+
+
 def _may_pass(error: RocketMQError) -> bool:
     if isinstance(error, ServerRefused):
-        return error.code in _BUSY
+        return error.code in _BUSY or isinstance(error, NotTaken)
     return isinstance(error, Unreachable | BrokerAway)

@@ -6,20 +6,28 @@
     wait a little, ask for the route again ──▶ the same queue for rows with a sharding key,
                                                 another broker's, where there is one, for the rest
 
+A broker that drains, or has reached a limit, has stored nothing: rows without a sharding key go to
+the next broker at once, and wait when all have refused. Rows with a key wait for a limit, and leave
+a broker that drains as the client's messages do: when the route has lost its queues, each key goes
+to its hash modulo those that are left.
+
 At-least-once: a broker that stored a send and died before it answered gets it again.
 """
 
+import logging
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeGuard
 
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.spark.errors import (
     BrokerAway,
+    NotTaken,
     RocketMQError,
     ServerRefused,
     TopicMissing,
@@ -27,6 +35,12 @@ from sparrowmq.spark.errors import (
 )
 from sparrowmq.spark.wire.cluster import Queue, RemoteCluster
 from sparrowmq.spark.wire.remoting import Answer, Patience, Remoting
+
+_log = logging.getLogger(__name__)
+
+_RETRY_AFTER = "sparrowRetryAfterMs"
+_ROW_SIZE = struct.Struct(">I")
+"""What a row of a batch begins with."""
 
 STORED = frozenset(
     {
@@ -52,6 +66,8 @@ class Send:
     body: bytes
     properties: str | None = None
     """Of a single row; None for a batch, whose rows carry their own."""
+    hashes: Sequence[int] = ()
+    """Of the rows' sharding keys, negative without one; empty where no row is bound."""
 
 
 class UnknownTopic(RocketMQError):
@@ -71,8 +87,8 @@ class NoWriteQueue(BrokerAway):
 
     def __init__(self, topic: str) -> None:
         super().__init__(
-            f"no broker takes messages for topic {topic} now: each has no master, or the topic is"
-            f" not writable there; look at: sparrowmq topic route {topic}"
+            f"no broker takes messages for topic {topic} now: each has no master, or drains, or the"
+            f" topic is not writable there; look at: sparrowmq topic route {topic}"
         )
 
 
@@ -110,6 +126,9 @@ class RowSender:
         self._clock = clock
         self._patience = Patience(retry_timeout_s, now=elapsed_s, pause=pause)
         self._queues: dict[str, tuple[Queue, ...]] = {}
+        """As the task plans with, see `queue_count`."""
+        self._left: dict[str, tuple[Queue, ...]] = {}
+        """Those of a topic that brokers which drain have left since."""
         self._under_way: _UnderWay | None = None
 
     def queue_count(self, topic: str) -> int:
@@ -135,7 +154,11 @@ class RowSender:
         The broker works while the caller makes the next send.
         """
         self.finish()
-        queue = self._queues[send.topic][send.queue]
+        for part, queue in self._placed(send):
+            self.finish()
+            self._start(part, queue)
+
+    def _start(self, send: Send, queue: Queue) -> None:
         self._under_way = _UnderWay(send, queue, None)
         with suppress(RocketMQError):  # `finish` will meet it again, and has patience
             broker = self._cluster.broker(queue.topic, queue.broker_name)
@@ -151,14 +174,37 @@ class RowSender:
 
         def attempt() -> None:
             nonlocal queue, asked
-            broker, asked = asked, None
-            try:
-                self._once(queue, send, broker)
-            except RocketMQError:
-                queue = self._next(queue, send)
-                raise
+            refusals: dict[str, ServerRefused] = {}
+            while True:
+                broker, asked = asked, None
+                try:
+                    return self._once(queue, send, broker)
+                except RocketMQError as error:
+                    failed, queue = queue, self._next(queue, send, error)
+                    if not _is_certainly_not_stored(error):
+                        raise
+                    refusals[failed.broker_name] = error
+                    if queue.broker_name in refusals:
+                        raise _soonest(refusals.values()) from error
 
-        self._patience.call(f"sending {send.rows} rows to {queue}", attempt)
+        try:
+            self._patience.call(f"sending {send.rows} rows to {queue}", attempt)
+        except _KeysMove:
+            self.begin(send)
+            self.finish()
+
+    def _placed(self, send: Send) -> Iterator[tuple[Send, Queue]]:
+        """Where a send goes: to the queue that it was planned for, unless a broker that drains has
+        left the route meanwhile."""
+        planned = self._queues[send.topic][send.queue]
+        queues = self._left.get(send.topic)
+        if queues is None:
+            yield send, planned
+        elif not send.is_bound:
+            yield send, planned if planned in queues else queues[send.queue % len(queues)]
+        else:
+            for at, part in _by_hash(send, len(queues)):
+                yield part, queues[at]
 
     def _once(self, queue: Queue, send: Send, asked: Remoting | None) -> None:
         broker = asked or self._cluster.broker(queue.topic, queue.broker_name)
@@ -186,16 +232,52 @@ class RowSender:
             "n": queue.broker_name,
         }
 
-    def _next(self, failed: Queue, send: Send) -> Queue:
-        """Where to try next; the name servers may know a new address meanwhile."""
+    def _next(self, failed: Queue, send: Send, error: RocketMQError) -> Queue:
+        """Where to try next; the name servers may know a new address meanwhile.
+
+        Raises _KeysMove where a broker that drains has left the route with this queue.
+        """
         with suppress(RocketMQError):  # while the only broker is down they know no route at all
-            self._cluster.route(failed.topic)
+            now = self._cluster.route(failed.topic).write_queues
+            if isinstance(error, NotTaken) and now and failed not in now:
+                self._leave(failed, now, error)
+                if send.is_bound:
+                    raise _KeysMove
         if send.is_bound:
             return failed
-        queues = self._queues[failed.topic]
-        at = queues.index(failed)
+        queues = self._left.get(failed.topic) or self._queues[failed.topic]
+        at = queues.index(failed) if failed in queues else 0
         others = (*queues[at:], *queues[:at])
         return next((q for q in others if q.broker_name != failed.broker_name), failed)
+
+    def _leave(self, failed: Queue, now: tuple[Queue, ...], error: NotTaken) -> None:
+        if self._left.get(failed.topic) == now:
+            return
+        self._left[failed.topic] = now
+        text = "%s of %s takes no more messages (%s): its rows go to the %d queues that are left"
+        _log.warning(text, failed.topic, failed.broker_name, error.remark, len(now))
+
+
+class _KeysMove(Exception):
+    """Rows with sharding keys have to be placed anew: their queue has left the route."""
+
+
+def _by_hash(send: Send, count: int) -> Iterator[tuple[int, Send]]:
+    """A send of rows with keys in parts: which of `count` queues each part goes to. The rows of a
+    queue keep their order."""
+    rows: dict[int, list[int]] = {}
+    for row, known in enumerate(send.hashes or (send.queue,) * send.rows):
+        rows.setdefault(int(known if known >= 0 else send.queue) % count, []).append(row)
+    if len(rows) == 1:
+        yield next(iter(rows)), send
+        return
+    starts = [0]
+    while len(starts) <= send.rows:
+        starts.append(starts[-1] + _ROW_SIZE.unpack_from(send.body, starts[-1])[0])
+    for at, chosen in rows.items():
+        body = b"".join(send.body[starts[row] : starts[row + 1]] for row in chosen)
+        hashes = [send.hashes[row] for row in chosen]
+        yield at, replace(send, rows=len(chosen), body=body, hashes=hashes)
 
 
 def _code(send: Send) -> RequestCode:
@@ -204,10 +286,28 @@ def _code(send: Send) -> RequestCode:
 
 
 def _check_stored(answer: Answer, address: str, what: str) -> None:
+    if answer.code in STORED:
+        return
     if answer.code == ResponseCode.GO_AWAY:
         raise Unreachable(address, what, f"the broker stops ({answer.remark})")
-    if answer.code not in STORED:
-        raise ServerRefused(address, what, answer.code, answer.remark)
+    if answer.code == ResponseCode.NO_PERMISSION:
+        raise NotTaken(address, what, answer.code, answer.remark)
+    wait_ms = answer.fields.get(_RETRY_AFTER)
+    retry_after_s = None if wait_ms is None else max(0, int(wait_ms)) / 1000
+    raise ServerRefused(address, what, answer.code, answer.remark, retry_after_s)
+
+
+def _is_certainly_not_stored(error: RocketMQError) -> TypeGuard[ServerRefused]:
+    """Whether another broker may get the rows at once: this one drains, or a limit is reached."""
+    return isinstance(error, ServerRefused) and (
+        isinstance(error, NotTaken) or error.retry_after_s is not None
+    )
+
+
+def _soonest(refusals: Collection[ServerRefused]) -> ServerRefused:
+    """Of the refusals of all brokers, that which is worth another try first."""
+    limits = [each for each in refusals if each.retry_after_s is not None]
+    return min(limits or refusals, key=lambda each: each.retry_after_s or 0.0)
 
 
 def write_queues(
