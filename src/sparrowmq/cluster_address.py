@@ -111,8 +111,8 @@ def read_contexts(path: Path) -> dict[str, tuple[str, ...]]:
             table: dict[str, Any] = tomllib.load(file)
     except FileNotFoundError:
         return {}
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}; mend it, or move it away") from error
     contexts = table.get("contexts", {})
     try:
         return {name: tuple(each["name-servers"]) for name, each in contexts.items()}

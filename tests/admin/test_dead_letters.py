@@ -21,6 +21,8 @@ from sparrowmq import (
 from sparrowmq.admin import resend_locks, resends
 from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.client.client import core_of
+from sparrowmq.net.calls import Response
+from sparrowmq.protocol.headers.send import SendMessageV2
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import Read, as_client, consuming, send
 
@@ -279,6 +281,38 @@ def test_apaches_brokers_store_a_dead_letter_for_live_members_themselves(
         (again,) = await admin.resend_dead_letters("billing")
         assert again.result is Resend.SENT_BEFORE
         assert (await admin.count_dead_letters("billing", 0)).messages == 1
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+@pytest.mark.parametrize(
+    ("missing", "result", "reason"),
+    [
+        ("transactionId", Resend.SENT, ""),  # as release 4.9 answers for a retry topic
+        ("msgId", Resend.REFUSED, "it is not known whether it was sent"),
+    ],
+)
+def test_an_answer_that_lacks_a_field_is_no_failure_of_the_command(
+    missing: str, result: Resend, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = ClusterCalls.call
+
+    async def cut(self: ClusterCalls, address: str, header: object, body: bytes = b"") -> Response:
+        answer = await call(self, address, header, body)  # type: ignore[arg-type]
+        if isinstance(header, SendMessageV2):
+            kept = dict(answer.ext_fields or {})
+            del kept[missing]
+            return Response(answer.code, answer.remark, kept, answer.body)
+        return answer
+
+    monkeypatch.setattr(ClusterCalls, "call", cut)
+
+    async def work(client: Client) -> None:
+        admin = await died(client, order(1))
+        (sent,) = await admin.resend_dead_letters("billing")
+        assert sent.result is result
+        assert reason in sent.reason
 
     with SimCluster(seed=1).run() as sim:
         as_client(sim, work)

@@ -19,8 +19,13 @@ from sparrowmq import (
     QueueLag,
 )
 from sparrowmq.admin import offsets
+from sparrowmq.admin.cluster_calls import ClusterCalls
+from sparrowmq.admin.errors import BrokerRefusal
 from sparrowmq.broker import runtime_info
 from sparrowmq.client.client import core_of
+from sparrowmq.net.calls import Response
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.connections import GetTopicsOfConsumer
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.admin.operator import as_client, as_operator, consuming, numbered, send
 
@@ -291,6 +296,29 @@ def test_brokers_that_would_move_all_queues_are_only_reset_while_the_group_is_of
             assert await admin.reset_offsets("billing", "orders", {FIRST: 1})
             assert (await admin.lag("billing", "orders")).queues[0].consumer_offset == 1
 
+        as_client(sim, work)
+
+
+def test_a_clone_copies_all_topics_on_brokers_that_cannot_list_those_of_a_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call = ClusterCalls.call
+
+    async def old(self: ClusterCalls, address: str, header: Any, body: bytes = b"") -> Response:
+        if isinstance(header, GetTopicsOfConsumer):  # of release 4.9
+            raise BrokerRefusal(address, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "")
+        return await call(self, address, header, body)
+
+    monkeypatch.setattr(ClusterCalls, "call", old)
+
+    async def work(client: Client) -> None:
+        admin = await sold(client, 6)
+        assert (await admin.group("billing")).topics == ("orders",)
+        copied = await admin.clone_offsets("billing", "billing-new")
+        assert {move.queue.topic for move in copied} == {"orders"}
+        assert (await admin.lag("billing-new")).lag == 0
+
+    with SimCluster(seed=1).run() as sim:
         as_client(sim, work)
 
 

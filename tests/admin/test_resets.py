@@ -45,7 +45,8 @@ def test_a_reset_is_written_down_and_undone(tmp_path: Path) -> None:
         assert (await admin.lag("billing", "orders")).lag == 6
         (record,) = journal.records("billing")
         assert record == made.record
-        assert (record.who, record.state, record.cluster) == ("ann@desk", "done", "DefaultCluster")
+        assert (record.who, record.state) == ("ann@desk", "done")
+        assert record.cluster.names == "DefaultCluster"
         text = json.loads((journal.folder / f"{record.id}.json").read_text())
         assert text["queues"][0] == {"broker": "broker-a", "queue": 0, "before": 3, "after": 0}
 
@@ -80,6 +81,81 @@ def test_an_undo_is_refused_when_members_have_gone_on_unless_forced(tmp_path: Pa
         assert (await admin.lag("billing", "orders")).lag == 2
         forced = await admin.undo_reset("billing", journal=journal, who="ann", force=True)
         assert [each.after for each in forced.moves] == [3, 3]
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def rewrite(journal: ResetJournal, **changed: object) -> None:
+    """Give the only record other values, as if another desk had written it."""
+    (path,) = journal.folder.glob("*.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+
+
+def test_a_reset_of_another_cluster_of_the_same_name_is_not_undone(tmp_path: Path) -> None:
+    journal = ResetJournal(tmp_path)
+
+    async def work(client: Client) -> None:
+        admin = await sold(client)
+        made = await admin.reset_with_journal(
+            "billing", "orders", "earliest", journal=journal, who="ann"
+        )
+        assert made.record is not None
+        assert await admin.last_reset("billing", journal=journal) == made.record
+        rewrite(journal, addresses=["10.9.9.9:10911"], nameServers=["10.9.9.9:9876"])
+        assert await admin.last_reset("billing", journal=journal) is None
+        with pytest.raises(NotFound, match="no reset of group billing in this cluster is left"):
+            await admin.undo_reset("billing", journal=journal, who="ann")
+        with pytest.raises(AdminError, match=r"another cluster called DefaultCluster \(name serv"):
+            await admin.undo_reset("billing", made.record.id, journal=journal, who="ann")
+        assert (await admin.lag("billing", "orders")).lag == 6
+        await admin.undo_reset("billing", made.record.id, journal=journal, who="ann", force=True)
+        assert (await admin.lag("billing", "orders")).lag == 0
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_record_without_addresses_belongs_to_every_cluster_of_its_name(tmp_path: Path) -> None:
+    journal = ResetJournal(tmp_path)
+
+    async def work(client: Client) -> None:
+        admin = await sold(client)
+        await admin.reset_with_journal("billing", "orders", "earliest", journal=journal, who="ann")
+        rewrite(journal, addresses=[], nameServers=[])
+        await admin.undo_reset("billing", journal=journal, who="ann")
+        assert (await admin.lag("billing", "orders")).lag == 0
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+class Killed(Exception):
+    """The operator's process ended here."""
+
+
+@pytest.mark.parametrize("already", [{}, {FIRST: 3}], ids=["before", "between two queues"])
+def test_an_undo_that_was_killed_is_run_again(
+    already: dict[MessageQueue, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = ResetJournal(tmp_path)
+
+    async def work(client: Client) -> None:
+        admin = await sold(client)
+        await admin.reset_with_journal("billing", "orders", "earliest", journal=journal, who="ann")
+
+        async def killed(*_: object) -> None:
+            if already:
+                await admin.reset_offsets("billing", "orders", already)
+            raise Killed
+
+        with monkeypatch.context() as patch:
+            patch.setattr("sparrowmq.admin.resets.apply_reset", killed)
+            with pytest.raises(Killed):
+                await admin.undo_reset("billing", journal=journal, who="ann")
+        undone = await admin.undo_reset("billing", journal=journal, who="ann")
+        assert [each.after for each in undone.moves] == [3, 3]
+        assert (await admin.lag("billing", "orders")).lag == 0
 
     with SimCluster(seed=1).run() as sim:
         as_client(sim, work)

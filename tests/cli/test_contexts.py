@@ -157,13 +157,14 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
         ("in-use = 3", "in-use is 3, must be the name of a context"),
         ('in-use = "gone"', "the line in-use names the context 'gone', which is not in "),
         ("[contexts", "cannot be read"),
+        ("# caf\xe9", "cannot be read"),  # not UTF-8
     ],
 )
 def test_a_wrong_file_is_named_and_no_other_cluster_is_used(
     home: Path, text: str, said: str
 ) -> None:
     home.parent.mkdir()
-    home.write_text(text)
+    home.write_bytes(text.encode("latin-1"))
     refused = run("topic", "list")
     assert refused.returncode == 2
     assert said in refused.stderr

@@ -3,13 +3,14 @@
 import asyncio
 import json
 import re
+import signal
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from sparrowmq import Message, MessageExt, MessageQueue
+from sparrowmq import AdminError, Message, MessageExt, MessageQueue
 from sparrowmq.blocking import Admin, Producer, PushConsumer
 from sparrowmq.testing import Cluster, cluster
 from tests.cli.in_process import Ran, run
@@ -61,10 +62,13 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
             admin.create_topic("orders", queues=2)
             admin.create_group("billing", retries=3)
             admin.reset_offsets("billing", "orders", "earliest")
+            admin.create_topic("twins", queues=1)
         with Producer("shop", name_servers=running.name_server) as producer:
             for number in range(4):
                 message = Message("orders", b"order %d" % number, tags="paid", keys=f"o-{number}")
                 producer.send(message, queue=MessageQueue("orders", "broker-a", number % 2))
+            for _ in range(3):
+                producer.send(Message("twins", b"a twin", keys="twin"))
         yield desk
 
 
@@ -192,7 +196,7 @@ def test_a_reset_is_previewed_made_listed_and_undone(desk: Desk) -> None:
     past = desk.json("group", "reset", "moved", "--topic", "orders", *only)
     assert (past["skipped"], past["repeated"]) == (1, 0)
     listed = desk.done("group", "undo", "moved", "--list").splitlines()
-    assert listed[0] == "ID\tKIND\tWHEN\tWHO\tCLUSTER\tTOPIC\tQUEUES\tSTATE"
+    assert listed[0] == "ID\tKIND\tWHEN\tWHO\tCLUSTER\tNAME-SERVERS\tTOPIC\tQUEUES\tSTATE"
     assert len(listed) == 3
     undone = desk.done("group", "undo", "moved", str(past["id"]), "--yes")
     assert undone.splitlines()[1] == "broker-a/1\t1\t0\t0\t1\t"
@@ -217,6 +221,8 @@ def test_messages_are_found_by_key_id_place_and_time(desk: Desk) -> None:
     assert ranged[1] == "broker-a/0/0\t<time>\tpaid\to-0\t<id>\t7\torder 0"
     cut = desk.run("message", "get", "orders", "--since", "-1h", "--limit", "3")
     assert "3 of 4" in cut.stderr
+    by_key = desk.run("message", "get", "twins", "--key", "twin", "--limit", "1")
+    assert "1 of more than 1; --limit N for more, up to 64" in by_key.stderr
 
 
 def test_the_body_of_a_message_goes_to_a_file(desk: Desk, tmp_path: Path) -> None:
@@ -317,6 +323,36 @@ REFUSED = {
         "group nope has no dead letters",
     ),
     "no choice of dead letters": (["dlq", "resend", "billing"], 2, "say which: --id"),
+    "a pause of RocketMQ's own tools": (
+        ["group", "pause", "TOOLS_CONSUMER"],
+        2,
+        "group TOOLS_CONSUMER belongs to RocketMQ's own tools; name one of yours",
+    ),
+    "a pause in one topic of them": (
+        ["group", "pause", "TOOLS_CONSUMER", "--topic", "orders"],
+        2,
+        "belongs to RocketMQ's own tools",
+    ),
+    "a group of RocketMQ's own tools that is made": (
+        ["group", "create", "CID_RMQ_SYS_TRANS"],
+        2,
+        "belongs to RocketMQ's own tools",
+    ),
+    "one that is changed": (
+        ["group", "update", "TOOLS_CONSUMER", "--consume", "off"],
+        2,
+        "belongs to RocketMQ's own tools",
+    ),
+    "one that gets progress": (
+        ["group", "clone", "billing", "TOOLS_CONSUMER", "--yes"],
+        2,
+        "belongs to RocketMQ's own tools",
+    ),
+    "a topic of a group as a group": (
+        ["group", "create", "%RETRY%billing"],
+        2,
+        "is a topic that brokers make for a group; name the group",
+    ),
 }
 
 
@@ -326,6 +362,41 @@ def test_wrong_input_is_refused_with_what_is_allowed(desk: Desk, case: str) -> N
     ran = desk.run(*arguments)
     assert (ran.returncode, ran.stdout) == (code, "")
     assert text in ran.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("ends_by", "code"), [("signal", 130), ("refusal", 3)], ids=["Ctrl-C", "a failure"]
+)
+def test_a_resend_that_is_cut_short_says_what_was_sent(
+    desk: Desk, ends_by: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = f"cut-by-{ends_by}"
+    with Admin(desk.name_server, timeout_s=PATIENCE_S) as admin:
+        admin.create_topic(group, queues=1)
+        admin.create_group(group, retries=0)
+    with Producer("shop", name_servers=desk.name_server) as producer:
+        for _ in range(3):
+            producer.send(Message(group, b"bad order"))
+    consume(desk, group, 3, topic=group, fails=True)
+    sleep = asyncio.sleep
+
+    async def cut(seconds: float) -> None:
+        if seconds != 1 / 1000:  # the pause between two letters
+            await sleep(seconds)
+        elif ends_by == "refusal":
+            raise AdminError("the second letter cannot be read")
+        else:
+            signal.raise_signal(signal.SIGINT)
+            await sleep(0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sparrowmq.admin.resends.asyncio.sleep", cut)
+        ran = desk.run("dlq", "resend", group, "--all", "--rate", "1000", "--yes")
+    assert (ran.returncode, ran.stdout.count("\tsent\t")) == (code, 1), ran.stderr
+    assert f"1 dead letter of {group} sent again" in ran.stderr
+    assert "run it again: what was sent is left out then" in ran.stderr
+    rest = desk.json("dlq", "resend", group, "--all", "--yes")
+    assert (rest["sent"], rest["sentBefore"]) == (2, 1)
 
 
 @pytest.mark.slow
@@ -355,7 +426,9 @@ def test_a_thousand_groups_are_listed_a_hundred_at_a_time() -> None:
 # ---- a story
 
 
-def consume(desk: Desk, group: str, count: int, *, fails: bool = False) -> list[MessageExt]:
+def consume(
+    desk: Desk, group: str, count: int, *, topic: str = "story", fails: bool = False
+) -> list[MessageExt]:
     """What a member gets until it has so many."""
     got: list[MessageExt] = []
     came = threading.Semaphore(0)
@@ -368,7 +441,7 @@ def consume(desk: Desk, group: str, count: int, *, fails: bool = False) -> list[
 
     with PushConsumer(
         group,
-        {"story": "*"},
+        {topic: "*"},
         name_servers=desk.name_server,
         from_where="FIRST_OFFSET",
         max_reconsume_times=0,

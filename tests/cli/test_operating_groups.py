@@ -22,7 +22,7 @@ COMMANDS = [
     for block in re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
     for line in block.splitlines()
 ]
-_ROWS = re.findall(r"^\| `([a-z ]+)` \|(.*)\| `(\w+)` \|(.*)\|$", TEXT, re.MULTILINE)
+_ROWS = re.findall(r"^\| `([a-z -]+)` \|(.*)\| `(\w+)` \|(.*)\|$", TEXT, re.MULTILINE)
 SHAPES = {
     name: (re.findall(r"`(\w+)`", facts), rows, re.findall(r"`(\w+)`", keys))
     for name, facts, rows, keys in _ROWS
@@ -87,6 +87,13 @@ QUESTIONS = {
     "group subscriptions": ["group", "subscriptions", "audit"],
     "group reset": ["group", "reset", "audit", "--topic", "orders", "--to", "earliest", "--yes"],
     "group undo": ["group", "undo", "audit", "--yes"],
+    "group undo --list": ["group", "undo", "audit", "--list"],
+    "group clone": ["group", "clone", "audit", "copy", "--yes"],
+    "group create": ["group", "create", "made"],
+    "group update": ["group", "update", "made", "--retries", "3"],
+    "group pause": ["group", "pause", "made"],
+    "group resume": ["group", "resume", "made"],
+    "group delete": ["group", "delete", "made", "--yes"],
     "message get": ["message", "get", "orders", "--key", "o-1"],
     "message trace": ["message", "trace", "--topic", "orders", "--key", "o-1"],
     "dlq list": ["dlq", "list"],

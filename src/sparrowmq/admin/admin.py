@@ -70,7 +70,7 @@ from sparrowmq.admin.ranges import MessageRange, read_range
 from sparrowmq.admin.rebalance import RebalanceInfo
 from sparrowmq.admin.rebalance_simulation import Group
 from sparrowmq.admin.resends import TO_GROUP, Resent
-from sparrowmq.admin.reset_journal import ResetJournal
+from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
 from sparrowmq.admin.resets import JournaledReset
 from sparrowmq.admin.roles import RoleChange
 from sparrowmq.admin.server_settings import ServerSettings
@@ -720,6 +720,11 @@ class Admin(Block):
             dry_run=dry_run,
         )
 
+    async def last_reset(self, group: str, *, journal: ResetJournal) -> ResetRecord | None:
+        """What an undo would take back: the last reset of a group in this cluster that was not
+        undone; None if there is none."""
+        return journal.last(group, await resets.this_cluster(self._cluster))
+
     async def undo_reset(
         self,
         group: str,
@@ -732,7 +737,8 @@ class Admin(Block):
     ) -> JournaledReset:
         """Put a group back to where it was before a reset of the journal: the one with this id, or
         the last. Queues in which it had no progress stay where they are. Raises NotFound, and
-        AdminError if members have gone on since, unless `force`."""
+        AdminError if members have gone on since, or if the reset named was made in another cluster
+        of this name, unless `force`."""
         return await resets.undo_reset(
             self._cluster,
             group,

@@ -18,7 +18,13 @@ from sparrowmq.client.argument_checks import check_flags, check_whole
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.headers.admin import UpdateGroupForbidden
 from sparrowmq.protocol.headers.groups import CreateGroup, DeleteGroup
-from sparrowmq.protocol.names import check_group, check_topic
+from sparrowmq.protocol.names import (
+    check_group,
+    check_topic,
+    is_dlq_topic,
+    is_retry_topic,
+    is_system_group,
+)
 
 _FIELDS = {
     "may_consume": "consume_enable",
@@ -52,9 +58,20 @@ def create_request(config: SubscriptionGroupConfig) -> Request:
     return CreateGroup(), msgspec.structs.replace(config, attributes=signed).to_json()
 
 
+def check_own(group: str) -> str:
+    """The group itself. Raises ValueError for a name that none can have, and for the groups of
+    RocketMQ's own tools: a pause of one of them stops `message tail` and mqadmin for everybody."""
+    check_group(group)
+    if is_system_group(group):
+        raise ValueError(f"group {group} belongs to RocketMQ's own tools; name one of yours")
+    if is_retry_topic(group) or is_dlq_topic(group):
+        raise ValueError(f"{group} is a topic that brokers make for a group; name the group")
+    return group
+
+
 def check_new(group: str, wanted: WantedSettings) -> None:
     """Raises ValueError for a name or attributes that no group can have."""
-    check_group(group)
+    check_own(group)
     wanted.check_new("group")
 
 
@@ -103,7 +120,8 @@ async def update_group(
     brokers: Sequence[str],
     dry_run: bool,
 ) -> list[SettingChange]:
-    """Change a group on the brokers that have it. Raises NotFound."""
+    """Change a group on the brokers that have it. Raises ValueError, NotFound."""
+    check_own(group)
     changes, _ = await _update(cluster, group, wanted, brokers=brokers, dry_run=dry_run)
     return changes
 
@@ -145,7 +163,7 @@ async def set_paused(
     that grows, Java's every 3 s. Raises NotFound, AdminError, PartlyDone. For one topic brokers
     have to be 5.0 or newer.
     """
-    check_group(group)
+    (check_own if paused else check_group)(group)
     if topic is None:
         wanted = wanted_group(None, may_consume=not paused)
         _, having = await _update(cluster, group, wanted, brokers=(), dry_run=False)

@@ -11,8 +11,10 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
 from sparrowmq.protocol.headers.connections import GetTopicsOfConsumer
 from sparrowmq.protocol.headers.groups import GetAllGroupConfig, GetGroupConfig
+from sparrowmq.protocol.headers.statistics import GetConsumeStats
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.names import check_group
+from sparrowmq.protocol.offsets_body import ConsumeStats
 from sparrowmq.protocol.route import TopicList
 
 
@@ -152,7 +154,9 @@ async def topics_of_group(cluster: ClusterCalls, address: str, group: str) -> fr
     except BrokerRefusal as error:
         if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise
-        return frozenset()  # a broker before 5.0
+        # A broker before 5.0. Of a live group its statistics leave out what no member subscribes to
+        stats = await cluster.call(address, GetConsumeStats(consumer_group=group))
+        return frozenset(queue.topic for queue in ConsumeStats.from_json(stats.body).offset_table)
     return TopicList.from_json(response.body).topic_list
 
 

@@ -19,7 +19,7 @@ import msgspec
 from sparrowmq.admin.brokers import broker_config, is_sparrow
 from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, all_at_once, answered
 from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, PartlyReset, not_done
-from sparrowmq.admin.group_changes import check_offline, create_request
+from sparrowmq.admin.group_changes import check_offline, check_own, create_request
 from sparrowmq.admin.groups import KnownGroup, all_configs, find_group, topics_of_group
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
@@ -390,7 +390,7 @@ async def clone_offsets(
 ) -> list[OffsetMove]:
     """Give the target, which must be offline, the progress of the source. A broker that does not
     have the target gets it with the source's settings, as it would when its first member comes."""
-    if check_group(source) == check_group(target):
+    if check_group(source) == check_own(target):
         raise ValueError(f"source and target are both {source}")
     if topic is not None:
         await cluster.route(check_topic(topic))

@@ -36,7 +36,8 @@ from sparrowmq.client.argument_checks import MAX_INT, check_time
 from sparrowmq.client.route_table import publish_queues
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.dedup import DEDUP_KEY
-from sparrowmq.protocol.headers.send import MessageSent, SendBack, SendMessageV2
+from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.headers.send import SendBack, SendMessageV2, SpecialMessageSent
 from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.java import java_hash
 from sparrowmq.protocol.message import MessageQueue
@@ -175,6 +176,9 @@ async def _resend_one(
                 await _send_to(cluster, group, letter, target, to)
     except AdminError as error:
         return result(Resend.REFUSED, str(error))
+    except ProtocolError as error:
+        unknown = f"an answer cannot be read, so it is not known whether it was sent: {error}"
+        return result(Resend.REFUSED, unknown)
     return result(Resend.SENT)
 
 
@@ -325,4 +329,5 @@ async def _send(
         properties=names.format_properties(kept),
     )
     response = await cluster.call(address, header, letter.record.body)
-    return OffsetId.parse(response.header(MessageSent).msg_id)
+    # Release 4.9 leaves the transaction id out of the answer to what ordered members gave up
+    return OffsetId.parse(response.header(SpecialMessageSent).msg_id)

@@ -2,11 +2,15 @@
 
     folder/20261118-133506-3f9a.json     one file per reset, written before the first offset moves
 
-    {"id": …, "kind": "reset", "state": "done", "cluster": …, "who": …, "whenMs": …, "group": …,
-     "topic": …, "queues": [{"broker": …, "queue": 0, "before": 17, "after": 0}, …], "undoneBy": ""}
+    {"id": …, "kind": "reset", "state": "done", "cluster": …, "nameServers": […], "addresses": […],
+     "who": …, "whenMs": …, "group": …, "topic": …, "undoneBy": "",
+     "queues": [{"broker": …, "queue": 0, "before": 17, "after": 0}, …]}
 
 `before` is null where the group had no progress. A record that was written and never became `done`
 belongs to a reset that was cut short: some of its queues may have moved.
+
+One journal holds the resets of all clusters that its owner works with, and most of them have the
+same name: a reset belongs to a cluster that still has one of the broker addresses it had then.
 """
 
 import json
@@ -30,6 +34,23 @@ PARTLY = "partly"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResetCluster:
+    """Where a reset was made."""
+
+    names: str
+    """Of the clusters that the name servers knew, with commas."""
+    name_servers: tuple[str, ...] = ()
+    addresses: frozenset[str] = frozenset()
+    """Of all brokers. Records of earlier releases have none."""
+
+    def may_be(self, other: "ResetCluster") -> bool:
+        """Whether both can be the same cluster: brokers may have come and gone since."""
+        if not self.addresses or not other.addresses:
+            return self.names == other.names
+        return self.names == other.names and not self.addresses.isdisjoint(other.addresses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResetRecord:
     """One reset, as the journal keeps it."""
 
@@ -38,8 +59,7 @@ class ResetRecord:
     """`reset` or `undo`."""
     state: str
     """`started`, `done`, or `partly` where a broker failed meanwhile."""
-    cluster: str
-    """Names of the clusters that the name servers knew."""
+    cluster: ResetCluster
     who: str
     when: datetime
     group: str
@@ -78,16 +98,34 @@ class ResetJournal:
         kept = [each for each in found if each is not None and group in (None, each.group)]
         return sorted(kept, key=lambda each: (each.when, each.id), reverse=True)
 
-    def find(self, group: str, reset_id: str | None = None) -> ResetRecord:
-        """The record with an id, or the last reset of a group that was not undone. Raises
-        NotFound."""
-        known = self.records(group)
+    def last(self, group: str, cluster: ResetCluster) -> ResetRecord | None:
+        """The last reset of a group in a cluster that was not undone."""
+        found = (each for each in self.records(group) if each.kind == RESET)
+        left = (each for each in found if not each.undone_by)
+        return next((each for each in left if each.cluster.may_be(cluster)), None)
+
+    def has_cut_undo(self, record: ResetRecord) -> bool:
+        """Whether an undo of this reset may have begun and not ended."""
+        return any(
+            each.kind == UNDO
+            and each.state != DONE
+            and each.topic == record.topic
+            and each.when >= record.when
+            for each in self.records(record.group)
+        )
+
+    def find(self, group: str, reset_id: str | None, cluster: ResetCluster) -> ResetRecord:
+        """The record with an id, of whichever cluster, or the last reset of a group in this
+        cluster that was not undone. Raises NotFound."""
         if reset_id is None:
-            for record in known:
-                if record.kind == RESET and not record.undone_by:
-                    return record
-            hint = f"no reset of group {group} in {self.folder} is left to be undone"
+            if (record := self.last(group, cluster)) is not None:
+                return record
+            hint = (
+                f"no reset of group {group} in this cluster is left to be undone, of those in"
+                f" {self.folder}"
+            )
             raise NotFound("reset", f"of group {group}", hint)
+        known = self.records(group)
         for record in known:
             if record.id == reset_id:
                 return record
@@ -101,7 +139,7 @@ class ResetJournal:
 def new_record(
     *,
     kind: str,
-    cluster: str,
+    cluster: ResetCluster,
     who: str,
     when_ms: int,
     group: str,
@@ -143,7 +181,9 @@ def _plain(record: ResetRecord) -> dict[str, Any]:
         "id": record.id,
         "kind": record.kind,
         "state": record.state,
-        "cluster": record.cluster,
+        "cluster": record.cluster.names,
+        "nameServers": list(record.cluster.name_servers),
+        "addresses": sorted(record.cluster.addresses),
         "who": record.who,
         "when": record.when.isoformat(timespec="milliseconds"),
         "whenMs": round(record.when.timestamp() * 1000),
@@ -170,7 +210,11 @@ def _read(path: Path) -> ResetRecord | None:
             id=str(value["id"]),
             kind=str(value["kind"]),
             state=str(value["state"]),
-            cluster=str(value["cluster"]),
+            cluster=ResetCluster(
+                names=str(value["cluster"]),
+                name_servers=tuple(map(str, value.get("nameServers", ()))),
+                addresses=frozenset(map(str, value.get("addresses", ()))),
+            ),
             who=str(value["who"]),
             when=datetime.fromtimestamp(int(value["whenMs"]) / 1000, UTC),
             group=str(value["group"]),

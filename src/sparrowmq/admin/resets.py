@@ -6,7 +6,7 @@ own.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, all_at_once
@@ -18,6 +18,7 @@ from sparrowmq.admin.reset_journal import (
     PARTLY,
     RESET,
     UNDO,
+    ResetCluster,
     ResetJournal,
     ResetRecord,
     ended,
@@ -48,14 +49,15 @@ async def journaled_reset(
     journal: ResetJournal,
     who: str,
     dry_run: bool,
+    kind: str = RESET,
 ) -> JournaledReset:
     """Move a group and write down where it was."""
     plan = await plan_reset(cluster, group, topic, to, queues=queues)
     if dry_run:
         return JournaledReset(moves=tuple(plan.moves), record=None)
     record = new_record(
-        kind=RESET,
-        cluster=await _cluster_name(cluster),
+        kind=kind,
+        cluster=await this_cluster(cluster),
         who=who,
         when_ms=cluster.client.clock(),
         group=group,
@@ -88,15 +90,13 @@ async def undo_reset(
 ) -> JournaledReset:
     """Put a group back to where it was before a reset. Raises NotFound, and AdminError if it has
     gone on since, unless `force`."""
-    record = journal.find(group, reset_id)
+    here = await this_cluster(cluster)
+    record = journal.find(group, reset_id, here)
     if record.undone_by and not force:
         raise AdminError(f"reset {record.id} was undone before, by {record.undone_by}")
-    name = await _cluster_name(cluster)
-    if record.cluster != name:
-        raise AdminError(
-            f"reset {record.id} was made in cluster {record.cluster}, and this is {name}"
-        )
-    goal = await _places_before(cluster, record, force=force)
+    _check_made_here(record, here, force=force)
+    is_cut = record.state != DONE or journal.has_cut_undo(record)
+    goal = await _places_before(cluster, record, may_be_before=is_cut, force=force)
     kept = tuple(move.queue for move in record.moves if move.before is None)
     if not goal:
         raise AdminError(
@@ -115,26 +115,47 @@ async def undo_reset(
         journal=journal,
         who=who,
         dry_run=False,
+        kind=UNDO,
     )
     assert made.record is not None
-    journal.write(_as_undo(made.record))
     journal.write(undone(record, made.record.id))
-    return JournaledReset(moves=made.moves, record=_as_undo(made.record), kept=kept)
+    return JournaledReset(moves=made.moves, record=made.record, kept=kept)
 
 
-def _as_undo(record: ResetRecord) -> ResetRecord:
-    return replace(record, kind=UNDO)
+async def this_cluster(cluster: ClusterCalls) -> ResetCluster:
+    """The cluster that operations are made in now, as the journal writes it down."""
+    info = await cluster.info()
+    brokers = info.broker_addr_table.values()
+    return ResetCluster(
+        names=",".join(sorted(info.cluster_addr_table)),
+        name_servers=tuple(cluster.client.name_servers.addresses),
+        addresses=frozenset(address for each in brokers for address in each.broker_addrs.values()),
+    )
 
 
-async def _cluster_name(cluster: ClusterCalls) -> str:
-    return ",".join(sorted((await cluster.info()).cluster_addr_table))
+def _check_made_here(record: ResetRecord, here: ResetCluster, *, force: bool) -> None:
+    """Raises AdminError for a reset of another cluster. One whose brokers have other addresses may
+    have moved house, which `force` confirms."""
+    if record.cluster.may_be(here):
+        return
+    there = record.cluster
+    if there.names != here.names:
+        raise AdminError(
+            f"reset {record.id} was made in cluster {there.names}, and this is {here.names}"
+        )
+    if not force:
+        raise AdminError(
+            f"reset {record.id} was made in another cluster called {there.names}"
+            f" (name servers {', '.join(there.name_servers)}): none of its brokers is here;"
+            " nothing was changed; if this is the same one at other addresses, --force does it"
+        )
 
 
 async def _places_before(
-    cluster: ClusterCalls, record: ResetRecord, *, force: bool
+    cluster: ClusterCalls, record: ResetRecord, *, may_be_before: bool, force: bool
 ) -> dict[MessageQueue, int]:
     """Where each queue was, or its oldest message now. Raises AdminError where members have gone
-    on."""
+    on. `may_be_before`: the reset or an undo was cut short, so that some queues may be there."""
     brokers = sorted({move.queue.broker_name for move in record.moves})
     masters = await cluster.masters(brokers=brokers)
 
@@ -147,7 +168,7 @@ async def _places_before(
     gone_on = [
         f"{move.queue.broker_name}/{move.queue.queue_id} is at {now}, not {move.after}"
         for move, (now, _, _) in found.items()
-        if now != move.after
+        if now != move.after and not (may_be_before and now == move.before)
     ]
     if gone_on and not force:
         raise AdminError(

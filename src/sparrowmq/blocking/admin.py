@@ -37,7 +37,7 @@ from sparrowmq.admin.ranges import MessageRange
 from sparrowmq.admin.rebalance import RebalanceInfo
 from sparrowmq.admin.rebalance_simulation import Group
 from sparrowmq.admin.resends import TO_GROUP, Resent
-from sparrowmq.admin.reset_journal import ResetJournal
+from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
 from sparrowmq.admin.resets import JournaledReset
 from sparrowmq.admin.roles import RoleChange
 from sparrowmq.admin.server_settings import ServerSettings
@@ -659,6 +659,11 @@ class Admin(Facade[AsyncAdmin]):
             )
         )
 
+    def last_reset(self, group: str, *, journal: ResetJournal) -> ResetRecord | None:
+        """What an undo would take back: the last reset of a group in this cluster that was not
+        undone; None if there is none."""
+        return self._wait(lambda admin: admin.last_reset(group, journal=journal))
+
     def undo_reset(
         self,
         group: str,
@@ -671,7 +676,8 @@ class Admin(Facade[AsyncAdmin]):
     ) -> JournaledReset:
         """Put a group back to where it was before a reset of the journal: the one with this id, or
         the last. Queues in which it had no progress stay where they are. Raises NotFound, and
-        AdminError if members have gone on since, unless `force`."""
+        AdminError if members have gone on since, or if the reset named was made in another cluster
+        of this name, unless `force`."""
         return self._wait(
             lambda admin: admin.undo_reset(
                 group, reset_id, journal=journal, who=who, force=force, dry_run=dry_run

@@ -56,6 +56,8 @@ class Table:
     """What people read instead of a table without rows."""
     more: str = "--limit 0 for all"
     """How to see the rest of a table that is cut."""
+    is_counted: bool = True
+    """False where it is only known that there are more rows than these."""
 
     @property
     def is_cut(self) -> bool:
@@ -177,7 +179,8 @@ def lines_for_pipes(report: Report) -> Iterator[str]:
 
 def cut_note(each: Table) -> str:
     """How many rows there are where not all are shown."""
-    return f"{len(each.rows):,} of {each.total:,}; {each.more}"
+    total = f"{each.total:,}" if each.is_counted else f"more than {len(each.rows):,}"
+    return f"{len(each.rows):,} of {total}; {each.more}"
 
 
 def _texts(each: Table, *, is_partial: bool) -> list[list[str]]:

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import click
 
 from sparrowmq.admin.admin import Admin
-from sparrowmq.admin.errors import AdminError, NameServerRefusal, NameServersAway
+from sparrowmq.admin.errors import NameServerRefusal, NameServersAway
 from sparrowmq.cli.completion import complete_contexts
 from sparrowmq.cli.contexts import known_contexts
 from sparrowmq.cli.logs import without_client_warnings
-from sparrowmq.client.errors import ClientError, NameServerRefused, NoNameServer
+from sparrowmq.client.errors import NameServerRefused, NoNameServer
 from sparrowmq.cluster_address import (
     DEFAULT,
     DEFAULT_ORIGIN,
@@ -26,8 +26,9 @@ from sparrowmq.cluster_address import (
     NameServerAddresses,
     find_name_servers,
 )
-from sparrowmq.net.errors import NetError
+from sparrowmq.errors import SparrowMQError
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import ProtocolError
 
 T = TypeVar("T")
 ORIGIN = "sparrowmq.name_servers_origin"
@@ -123,7 +124,7 @@ def run_remote(work: Awaitable[T], *, is_long: bool = False) -> T:
     try:
         with nullcontext() if is_long else without_client_warnings():
             return asyncio.run(run())
-    except (AdminError, ClientError, NetError) as error:
+    except SparrowMQError as error:
         click.echo(f"sparrowmq: {explained(error)}", err=True)
         sys.exit(1)
     except ValueError as error:
@@ -141,13 +142,15 @@ def no_name_server(addresses: str, failure: str) -> str:
     )
 
 
-def explained(error: AdminError | ClientError | NetError) -> str:
+def explained(error: SparrowMQError) -> str:
     """What failed. Errors of clients advise programs; people at a terminal have options."""
     if isinstance(error, NameServersAway | NoNameServer):
         return no_name_server(", ".join(error.addresses), error.failure)
     if isinstance(error, NameServerRefusal | NameServerRefused):
         is_unknown = error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         return f"{error}; {NOT_A_NAME_SERVER}" if is_unknown else str(error)
+    if isinstance(error, ProtocolError):
+        return f"an answer cannot be read: {error}; is everything there RocketMQ or SparrowMQ?"
     return str(error)
 
 

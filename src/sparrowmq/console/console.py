@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sparrowmq.admin.admin import Admin
-from sparrowmq.admin.reset_journal import RESET, ResetJournal, ResetRecord
+from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
 from sparrowmq.client.client import Client
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.console.audit import Audit
@@ -109,12 +109,11 @@ class Console:
         name = "history.bin" if self._is_first else f"history-{self.config.name}.bin"
         return None if self.config.state_dir is None else self.config.state_dir / name
 
-    def last_reset(self, group: str) -> ResetRecord | None:
+    async def last_reset(self, group: str) -> ResetRecord | None:
         """What an undo would take back; None if there is nothing."""
         if self.journal is None:
             return None
-        found = (each for each in self.journal.records(group) if each.kind == RESET)
-        return next((each for each in found if not each.undone_by), None)
+        return await self.admin.last_reset(group, journal=self.journal)
 
     # ---- tasks
 

@@ -23,6 +23,8 @@ SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 
+ROCKSDB_TRANS_TOPICS = ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC")
+"""Where Apache's brokers from 5.5 on keep half messages if they store them in RocksDB."""
 SYSTEM_TOPICS = frozenset(
     {
         AUTO_CREATE_TOPIC,
@@ -35,6 +37,7 @@ SYSTEM_TOPICS = frozenset(
         SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT,
         CHECKPOINT_TOPIC,
+        *ROCKSDB_TRANS_TOPICS,
     }
 )
 """The broker's own topics, as Apache's TopicValidator lists them; so is all of rmq_sys_*."""
@@ -47,6 +50,7 @@ UNSENDABLE_TOPICS = frozenset(
         TRANS_CHECK_MAX_TIME_TOPIC,
         SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT,
+        *ROCKSDB_TRANS_TOPICS,
     }
 )
 """Topics that only the broker itself writes to."""

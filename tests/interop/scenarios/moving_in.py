@@ -26,13 +26,13 @@ def topics_groups_and_progress_move_from_apaches_cluster_to_ours(scene: Scene) -
     old.wait_until_committed(topic, COUNT)
     reader.stop()
     places = (old.cluster.name_server, new.cluster.name_server)
-    planned = _migrate("plan", *places)
+    planned = migrate("plan", *places)
     check(planned["topic", topic] == "to do", f"the plan says {planned}")
-    done = _migrate("run", *places)
+    done = migrate("run", *places)
     check(done["topic", topic] == "done", f"the run says {done}")
     check(done["group", group] == "done", f"the run says {done}")
     check(done["progress", f"{group}@{topic}"] == "done", f"the run says {done}")
-    again = _migrate("run", *places)
+    again = migrate("run", *places)
     check(again["progress", f"{group}@{topic}"] == "there already", f"again it says {again}")
     with Admin(new.cluster.name_server) as admin:
         settings = admin.topic(topic).settings[0]
@@ -55,7 +55,7 @@ def the_stopped_store_of_apache_is_a_source_as_well(scene: Scene) -> Outcome:
     reader.stop()
     old.cluster.stop_broker()
     new = scene.on(sparrow.start(scene.folder / "new", Settings()))
-    done = _migrate("run", str(old.cluster.store), new.cluster.name_server)
+    done = migrate("run", str(old.cluster.store), new.cluster.name_server)
     check(done["topic", topic] == "done", f"the run says {done}")
     check(done["progress", f"{group}@{topic}"] == "done", f"the run says {done}")
     return {"moved": True}
@@ -83,7 +83,7 @@ def owners_of_java_members_are_read_and_the_reason_is_inferred(scene: Scene) -> 
     return {"queues": len(found), "since": [each["since"] for each in found]}
 
 
-def _migrate(verb: str, source: str, target: str) -> dict[tuple[str, str], str]:
+def migrate(verb: str, source: str, target: str) -> dict[tuple[str, str], str]:
     """State by kind and name. Apache's own topics and groups may not move."""
     ran = _sparrowmq("migrate", verb, source, target)
     check(ran.returncode in (0, 3), f"migrate {verb} failed: {ran.stdout}{ran.stderr}")

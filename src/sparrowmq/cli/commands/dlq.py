@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import partial
@@ -220,17 +221,49 @@ def resend(
     if sum((bool(ids), has_range, is_all)) != 1:
         raise click.UsageError("say which: --id, --since and --until, or --all")
 
-    async def send(admin: Admin, *, is_dry: bool) -> list[Resent]:
-        return await admin.resend_dead_letters(
-            group, ids=ids, since=since, until=until, to=to, rate=rate, dry_run=is_dry
+    results: list[Resent] = []
+
+    async def send(admin: Admin, *, is_dry: bool) -> None:
+        results.clear()
+        await admin.resend_dead_letters(
+            group,
+            ids=ids,
+            since=since,
+            until=until,
+            to=to,
+            rate=rate,
+            dry_run=is_dry,
+            on_result=results.append,
         )
 
-    results = shell.ask(lambda admin: send(admin, is_dry=True))
-    count = sum(each.result is Resend.SENT for each in results)
-    if count and not dry_run:
-        shell.confirm(_question(group, to, count), group, yes=yes)
-        results = shell.ask(lambda admin: send(admin, is_dry=False))
-    _show_results(shell, group, results, dry_run=dry_run)
+    shell.ask(lambda admin: send(admin, is_dry=True))
+    count = _sent(results)
+    if dry_run or not count:
+        _show_results(shell, group, results, dry_run=dry_run)
+        return
+    shell.confirm(_question(group, to, count), group, yes=yes)
+    results.clear()
+    try:
+        shell.ask(lambda admin: send(admin, is_dry=False))
+    except (KeyboardInterrupt, SystemExit) as end:
+        if not results:
+            raise
+        _show_what_was_sent(shell, group, results)
+        if isinstance(end, SystemExit) and _sent(results):
+            sys.exit(3)
+        raise
+    _show_results(shell, group, results, dry_run=False)
+
+
+def _sent(results: Sequence[Resent]) -> int:
+    return sum(each.result is Resend.SENT for each in results)
+
+
+def _show_what_was_sent(shell: Shell, group: str, results: Sequence[Resent]) -> None:
+    """Of a resend that was cut short."""
+    with suppress(SystemExit):
+        _show_results(shell, group, results, dry_run=False)
+    shell.warn("it ended before the others; run it again: what was sent is left out then")
 
 
 def _question(group: str, to: str, count: int) -> str:

@@ -2,8 +2,10 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,6 +25,10 @@ from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.trace import TraceStep
 
 _MOST_BY_KEY = 64
+_CUT_BY_KEY: dict[str, Any] = {
+    "is_counted": False,
+    "more": f"--limit N for more, up to {_MOST_BY_KEY}; --since and --until for others",
+}
 
 
 @click.group(cls=Group)
@@ -103,7 +109,8 @@ def get(
     if out is not None:
         _write_body(messages, out)
     one = len(messages) == 1
-    tables = [_message_table(messages, total, None if one else body, whole=shell.as_json)]
+    shown = _message_table(messages, total, None if one else body, whole=shell.as_json)
+    tables = [replace(shown, **_CUT_BY_KEY) if key else shown]
     if one:
         tables += [_properties(messages[0]), _body_lines(messages[0], body)]
     shell.show(Report(tables, tuple(errors)))

@@ -81,7 +81,7 @@ async def show(view: View) -> Answer:
             "plain_topics": plain_topics(topics, info.value),
             "state": state_of(info.value, lag.value),
             "wanted": wanted_by(info.value.members) if info.value else [],
-            "last_reset": console.last_reset(name),
+            "last_reset": (await panel(console.last_reset(name))).value,
             "span": view.span,
             "charts": [
                 chart(

@@ -71,7 +71,7 @@ def _who(view: View) -> str:
 async def undo(view: View) -> Answer:
     """Preview the way back from the last reset; go it when the form confirms exactly that."""
     name, journal = view.names["group"], view.console.journal
-    last = view.console.last_reset(name)
+    last = await view.console.last_reset(name)
     if last is None or journal is None:
         raise ValueError(f"the journal has no reset of {name} that could be undone")
 
