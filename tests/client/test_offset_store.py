@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.group import offsets as offset_stores
 from sparrowmq.client.group.offsets import LocalOffsets, RemoteOffsets
 from sparrowmq.protocol.message import MessageQueue
-from sparrowmq.protocol.route import MASTER_ID
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(3)]
 LOG = logging.getLogger("test")
@@ -92,18 +92,24 @@ def test_what_could_not_be_written_is_written_the_next_time(tmp_path: Path) -> N
     assert opened(tmp_path / "offsets").get(QUEUES[0]) == 5
 
 
+def one_broker() -> Any:
+    """A client that knows one broker, which has no sessions."""
+    table = SimpleNamespace(address=lambda name: "10.0.0.3:10911")
+    sessions = SimpleNamespace(name=lambda address: "")
+    return SimpleNamespace(route_table=table, sessions=sessions)
+
+
 def test_a_commit_that_ends_after_its_queue_was_given_up_keeps_back_no_later_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    client: Any = None
-    offsets = RemoteOffsets(client, "billing", LOG)
+    offsets = RemoteOffsets(one_broker(), "billing", LOG)
     commits: list[int] = []
 
-    async def commit(client: Any, group: str, queue: MessageQueue, position: Position) -> int:
+    async def commit(client: Any, group: str, queue: MessageQueue, position: Position) -> str:
         commits.append(position.offset)
         if len(commits) == 1:
             offsets.forget(queue)
-        return MASTER_ID
+        return "10.0.0.3:10911"
 
     monkeypatch.setattr(offset_stores, "commit_offset", commit)
     for _ in range(3):  # the queue was taken again, and consumed up to the same offset
@@ -116,13 +122,12 @@ def test_a_queue_that_comes_back_has_its_progress_stored_although_it_is_the_same
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another member may have stored another one meanwhile."""
-    client: Any = None
-    offsets = RemoteOffsets(client, "billing", LOG)
+    offsets = RemoteOffsets(one_broker(), "billing", LOG)
     commits: list[int] = []
 
-    async def commit(client: Any, group: str, queue: MessageQueue, position: Position) -> int:
+    async def commit(client: Any, group: str, queue: MessageQueue, position: Position) -> str:
         commits.append(position.offset)
-        return MASTER_ID
+        return "10.0.0.3:10911"
 
     monkeypatch.setattr(offset_stores, "commit_offset", commit)
     for _ in range(2):

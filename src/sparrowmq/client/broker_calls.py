@@ -46,12 +46,18 @@ class _ConsumerIds(Body, frozen=True, kw_only=True):
 
 
 async def find_broker(
-    client: ClientCore, topic: str, broker_name: str, broker_id: int = MASTER_ID
+    client: ClientCore,
+    topic: str,
+    broker_name: str,
+    broker_id: int = MASTER_ID,
+    *,
+    avoids_silent: bool = False,
 ) -> FoundBroker:
     """The broker with this id, else another of its name, refreshing the route once.
 
-    Another one also while it is silent: a host that froze or lost its power closes no connection,
-    and name servers list it for two minutes. Raises NoRoute.
+    With `avoids_silent` another one also while it does not answer: a host that froze or lost its
+    power closes no connection, and name servers list it for two minutes. That is for pulls only:
+    progress and locks are the master's until it is gone. Raises NoRoute.
     """
     routes = client.route_table
     found = routes.find(broker_name, broker_id)
@@ -61,7 +67,7 @@ async def find_broker(
     if found is None:
         raise NoRoute(topic, f"broker {broker_name} has no address now")
     sessions = client.sessions
-    if sessions.is_unreachable(found.address):
+    if avoids_silent and sessions.is_unreachable(found.address):
         another = routes.find(broker_name, routes.another(broker_name, found.broker_id))
         if another is not None and not sessions.is_unreachable(another.address):
             return another

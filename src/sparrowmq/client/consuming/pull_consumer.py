@@ -177,7 +177,9 @@ class PullConsumer(GroupConsumer):
         waits: bool,
     ) -> PullResult:
         wanted_id = self._suggested.get(queue, MASTER_ID)
-        broker = await find_broker(self._client, queue.topic, queue.broker_name, wanted_id)
+        broker = await find_broker(
+            self._client, queue.topic, queue.broker_name, wanted_id, avoids_silent=True
+        )
         header = PullMessage(
             consumer_group=self.group,
             topic=queue.topic,

@@ -198,7 +198,9 @@ class PullLoop:
 
     async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Response:
         queue = held.queue
-        broker = await find_broker(self._client, queue.topic, queue.broker_name, held.broker_id)
+        broker = await find_broker(
+            self._client, queue.topic, queue.broker_name, held.broker_id, avoids_silent=True
+        )
         held.broker_id = broker.broker_id
         # Only the master keeps progress: a pull from a slave carries none, also where a slave
         # stands in for a master that has no address.
