@@ -1,4 +1,4 @@
-"""docs/traffic.md: the commands and programs of rates, quotas, backlogs and refusals run as pasted."""
+"""docs/traffic.md: commands and programs of rates, quotas, backlogs and refusals run as pasted."""
 
 import os
 import re
