@@ -89,6 +89,7 @@ def test_system_topics_are_the_listed_ones_and_those_with_the_prefix() -> None:
     assert all(map(is_system_topic, SYSTEM_TOPICS))
     assert UNSENDABLE_TOPICS < SYSTEM_TOPICS
     assert is_system_topic("rmq_sys_wheel_timer")
+    assert is_system_topic("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC")
     assert not is_system_topic("orders")
     assert not is_system_topic("%RETRY%orders")
 

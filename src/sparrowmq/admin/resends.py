@@ -326,8 +326,11 @@ async def _send(
         sys_flag=letter.sys_flag & (COMPRESSED | COMPRESSION_MASK),
         born_timestamp=letter.born_timestamp,
         flag=letter.flag,
+        # Release 4.9 makes a message that has failed as often as its group allows a dead letter at
+        # once, and a group may allow no failure at all
+        max_reconsume_times=MAX_INT,
         properties=names.format_properties(kept),
     )
     response = await cluster.call(address, header, letter.record.body)
-    # Release 4.9 leaves the transaction id out of the answer to what ordered members gave up
+    # Release 4.9 answers without the transaction id
     return OffsetId.parse(response.header(SpecialMessageSent).msg_id)
