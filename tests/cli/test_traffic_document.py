@@ -1,4 +1,4 @@
-"""docs/traffic.md: commands and programs of rates, quotas, backlogs and refusals run as pasted."""
+"""docs/traffic.md: its commands and programs run as pasted."""
 
 import os
 import re
