@@ -52,7 +52,7 @@ def commands_look_at_and_change_a_cluster_of_4_9(scene: Scene) -> Outcome:
     cloned = command(own, "group", "clone", group, copy, "--yes")
     check({topic for (topic,) in rows(cloned, "topic")} == {topic}, f"the clone says {cloned}")
     found = command(own, "message", "get", topic, "--key", "k-good")
-    check(rows(found, "keys") == [["k-good"]], f"by key there is {found}")
+    check(rows(found, "keys") == [[["k-good"]]], f"by key there is {found}")
     sent = command(own, "dlq", "resend", group, "--all", "--yes")
     check((sent["sent"], sent["refused"]) == (1, 0), f"the resend says {sent}")
     again = command(own, "dlq", "resend", group, "--all", "--yes")
