@@ -11,8 +11,8 @@ from sparrowmq.admin.rebalance_simulation import (
     ROUND_S,
     ROUTE_POLL_S,
     SESSION_S,
-    Group,
-    Simulation,
+    RebalanceSimulation,
+    SimulatedGroup,
     described_group,
     read_event,
     simulate,
@@ -26,11 +26,11 @@ from sparrowmq.protocol.message import MessageQueue
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def simulated(group: Group, *events: str, strategy: str = "STICKY") -> Simulation:
+def simulated(group: SimulatedGroup, *events: str, strategy: str = "STICKY") -> RebalanceSimulation:
     return simulate(group, [read_event(event) for event in events], [strategy])[0]
 
 
-def shares(simulation: Simulation, members: int) -> list[list[int]]:
+def shares(simulation: RebalanceSimulation, members: int) -> list[list[int]]:
     owners = simulation.owners
     return [
         [queue.queue_id for queue, owner in owners.items() if owner == f"member-{number}"]
@@ -52,7 +52,9 @@ def test_shares_are_those_that_members_compute() -> None:
 def test_sticky_members_start_from_who_holds_what() -> None:
     group = described_group(7, 2)
     held = dict.fromkeys(group.queues, "member-2")
-    live = Group(queues=group.queues, members=group.members, owners=held, strategy="STICKY")
+    live = SimulatedGroup(
+        queues=group.queues, members=group.members, owners=held, strategy="STICKY"
+    )
     found = simulated(live, "join")
     assert found.is_in_use
     assert found.owners == held
@@ -103,7 +105,7 @@ def test_pauses_follow_the_times_that_clients_and_brokers_wait(
     event: str, java: bool, pause_s: float, longest_s: float
 ) -> None:
     described = described_group(16, 3, java=java)
-    group = Group(
+    group = SimulatedGroup(
         queues=described.queues,
         members=described.members,
         others=described.others,
@@ -132,7 +134,7 @@ def test_only_what_was_not_handed_over_in_order_is_delivered_again(
     event: str, java: bool, handler_s: float, repeated: int
 ) -> None:
     described = described_group(15, 3, java=java)
-    group = Group(
+    group = SimulatedGroup(
         queues=described.queues,
         members=described.members,
         others=described.others,
@@ -153,7 +155,7 @@ def test_a_kill_repeats_only_messages_of_the_killed_member() -> None:
 def test_messages_that_members_have_fetched_count_where_they_are_known() -> None:
     described = described_group(4, 2, java=True)
     in_flight = dict.fromkeys(described.queues, 7)
-    group = Group(
+    group = SimulatedGroup(
         queues=described.queues,
         members=described.members,
         others=described.others,

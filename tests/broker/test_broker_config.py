@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparrowmq.broker.config import Replication
+from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.broker.runtime_config import CHANGEABLE
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.body import DataVersion
@@ -193,7 +193,7 @@ def test_whether_a_group_may_read_a_topic_can_be_asked_and_set(world: World) -> 
 
 
 def test_roles_and_copies_are_listed_by_apaches_names() -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC, in_sync_replicas=3).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC, in_sync_replicas=3).run() as sim:
         found = {}
         for name, node in sim.brokers.items():
             body = sim.wait(sim.client.call(GetBrokerConfig(), address=node.address)).body.decode()
@@ -207,7 +207,7 @@ def test_roles_and_copies_are_listed_by_apaches_names() -> None:
 
 
 def test_an_operator_can_let_a_master_go_on_without_its_slave() -> None:
-    with SimCluster(replication=Replication.SYNC, min_in_sync_replicas=2).run() as sim:
+    with SimCluster(replication=ReplicationMode.SYNC, min_in_sync_replicas=2).run() as sim:
         with pytest.raises(Refused, match="in-sync replicas not enough"):
             sim.wait(sim.client.send("orders", b"refused"))
         changed = sim.client.call(UpdateBrokerConfig(), b"minInSyncReplicas=1\n")

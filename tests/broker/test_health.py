@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from sparrowmq.broker.broker import State
+from sparrowmq.broker.broker import BrokerState
 from sparrowmq.disk.errors import DiskFull
 from tests.broker.scraping import PORT, monitor, monitored_world
 from tests.broker.world import world_with
@@ -51,10 +51,10 @@ def test_a_broker_that_no_name_server_knows_is_not_ready() -> None:
 
 def test_a_broker_that_drains_is_not_ready() -> None:
     with monitored_world() as world:
-        world.broker.state = State.DRAINING
+        world.broker.state = BrokerState.DRAINING
         status, text = world.get("/readyz")
         assert (status, "no  it serves: it is draining" in text) == (503, True)
-        world.broker.state = State.SERVING
+        world.broker.state = BrokerState.SERVING
 
 
 def test_unknown_pages_name_the_known_ones() -> None:

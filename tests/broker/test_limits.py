@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparrowmq.broker.config import Replication
+from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.broker.runtime_config import CHANGEABLE
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
@@ -81,7 +81,7 @@ def test_a_setting_takes_its_least_and_its_most_and_nothing_beyond(name: str) ->
     setting = CHANGEABLE[name]
     assert setting.least is not None
     # As many copies as the least number may be
-    with world_with(replication=Replication.SYNC, in_sync_replicas=64) as world:
+    with world_with(replication=ReplicationMode.SYNC, in_sync_replicas=64) as world:
         for value in (setting.least - 1, setting.most + 1):
             assert change(world, name, value) == ResponseCode.INVALID_PARAMETER, value
         for value in (setting.least, setting.most):

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from sparrowmq.broker.monitoring.monitoring import Monitoring
-from sparrowmq.broker.monitoring.traffic import Traffic
+from sparrowmq.broker.monitoring.monitoring import BrokerMonitoring
+from sparrowmq.broker.monitoring.traffic import TrafficMetrics
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.metrics.families import BROKER_FAMILIES
-from sparrowmq.metrics.text import Pace
+from sparrowmq.metrics.text import LoopSlices
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from sparrowmq.testing.loop_watchdog import LoopWatchdog
@@ -102,7 +102,7 @@ def test_what_was_stored_before_the_start_does_not_count_as_coming_in() -> None:
 def test_looks_at_the_same_time_count_every_message_once(world: MonitoredWorld) -> None:
     broker = world.broker
 
-    class Disturbed(Pace):
+    class Disturbed(LoopSlices):
         """Lets another message come, and another look run, at every chance."""
 
         left = 10
@@ -111,13 +111,13 @@ def test_looks_at_the_same_time_count_every_message_once(world: MonitoredWorld) 
             if self.left:
                 self.left -= 1
                 broker.store.append(message(self.left), broker.clock())
-                await traffic.look(Pace())
+                await traffic.look(LoopSlices())
 
     async def look() -> None:
         await traffic.look(Disturbed())
 
-    async def start() -> Traffic:
-        return Traffic(broker)
+    async def start() -> TrafficMetrics:
+        return TrafficMetrics(broker)
 
     traffic = world.sim.run(start())
     world.send("orders", b"one", b"two")
@@ -296,7 +296,7 @@ def test_samples_and_pages_of_many_groups_are_made_in_slices() -> None:
     with with_groups(2_000) as server:
 
         async def scrape() -> Slices:
-            monitoring = Monitoring(server)
+            monitoring = BrokerMonitoring(server)
             with counted_slices() as slices:
                 await monitoring.lag.sample()
                 await monitoring.metrics()
@@ -312,7 +312,7 @@ def test_a_page_of_sixty_thousand_samples_holds_the_loop_for_no_more_than_a_slic
     with with_groups(8_600) as server:
 
         async def scrape() -> int:
-            monitoring = Monitoring(server)
+            monitoring = BrokerMonitoring(server)
             # A slice is 5 ms; the rest leaves room for a slow machine.
             with LoopWatchdog():
                 await monitoring.lag.sample()

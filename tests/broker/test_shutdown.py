@@ -7,7 +7,7 @@ from typing import ParamSpec, TypeVar
 
 import pytest
 
-from sparrowmq.broker.broker import State
+from sparrowmq.broker.broker import BrokerState
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.disk.syncer import InlineSyncer, SyncPlan, sync_plan
 from sparrowmq.net.calls import Response
@@ -200,10 +200,10 @@ def test_a_broker_serves_then_drains_then_has_stopped(world: World) -> None:
     broker, node = world.broker, world.sim.brokers["broker-a"]
     seen = [broker.state]
     node.begin_stop()
-    world.sim.until(lambda: broker.state is not State.SERVING)
+    world.sim.until(lambda: broker.state is not BrokerState.SERVING)
     seen.append(broker.state)
     node.wait_for_end()
-    assert [*seen, broker.state] == [State.SERVING, State.DRAINING, State.STOPPED]
+    assert [*seen, broker.state] == [BrokerState.SERVING, BrokerState.DRAINING, BrokerState.STOPPED]
 
 
 @pytest.mark.parametrize("ends", ["stop", "kill", "lose_power"])

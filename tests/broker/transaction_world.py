@@ -1,6 +1,6 @@
 """Transactions in a world of deliveries: half messages, their ends, and producers to ask."""
 
-from sparrowmq.broker.live_clients import GroupMember
+from sparrowmq.broker.live_clients import LiveMember
 from sparrowmq.net.routes import Reply
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
 from sparrowmq.protocol.ids import OffsetId
@@ -45,9 +45,7 @@ def answer(world: DeliveryWorld, peer: Peer, kind: int) -> Reply:
 def producer(world: DeliveryWorld, name: str = "p1", group: str = GROUP) -> Peer:
     """A live producer; what it is asked are its calls."""
     peer = Peer(name)
-    world.broker.producers.join(
-        group, GroupMember(name, peer.connection, "JAVA", 500, world.now_ms)
-    )
+    world.broker.producers.join(group, LiveMember(name, peer.connection, "JAVA", 500, world.now_ms))
     return peer
 
 

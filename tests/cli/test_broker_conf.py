@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sparrowmq.broker.config import BrokerConfig, Replication
+from sparrowmq.broker.config import BrokerConfig, ReplicationMode
 from sparrowmq.cli.settings.apache_conf import TAKEN, read_broker_conf
 from sparrowmq.cli.settings.servers import broker_config, broker_settings, read_file
 from sparrowmq.cli.settings.settings import SettingError
@@ -129,16 +129,16 @@ def test_a_key_that_breaks_a_promise_is_refused(conf: Path, line: str, says: str
 @pytest.mark.parametrize(
     ("lines", "replication", "copies", "broker_id"),
     [
-        ("brokerRole=ASYNC_MASTER\nbrokerId=0", Replication.ASYNC, 1, 0),
-        ("brokerRole=sync_master", Replication.SYNC, 2, 0),
-        ("brokerRole=SYNC_MASTER\ninSyncReplicas=3", Replication.SYNC, 3, 0),
-        ("brokerRole=SYNC_MASTER\ninSyncReplicas=1", Replication.SYNC, 1, 0),
-        ("brokerRole=SLAVE\nbrokerId=2", Replication.ASYNC, 1, 2),
-        ("brokerId=0", Replication.ASYNC, 1, 0),
+        ("brokerRole=ASYNC_MASTER\nbrokerId=0", ReplicationMode.ASYNC, 1, 0),
+        ("brokerRole=sync_master", ReplicationMode.SYNC, 2, 0),
+        ("brokerRole=SYNC_MASTER\ninSyncReplicas=3", ReplicationMode.SYNC, 3, 0),
+        ("brokerRole=SYNC_MASTER\ninSyncReplicas=1", ReplicationMode.SYNC, 1, 0),
+        ("brokerRole=SLAVE\nbrokerId=2", ReplicationMode.ASYNC, 1, 2),
+        ("brokerId=0", ReplicationMode.ASYNC, 1, 0),
     ],
 )
 def test_roles_are_taken_over(
-    conf: Path, lines: str, replication: Replication, copies: int, broker_id: int
+    conf: Path, lines: str, replication: ReplicationMode, copies: int, broker_id: int
 ) -> None:
     conf.write_text(lines)
     config = built(conf, [])

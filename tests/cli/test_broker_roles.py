@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from sparrowmq.blocking import Admin, Message, Producer
-from sparrowmq.broker.config import Replication
+from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.client.errors import SendFailed
 from sparrowmq.testing import Cluster, cluster
 from tests.cli.in_process import Ran, run
@@ -79,7 +79,7 @@ def stored(running: Cluster) -> set[str]:
 
 @pytest.mark.slow
 def test_roles_change_and_change_back_while_a_producer_sends() -> None:
-    with cluster(slaves=1, replication=Replication.SYNC) as running:
+    with cluster(slaves=1, replication=ReplicationMode.SYNC) as running:
         running.create_topic("orders", queues=2)
         old, new = (running.broker_addresses[name] for name in (MASTER, SLAVE))
         with Sender(running.name_server) as sender:

@@ -2,13 +2,13 @@
 
 import json
 
-from sparrowmq.broker.config import Replication
+from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.testing import cluster
 from tests.cli.in_process import run
 
 
 def test_a_slave_is_listed_and_retired_when_it_does_not_follow() -> None:
-    with cluster(slaves=1, replication=Replication.SYNC) as running:
+    with cluster(slaves=1, replication=ReplicationMode.SYNC) as running:
         at = ("--name-servers", running.name_server)
         listed = run("slave", "list", "broker-a", *at).stdout.splitlines()
         assert listed[0].split() == ["BROKER", "ID", "ADDRESS", "STATE", "BEHIND", "HEARD"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.broker.config import Replication
+from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.testing import cluster
@@ -13,7 +13,7 @@ from tests.cli.in_process import run
 
 SETTINGS: dict[str, Any] = {
     "store": StoreConfig(log_file_size=64 * 1024),
-    "replication": Replication.SYNC,
+    "replication": ReplicationMode.SYNC,
 }
 
 

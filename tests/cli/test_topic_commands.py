@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sparrowmq.broker.config import Replication
+from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.testing import Cluster, cluster
 from tests.cli.in_process import run
 from tests.cli.servers import sparrowmq
@@ -173,7 +173,7 @@ def test_a_topic_is_not_deleted_without_a_yes(sparrowmq_session_cluster: Cluster
 
 
 def test_a_route_says_how_far_the_slaves_of_a_broker_are() -> None:
-    with cluster(slaves=1, replication=Replication.SYNC) as running:
+    with cluster(slaves=1, replication=ReplicationMode.SYNC) as running:
         running.create_topic("orders", queues=2)
         addresses = running.broker_addresses
         shown = run("topic", "route", "orders", "--name-servers", running.name_server)

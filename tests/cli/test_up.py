@@ -7,7 +7,7 @@ import pytest
 from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.cli.local_cluster import broker_arguments, members
 from sparrowmq.cli.settings.servers import broker_config, broker_settings, read_file
-from sparrowmq.cli.settings.settings import Found
+from sparrowmq.cli.settings.settings import FoundSettings
 from tests.cli.in_process import run
 
 
@@ -17,7 +17,7 @@ def child(first: BrokerConfig, number: int, *, brokers: int = 3, slaves: int = 0
     words = broker_arguments(first, member, "127.0.0.1:9876")
     flags = zip(words[::2], words[1::2], strict=True)
     values = {flag.removeprefix("--").replace("-", "_"): text for flag, text in flags}
-    return broker_config(values, Found())
+    return broker_config(values, FoundSettings())
 
 
 def test_each_of_several_brokers_gets_every_setting(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_each_of_several_brokers_gets_every_setting(tmp_path: Path) -> None:
         "store_delay_levels": "1s,2s",
         "advertise": "localhost",
     }
-    first = broker_config({**other, "data": str(tmp_path)}, Found())
+    first = broker_config({**other, "data": str(tmp_path)}, FoundSettings())
     second = child(first, 1)
     own = {"broker-name", "broker-id", "port", "ha-port", "metrics-port", "data", "name-servers"}
     for setting in broker_settings():
@@ -46,13 +46,13 @@ def test_each_of_several_brokers_gets_every_setting(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_free_to_choose_stays_so_for_each(tmp_path: Path) -> None:
-    first = broker_config({"data": str(tmp_path), "port": "0", "ha_port": "0"}, Found())
+    first = broker_config({"data": str(tmp_path), "port": "0", "ha_port": "0"}, FoundSettings())
     third = child(first, 2)
     assert (third.port, third.ha_port, third.metrics_port) == (0, 0, 0)
 
 
 def test_no_two_brokers_share_a_port_or_a_directory(tmp_path: Path) -> None:
-    first = broker_config({"data": str(tmp_path)}, Found())
+    first = broker_config({"data": str(tmp_path)}, FoundSettings())
     started = [child(first, number, brokers=2, slaves=2) for number in range(6)]
     ports = [
         port
@@ -72,7 +72,7 @@ def test_no_two_brokers_share_a_port_or_a_directory(tmp_path: Path) -> None:
 
 
 def test_a_single_master_keeps_its_name_and_its_messages(tmp_path: Path) -> None:
-    first = broker_config({"data": str(tmp_path), "broker_name": "mine"}, Found())
+    first = broker_config({"data": str(tmp_path), "broker_name": "mine"}, FoundSettings())
     master, slave = (child(first, number, brokers=1, slaves=1) for number in range(2))
     assert (master.broker_name, master.data_dir) == ("mine", tmp_path)
     assert (slave.broker_name, slave.data_dir) == ("mine", tmp_path / "mine-slave-1")

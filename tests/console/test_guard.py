@@ -9,7 +9,7 @@ import pytest
 from sparrowmq.console.app import ROUTES
 from sparrowmq.console.config import ConsoleConfig, ConsoleError
 from sparrowmq.console.security import HARMLESS, HEADERS
-from sparrowmq.console.users import Role, write_user
+from sparrowmq.console.users import UserRole, write_user
 from tests.console.visitor import HOST, Got, Visitor, config, offline
 
 NOW_MS = 1_760_000_000_000
@@ -19,8 +19,8 @@ PASSWORD = "correct horse"
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("users") / "users.txt"
-    write_user(path, "ada", Role.OPERATOR, PASSWORD)
-    write_user(path, "bob", Role.READER, PASSWORD)
+    write_user(path, "ada", UserRole.OPERATOR, PASSWORD)
+    write_user(path, "bob", UserRole.READER, PASSWORD)
     return path
 
 

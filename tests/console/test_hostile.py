@@ -19,7 +19,7 @@ from sparrowmq.console.live import MOST_STREAMS, Live
 from sparrowmq.console.pages.dead_letters import Export
 from sparrowmq.console.sessions import LoginLimit
 from sparrowmq.console.text import best_form, instant, iso, parse_time, shown_body
-from sparrowmq.console.users import Role, User, write_user
+from sparrowmq.console.users import User, UserRole, write_user
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.admin.operator import as_client, send
 from tests.admin.test_dead_letters import died, order
@@ -244,7 +244,7 @@ def test_of_seventy_streams_that_begin_together_sixty_four_are_served(sim: Runni
 
 def test_a_stream_ends_with_the_session_of_its_reader(tmp_path: Path) -> None:
     users = tmp_path / "users.txt"
-    write_user(users, "ada", Role.READER, PASSWORD)
+    write_user(users, "ada", UserRole.READER, PASSWORD)
     clock = Clock()
     console, visitor = offline(clock, users=users)
 
@@ -252,7 +252,7 @@ def test_a_stream_ends_with_the_session_of_its_reader(tmp_path: Path) -> None:
         await log_in(visitor, "ada")
         session = visitor.cookies[next(name for name in visitor.cookies if "9880" in name)]
         sessions, live = console.desk.sessions, Live()
-        assert sessions.user_of(session) == User("ada", Role.READER)
+        assert sessions.user_of(session) == User("ada", UserRole.READER)
         rendered: list[int] = []
 
         async def render() -> str:
@@ -270,7 +270,7 @@ def test_a_stream_ends_with_the_session_of_its_reader(tmp_path: Path) -> None:
 
 def test_a_stream_does_not_keep_a_session_alive(tmp_path: Path) -> None:
     users = tmp_path / "users.txt"
-    write_user(users, "ada", Role.READER, PASSWORD)
+    write_user(users, "ada", UserRole.READER, PASSWORD)
     clock = Clock()
     console, visitor = offline(clock, users=users)
 

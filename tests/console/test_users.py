@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 
 from sparrowmq.console.config import ConsoleError
-from sparrowmq.console.users import PasswordHash, Role, User, Users, write_user
+from sparrowmq.console.users import PasswordHash, User, UserRole, Users, write_user
 
 
 def test_a_written_user_logs_in_with_the_right_password_only(tmp_path: Path) -> None:
     path = tmp_path / "users.txt"
-    write_user(path, "ada", Role.OPERATOR, "correct horse")
-    write_user(path, "bob", Role.READER, "battery staple")
-    write_user(path, "ada", Role.READER, "another horse")
+    write_user(path, "ada", UserRole.OPERATOR, "correct horse")
+    write_user(path, "bob", UserRole.READER, "battery staple")
+    write_user(path, "ada", UserRole.READER, "another horse")
     users = Users.read(path)
-    assert users.check("ada", "another horse") == User("ada", Role.READER)
-    assert users.check("bob", "battery staple") == User("bob", Role.READER)
+    assert users.check("ada", "another horse") == User("ada", UserRole.READER)
+    assert users.check("bob", "battery staple") == User("bob", UserRole.READER)
     assert users.check("ada", "correct horse") is None
     assert users.check("eve", "another horse") is None
     assert path.stat().st_mode & 0o077 == 0, "only its owner reads it"
@@ -51,5 +51,5 @@ def test_a_short_password_or_an_odd_name_is_not_written(
     name: str, password: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=r"password|user name"):
-        write_user(tmp_path / "users.txt", name, Role.READER, password)
+        write_user(tmp_path / "users.txt", name, UserRole.READER, password)
     assert not (tmp_path / "users.txt").exists()

@@ -11,7 +11,7 @@ from sparrowmq.broker.replication.claims import LogClaim, ReadLog, Refuse, Start
 from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.broker.replication.feed import Feed
 from sparrowmq.broker.replication.follower import Follower
-from sparrowmq.broker.replication.returning_master import Outcome
+from sparrowmq.broker.replication.returning_master import ReturnOutcome
 from sparrowmq.broker.replication.slave_link import SlaveLink
 
 Patch = Callable[[Any, str, object], None]
@@ -57,7 +57,7 @@ def drop_a_tail_silently(patch: Patch) -> None:
 def serve_before_asking_the_slaves(patch: Patch) -> None:
     """A master that comes back begins with what it has."""
 
-    async def ask_nobody(*_: object, **__: object) -> Outcome:
-        return Outcome(may_serve=True, nothing_is_lost=True)
+    async def ask_nobody(*_: object, **__: object) -> ReturnOutcome:
+        return ReturnOutcome(may_serve=True, nothing_is_lost=True)
 
     patch(roles, "recover_from_slaves", ask_nobody)

@@ -6,7 +6,7 @@ disk is opened alone; with synchronous flush as a power cut of its own would lea
 
 from dataclasses import dataclass, field
 
-from sparrowmq.broker.config import Flush, Replication
+from sparrowmq.broker.config import Flush, ReplicationMode
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
@@ -38,7 +38,7 @@ def cut_masters_power(seed: int, *, flush: Flush, cuts: int = 10, senders: int =
     """Cut the power of a master with 64 senders and synchronous replication, `cuts` times."""
     result, ledger = PowerResult(seed, flush), Ledger()
     cluster = SimCluster(
-        seed, slaves=1, flush=flush, replication=Replication.SYNC, flush_interval_s=5.0
+        seed, slaves=1, flush=flush, replication=ReplicationMode.SYNC, flush_interval_s=5.0
     )
     with cluster.run() as sim:
         master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]

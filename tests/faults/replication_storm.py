@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from sparrowmq.broker import housekeeping
-from sparrowmq.broker.config import Flush, Replication
+from sparrowmq.broker.config import Flush, ReplicationMode
 from sparrowmq.broker.name_servers import BrokerNameTaken
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.net.errors import NetError
@@ -49,7 +49,7 @@ class Plan:
 
     seed: int
     flush: Flush
-    replication: Replication
+    replication: ReplicationMode
     slaves: int
     copies: int
     rounds: int
@@ -62,7 +62,7 @@ class Plan:
             seed=seed,
             flush=(Flush.ASYNC, Flush.SYNC)[seed % 2],
             # Asynchronous replication promises little: a quarter of the seeds is enough.
-            replication=Replication.ASYNC if seed // 2 % 4 == 3 else Replication.SYNC,
+            replication=ReplicationMode.ASYNC if seed // 2 % 4 == 3 else ReplicationMode.SYNC,
             slaves=slaves,
             copies=rng.randint(2, slaves + 1),
             rounds=rounds,
@@ -70,7 +70,7 @@ class Plan:
 
     @property
     def waits_for_copies(self) -> bool:
-        return self.replication is Replication.SYNC
+        return self.replication is ReplicationMode.SYNC
 
     def cluster(self) -> SimCluster:
         rng = Random(f"settings {self.seed}")

@@ -18,7 +18,7 @@ from sparrowmq.protocol.record import Record, decode_record
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.index.entries import IndexLayout
-from sparrowmq.store.messages import Damage, Progress, PutMessage, QueueRead
+from sparrowmq.store.messages import Damage, PutMessage, QueueRead, StartProgress
 from sparrowmq.store.queue_read import ColdRead
 from sparrowmq.store.store import Store
 from sparrowmq.store.table_file import TableFile
@@ -42,7 +42,7 @@ _HOST = b"\x7f\x00\x00\x01\x00\x00\xc3\x50"
 def open_store(disk: Disk, now_ms: int, damage: list[Damage] | None = None) -> Store:
     """Open a store with its index; damage is collected where a list is given."""
 
-    def report(event: Damage | Progress) -> None:
+    def report(event: Damage | StartProgress) -> None:
         if isinstance(event, Damage) and damage is not None:
             damage.append(event)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparrowmq.broker.config import Flush, Replication
+from sparrowmq.broker.config import Flush, ReplicationMode
 from sparrowmq.testing.sim_nodes import BrokerNode
 from tests.faults.replication_planted import drop_a_tail_silently
 from tests.faults.replication_storm import Plan, Storm, expire, promote, storm_of
@@ -13,7 +13,7 @@ from tests.faults.replication_storm import Plan, Storm, expire, promote, storm_o
 _PLAN = Plan(
     seed=1,  # messages expire after 6 s
     flush=Flush.ASYNC,
-    replication=Replication.SYNC,
+    replication=ReplicationMode.SYNC,
     slaves=1,
     copies=2,
     rounds=0,

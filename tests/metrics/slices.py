@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.metrics.text import Pace
+from sparrowmq.metrics.text import LoopSlices
 
 A_SLICE = 10_000
 """Calls that take a few milliseconds at most."""
@@ -37,11 +37,11 @@ def counted_slices() -> Iterator[Slices]:
     """Count while the block runs."""
     slices = Slices()
 
-    async def rest(pace: Pace) -> None:
+    async def rest(pace: LoopSlices) -> None:
         slices.end()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Pace, "rest", rest)
+        patch.setattr(LoopSlices, "rest", rest)
         before = sys.getprofile()
         sys.setprofile(slices.call)
         try:

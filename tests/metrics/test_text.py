@@ -7,16 +7,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from sparrowmq.metrics.families import LAG, LAG_LATENCY, MESSAGE_SIZE, TOPIC_NUMBER
-from sparrowmq.metrics.text import Histogram, Page, Row
+from sparrowmq.metrics.text import Histogram, MetricsText, Row
 from sparrowmq.testing.loop_watchdog import LoopWatchdog
 from tests.metrics.slices import A_SLICE, counted_slices
 
 COMMON = {"cluster": "C", "node_id": "broker-a", "node_type": "broker"}
 
 
-def page_with(work: Callable[[Page], Awaitable[None]]) -> str:
+def page_with(work: Callable[[MetricsText], Awaitable[None]]) -> str:
     async def make() -> str:
-        page = Page(COMMON)
+        page = MetricsText(COMMON)
         await work(page)
         return b"".join(page.parts).decode()
 
@@ -26,7 +26,7 @@ def page_with(work: Callable[[Page], Awaitable[None]]) -> str:
 def test_labels_and_values_come_back_from_the_parser() -> None:
     labels = ("billing", "false", "false", 'a "quoted" \\ name\nin two lines, 100 %')
 
-    async def work(page: Page) -> None:
+    async def work(page: MetricsText) -> None:
         await page.add(LAG, [(labels, 7)])
         await page.add(TOPIC_NUMBER, [((), 3)])
 
@@ -38,7 +38,7 @@ def test_labels_and_values_come_back_from_the_parser() -> None:
 
 
 def test_a_metric_with_a_unit_is_offered_under_both_names() -> None:
-    async def work(page: Page) -> None:
+    async def work(page: MetricsText) -> None:
         await page.add(LAG_LATENCY, iter([(("g", "false", "false", "t"), 1500)]))
 
     both = {family.name: family.samples[0].value for family in parse(page_with(work))}
@@ -53,7 +53,7 @@ def test_buckets_of_a_histogram_add_up() -> None:
     for size in (10, 1024, 1025, 5_000_000):
         histogram.observe(size)
 
-    async def work(page: Page) -> None:
+    async def work(page: MetricsText) -> None:
         await page.add_histograms(MESSAGE_SIZE, [(("false", "normal", "orders"), histogram)])
 
     (family,) = parse(page_with(work))
@@ -71,7 +71,7 @@ def many(count: int) -> list[Row]:
 
 def test_lines_are_formatted_in_slices() -> None:
     async def work() -> None:
-        page = Page(COMMON)
+        page = MetricsText(COMMON)
         with counted_slices() as slices:
             await page.add(LAG, many(6_000))
             await page.add(LAG_LATENCY, iter(many(6_000)))
@@ -86,7 +86,7 @@ def test_sixty_thousand_samples_hold_the_loop_for_no_more_than_a_slice() -> None
     async def work() -> int:
         # A slice is 5 ms; the rest leaves room for a slow machine.
         with LoopWatchdog():
-            page = Page(COMMON)
+            page = MetricsText(COMMON)
             await page.add(LAG, rows)
         return sum(part.count(b"\n") for part in page.parts)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparrowmq.broker.live_clients import GroupMember
+from sparrowmq.broker.live_clients import LiveMember
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.message_ext import decode_messages
@@ -39,7 +39,7 @@ class Broken(Peer):
 def test_report_9500_a_question_that_fails_holds_up_no_other() -> None:
     with orders_world() as world:
         broken = Broken("broken")
-        member = GroupMember("broken", broken.connection, "JAVA", 500, world.now_ms)
+        member = LiveMember("broken", broken.connection, "JAVA", 500, world.now_ms)
         world.broker.producers.join("broken-svc", member)
         peer = producer(world)
         for number in range(20):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparrowmq.broker.config import Flush, Replication
+from sparrowmq.broker.config import Flush, ReplicationMode
 from sparrowmq.broker.delivery.half_messages import records
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.client.errors import NoRoute, SendFailed
@@ -114,7 +114,9 @@ def test_a_send_repeated_after_a_lost_answer_is_stored_once(
 
 
 def test_a_duplicate_waits_for_the_copy_of_the_first_message() -> None:
-    with SimCluster(seed=3, slaves=1, replication=Replication.SYNC, slave_timeout_s=5).run() as sim:
+    with SimCluster(
+        seed=3, slaves=1, replication=ReplicationMode.SYNC, slave_timeout_s=5
+    ).run() as sim:
         sim.until(lambda: follows(sim))
         make_topic_at(sim, "broker-a")
         master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
@@ -132,7 +134,7 @@ def test_a_duplicate_waits_for_the_copy_of_the_first_message() -> None:
 
 
 def test_a_slave_that_takes_over_knows_what_its_master_stored() -> None:
-    with SimCluster(seed=3, slaves=1, replication=Replication.SYNC).run() as sim:
+    with SimCluster(seed=3, slaves=1, replication=ReplicationMode.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
         make_topic_at(sim, "broker-a")
         first = sim.wait(sim.client.send("orders", b"x", UNIQ_KEY="U1"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.broker.config import Flush, Replication
+from sparrowmq.broker.config import Flush, ReplicationMode
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.broker.replication.returning_master import SlavesHaveMessages
 from sparrowmq.broker.replication.status import replication_table
@@ -20,8 +20,8 @@ from tests.sim.replicated import TOPIC, bodies, follows, has_all, role
 
 
 @pytest.mark.parametrize("flush", list(Flush))
-@pytest.mark.parametrize("replication", list(Replication))
-def test_a_slave_gets_every_message(flush: Flush, replication: Replication) -> None:
+@pytest.mark.parametrize("replication", list(ReplicationMode))
+def test_a_slave_gets_every_message(flush: Flush, replication: ReplicationMode) -> None:
     with SimCluster(slaves=1, flush=flush, replication=replication).run() as sim:
         sim.until(lambda: follows(sim))
         sent = [b"message %d" % number for number in range(50)]
@@ -55,7 +55,7 @@ def test_a_slave_that_was_away_goes_on_where_it_was() -> None:
 )
 def test_a_message_that_waits_in_the_broker_is_copied_at_once(properties: dict[str, Any]) -> None:
     """No pull waits for it, so nothing else would make the master send it to its slave."""
-    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
         began_s = sim.now_s
         sim.wait(sim.client.send(TOPIC, b"waits", **properties))
@@ -64,7 +64,7 @@ def test_a_message_that_waits_in_the_broker_is_copied_at_once(properties: dict[s
 
 
 def test_without_a_slave_a_synchronous_send_says_so_and_is_seen() -> None:
-    with SimCluster(replication=Replication.SYNC).run() as sim:
+    with SimCluster(replication=ReplicationMode.SYNC).run() as sim:
         with pytest.raises(Refused) as refused:
             sim.wait(sim.client.send(TOPIC, b"alone"))
         assert refused.value.code == ResponseCode.SLAVE_NOT_AVAILABLE
@@ -82,7 +82,7 @@ WAITING_IN_A_BROKERS_QUEUE: dict[str, dict[str, str]] = {
 def test_a_message_that_waits_in_a_brokers_queue_is_acknowledged_when_a_slave_has_it(
     wait: str,
 ) -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
         sim.wait(sim.client.send(TOPIC, b"first"))
         began_s = sim.now_s
@@ -92,7 +92,7 @@ def test_a_message_that_waits_in_a_brokers_queue_is_acknowledged_when_a_slave_ha
 
 
 def test_a_slave_that_stands_still_is_waited_for_and_then_reported() -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC, slave_timeout_s=2.0).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC, slave_timeout_s=2.0).run() as sim:
         sim.until(lambda: follows(sim))
         sim.wait(sim.client.send(TOPIC, b"first"))
         sim.brokers["broker-a.1"].host.pause()
@@ -108,7 +108,7 @@ def test_a_slave_that_stands_still_is_waited_for_and_then_reported() -> None:
 
 
 def test_a_master_that_stops_answers_the_sends_that_wait_for_its_slave() -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
         sim.wait(sim.client.send(TOPIC, b"first"))
         master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
@@ -126,7 +126,7 @@ def test_a_master_that_stops_answers_the_sends_that_wait_for_its_slave() -> None
 
 
 def test_a_master_that_stops_does_not_wait_for_a_slave_that_stands_still() -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC, slave_timeout_s=60.0).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC, slave_timeout_s=60.0).run() as sim:
         sim.until(lambda: follows(sim))
         master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
         slave.host.pause()
@@ -152,7 +152,9 @@ def test_a_broker_that_stops_answers_the_sends_that_wait_for_its_disk() -> None:
 
 
 def test_too_few_copies_refuse_a_message_before_it_is_stored() -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC, min_in_sync_replicas=2).run() as sim:
+    with SimCluster(
+        slaves=1, replication=ReplicationMode.SYNC, min_in_sync_replicas=2
+    ).run() as sim:
         sim.until(lambda: follows(sim))
         sim.wait(sim.client.send(TOPIC, b"two copies"))
         sim.brokers["broker-a.1"].kill()
@@ -167,7 +169,9 @@ def test_too_few_copies_refuse_a_message_before_it_is_stored() -> None:
 
 
 def test_a_master_that_lost_its_end_gets_it_back_from_its_slave() -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC, flush_interval_s=600.0).run() as sim:
+    with SimCluster(
+        slaves=1, replication=ReplicationMode.SYNC, flush_interval_s=600.0
+    ).run() as sim:
         sim.until(lambda: follows(sim))
         sent = [b"message %d" % number for number in range(20)]
         for body in sent:
@@ -184,7 +188,9 @@ def test_a_master_that_lost_its_end_gets_it_back_from_its_slave() -> None:
 
 
 def test_a_master_that_lost_several_log_files_gets_them_back() -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC, flush_interval_s=600.0).run() as sim:
+    with SimCluster(
+        slaves=1, replication=ReplicationMode.SYNC, flush_interval_s=600.0
+    ).run() as sim:
         sim.until(lambda: follows(sim))
         began_s = sim.now_s
         for _ in range(12):
@@ -201,7 +207,7 @@ def test_a_master_that_lost_several_log_files_gets_them_back() -> None:
 
 @contextmanager
 def master_without_its_end(
-    replication: Replication = Replication.SYNC,
+    replication: ReplicationMode = ReplicationMode.SYNC,
 ) -> Iterator[tuple[RunningCluster, BrokerNode, BrokerNode]]:
     """A master that has started after a power cut while its slave, which has 20 messages more,
     does not run; and that slave."""
@@ -230,7 +236,7 @@ def test_a_waiting_master_learns_the_new_address_of_its_slave() -> None:
 def test_a_master_that_did_not_wait_learns_the_new_address_of_a_slave_that_has_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with master_without_its_end(Replication.ASYNC) as (sim, master, slave):
+    with master_without_its_end(ReplicationMode.ASYNC) as (sim, master, slave):
         assert role(master) is Role.MASTER
         assert bodies(master) == []
         slave.config = replace(slave.config, port=12911)
@@ -242,7 +248,7 @@ def test_a_master_that_did_not_wait_learns_the_new_address_of_a_slave_that_has_m
 
 
 def test_a_master_that_lost_its_directory_does_not_serve_an_empty_log() -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
         sim.wait(sim.client.send(TOPIC, b"a message"))
         master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
@@ -339,7 +345,9 @@ def test_a_slave_that_was_away_too_long_starts_again_with_an_empty_log() -> None
 
 @pytest.mark.parametrize("hours", [-30, -1, 1, 30])
 def test_a_slave_whose_clock_is_wrong_has_the_times_of_its_master(hours: int) -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC, flush_interval_s=600.0).run() as sim:
+    with SimCluster(
+        slaves=1, replication=ReplicationMode.SYNC, flush_interval_s=600.0
+    ).run() as sim:
         sim.until(lambda: follows(sim))
         master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
         slave.clock = lambda: sim.clock() + hours * 3_600_000
@@ -360,7 +368,7 @@ def test_a_slave_whose_clock_is_wrong_has_the_times_of_its_master(hours: int) ->
 
 
 def test_a_slave_whose_clock_is_wrong_becomes_a_master_of_its_own_history() -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
         sim.wait(sim.client.send(TOPIC, b"a message"))
         master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]

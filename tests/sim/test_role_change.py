@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparrowmq.broker.config import Replication
+from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
@@ -46,9 +46,9 @@ def is_serving(sim: RunningCluster, name: str, wanted: Role) -> bool:
     return node.is_running and hasattr(node.server, "broker") and role(node) is wanted
 
 
-@pytest.mark.parametrize("replication", list(Replication))
+@pytest.mark.parametrize("replication", list(ReplicationMode))
 def test_no_send_fails_and_nothing_is_lost_while_roles_change_and_change_back(
-    replication: Replication,
+    replication: ReplicationMode,
 ) -> None:
     sent: list[bytes] = []
     longest_s = 0.0
@@ -87,7 +87,7 @@ def test_a_producer_finds_the_new_master_of_a_topic_that_its_first_send_has_made
             results.append((await producer.send(Message("made-by-sending", b"x"))).is_ok)
             await asyncio.sleep(0.02)
 
-    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
         sending = produce(sim, send)
         sim.until(lambda: len(results) > 20)
@@ -98,7 +98,7 @@ def test_a_producer_finds_the_new_master_of_a_topic_that_its_first_send_has_made
 
 
 def test_a_planned_change_is_logged_as_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
         hand_over(sim)
         sim.until(lambda: is_serving(sim, NEW, Role.MASTER) and follows(sim, 1, NEW))
@@ -144,7 +144,7 @@ def test_a_handed_over_role_survives_restarts_until_it_is_configured_otherwise()
 
 def test_a_power_cut_soon_after_a_change_loses_nothing_that_was_acknowledged() -> None:
     """The log then ends where the new master took over, as if nothing had been stored since."""
-    cluster = SimCluster(slaves=1, replication=Replication.SYNC, flush_interval_s=600.0)
+    cluster = SimCluster(slaves=1, replication=ReplicationMode.SYNC, flush_interval_s=600.0)
     with cluster.run() as sim:
         sim.until(lambda: follows(sim))
         create_topic(sim)
@@ -236,7 +236,7 @@ def test_a_slave_whose_master_is_gone_takes_over_when_the_loss_is_accepted() -> 
 def test_a_crash_on_the_way_leaves_no_two_masters_and_everything_stored(
     victim: str, after_s: float
 ) -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
         for number in range(20):
             sim.wait(sim.client.send("orders", b"%d" % number))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.broker.config import Replication
+from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.broker.replication.standstill import STANDSTILL_S
 from sparrowmq.protocol.codes import ResponseCode
@@ -16,7 +16,7 @@ from tests.sim.replicated import bodies, follows, role
 
 OLD, NEW = "broker-a", "broker-a.1"
 TOPIC = "orders"
-SETTINGS: dict[str, Any] = {"replication": Replication.SYNC, "in_sync_replicas": 2}
+SETTINGS: dict[str, Any] = {"replication": ReplicationMode.SYNC, "in_sync_replicas": 2}
 
 
 @pytest.fixture

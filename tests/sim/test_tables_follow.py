@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.config import Flush, Replication
+from sparrowmq.broker.config import Flush, ReplicationMode
 from sparrowmq.broker.delivery.delay_levels import DelayOffsets
 from sparrowmq.broker.delivery.timer_files import TimerCheck
 from sparrowmq.broker.replication.replication import Role
@@ -394,7 +394,7 @@ def test_a_reset_wins_over_what_a_slave_stored_before_it() -> None:
 
 
 def test_a_master_that_waits_takes_no_reset_which_its_slave_would_undo() -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
         with_progress(sim)
         commit(sim, 8, at=master_of(sim))

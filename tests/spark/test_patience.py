@@ -5,7 +5,13 @@ import logging
 import pytest
 
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.spark.errors import BrokerAway, DataLoss, RocketMQError, ServerRefused, Unreachable
+from sparrowmq.spark.errors import (
+    BrokerAway,
+    ClusterUnreachable,
+    DataLoss,
+    RocketMQError,
+    ServerRefused,
+)
 from sparrowmq.spark.wire.remoting import Patience
 
 
@@ -27,7 +33,7 @@ def patience(time: Time, limit_s: float = 60.0) -> Patience:
 
 def test_a_call_is_repeated_with_growing_pauses_until_it_gets_through() -> None:
     time = Time()
-    failures = iter([Unreachable("a:1", "PULL_MESSAGE", "gone")] * 8)
+    failures = iter([ClusterUnreachable("a:1", "PULL_MESSAGE", "gone")] * 8)
 
     def attempt() -> str:
         for failure in failures:
@@ -42,7 +48,7 @@ def test_time_runs_out_and_the_error_says_what_how_long_and_why() -> None:
     time = Time()
 
     def attempt() -> None:
-        raise Unreachable("10.0.0.1:10911", "PULL_MESSAGE", "connection refused")
+        raise ClusterUnreachable("10.0.0.1:10911", "PULL_MESSAGE", "connection refused")
 
     with pytest.raises(BrokerAway, match=r"reading orders: given up after 59\.") as caught:
         patience(time).call("reading orders", attempt)
@@ -52,7 +58,7 @@ def test_time_runs_out_and_the_error_says_what_how_long_and_why() -> None:
 
 def test_the_last_attempt_comes_when_the_time_is_just_not_over() -> None:
     time = Time()
-    failures = iter([Unreachable("a:1", "PULL_MESSAGE", "gone")])
+    failures = iter([ClusterUnreachable("a:1", "PULL_MESSAGE", "gone")])
 
     def attempt() -> str:
         for failure in failures:
@@ -101,7 +107,7 @@ def test_what_waiting_cannot_mend_is_raised_at_once(error: RocketMQError) -> Non
     ("error", "away"),
     [
         (
-            Unreachable("10.0.0.1:10911", "PULL_MESSAGE", "connection refused"),
+            ClusterUnreachable("10.0.0.1:10911", "PULL_MESSAGE", "connection refused"),
             "reading: 10.0.0.1:10911 cannot be reached (connection refused), trying again for 60 s",
         ),
         (

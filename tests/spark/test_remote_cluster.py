@@ -8,7 +8,7 @@ import pytest
 
 from sparrowmq.blocking import Message
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
-from sparrowmq.spark.errors import BrokerAway, ServerRefused, TopicMissing, Unreachable
+from sparrowmq.spark.errors import BrokerAway, ClusterUnreachable, ServerRefused, TopicMissing
 from sparrowmq.spark.wire.cluster import Queue, QueuePosition, split_name_servers
 from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
 from sparrowmq.testing import Cluster
@@ -68,7 +68,7 @@ def test_the_next_name_server_is_asked_when_one_is_down(running: Cluster) -> Non
     with HeldPort() as gone:
         with Routes(f"{gone.address};{running.name_server}") as routes:
             assert routes.queues("routes-two")
-        with Routes(gone.address) as routes, pytest.raises(Unreachable, match=gone.address):
+        with Routes(gone.address) as routes, pytest.raises(ClusterUnreachable, match=gone.address):
             routes.queues("routes-two")
 
 
@@ -77,7 +77,7 @@ def test_known_routes_are_used_while_every_name_server_is_down() -> None:
         found = routes.queues("orders")
         name_server.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda _: HANG_UP)
         assert routes.queues("orders") == found
-        with pytest.raises(Unreachable):
+        with pytest.raises(ClusterUnreachable):
             routes.queues("bills")
 
 
@@ -102,7 +102,7 @@ def test_a_route_is_asked_for_once_and_again_when_its_broker_does_not_answer() -
         assert [routes.max_offset(queue) for _ in range(3)] == [17] * 3
         assert broker.count(asked) == 1
         broker.on(RequestCode.GET_MAX_OFFSET, lambda _: HANG_UP)
-        with pytest.raises(Unreachable):
+        with pytest.raises(ClusterUnreachable):
             routes.max_offset(queue)
         assert broker.count(asked) == 2
 

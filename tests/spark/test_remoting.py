@@ -6,7 +6,7 @@ import pytest
 
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.frame import encode_frame
-from sparrowmq.spark.errors import ServerRefused, Unreachable
+from sparrowmq.spark.errors import ClusterUnreachable, ServerRefused
 from sparrowmq.spark.wire.remoting import Remoting
 from sparrowmq.testing.held_port import HeldPort
 from tests.patience import PATIENCE_S
@@ -51,7 +51,9 @@ def test_an_idle_connection_that_the_server_closed_is_made_again() -> None:
 def test_a_new_connection_that_breaks_is_not_tried_again_here() -> None:
     with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
         broker.on(MAX, lambda _: HANG_UP)
-        with pytest.raises(Unreachable, match=rf"GET_MAX_OFFSET at {broker.address}.*check that"):
+        with pytest.raises(
+            ClusterUnreachable, match=rf"GET_MAX_OFFSET at {broker.address}.*check that"
+        ):
             remoting.call(MAX, FIELDS)
         assert broker.count(MAX) == 1
 
@@ -59,7 +61,7 @@ def test_a_new_connection_that_breaks_is_not_tried_again_here() -> None:
 def test_silence_ends_with_the_time_limit_and_the_late_answer_is_not_taken_for_another() -> None:
     with ScriptedBroker() as broker, Remoting(broker.address, timeout_s=0.1) as remoting:
         broker.on(MAX, lambda _: SILENCE)
-        with pytest.raises(Unreachable, match=r"no answer in 0\.1 s"):
+        with pytest.raises(ClusterUnreachable, match=r"no answer in 0\.1 s"):
             remoting.call(MAX, FIELDS)
         broker.on(MAX, lambda _: Said(5))
         remoting.timeout_s = PATIENCE_S  # this one is answered, however busy the machine is
@@ -78,7 +80,7 @@ def test_a_closed_port_is_reported_with_the_address() -> None:
     with (
         HeldPort() as held,
         Remoting(held.address) as remoting,
-        pytest.raises(Unreachable, match="refused") as caught,
+        pytest.raises(ClusterUnreachable, match="refused") as caught,
     ):
         remoting.call(MAX, FIELDS)
     assert caught.value.request == "GET_MAX_OFFSET"
@@ -87,5 +89,5 @@ def test_a_closed_port_is_reported_with_the_address() -> None:
 def test_a_server_of_another_kind_is_no_reason_to_wait_or_to_fill_memory() -> None:
     with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
         broker.on(MAX, lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        with pytest.raises(Unreachable, match="frame of 1213486160 bytes"):
+        with pytest.raises(ClusterUnreachable, match="frame of 1213486160 bytes"):
             remoting.call(MAX, FIELDS)

@@ -6,7 +6,7 @@ from sparrowmq.spark.schema import (
     READ_COLUMNS,
     READ_NAMES,
     WRITE_COLUMNS,
-    Column,
+    SparkColumn,
     arrow_schema,
     read_columns,
     struct_type,
@@ -16,7 +16,9 @@ pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparro
 
 
 @pytest.mark.parametrize("columns", [READ_COLUMNS, WRITE_COLUMNS], ids=["read", "write"])
-def test_the_arrow_schema_is_what_spark_derives_from_its_own(columns: tuple[Column, ...]) -> None:
+def test_the_arrow_schema_is_what_spark_derives_from_its_own(
+    columns: tuple[SparkColumn, ...],
+) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     derived = to_arrow_schema(struct_type(columns), timezone="UTC")

@@ -13,7 +13,7 @@ import pytest
 from sparrowmq.spark.jobs.archive import ArchiveJob, archive_once, opened_archive, read_archive
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
-from sparrowmq.spark.jobs.drain import Drain, DrainJob
+from sparrowmq.spark.jobs.drain import DrainJob, DrainRun
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
@@ -108,7 +108,7 @@ def test_a_drain_whose_queue_went_back_is_refused_and_moves_no_group(
 
     def drain(die: str = "never") -> None:
         with Wire(name_server) as wire, JobJournal(job.state) as journal:
-            Drain(job, wire, AdminOperator(name_server), journal).run(spark, die_at(die))
+            DrainRun(job, wire, AdminOperator(name_server), journal).run(spark, die_at(die))
 
     with pytest.raises(Died):
         drain("created")
@@ -131,7 +131,7 @@ def test_a_drain_leaves_the_group_what_came_after_its_queue_went_back(
 
     def drain(die: str = "never") -> None:
         with Wire(name_server) as wire, JobJournal(job.state) as journal:
-            Drain(job, wire, AdminOperator(name_server), journal).run(spark, die_at(die))
+            DrainRun(job, wire, AdminOperator(name_server), journal).run(spark, die_at(die))
 
     with pytest.raises(Died):
         drain("finished")

@@ -26,7 +26,7 @@ from sparrowmq.spark.wire.sender import (  # noqa: E402
     UnknownTopic,
     write_queues,
 )
-from sparrowmq.spark.write_task import Pace, bounded, write_rows  # noqa: E402
+from sparrowmq.spark.write_task import WritePace, bounded, write_rows  # noqa: E402
 from sparrowmq.store.files import StoreFiles  # noqa: E402
 from sparrowmq.testing import Cluster, cluster  # noqa: E402
 from tests.spark.topics import SHORT_LOG  # noqa: E402
@@ -299,7 +299,7 @@ def test_a_rate_spreads_rows_over_time_and_saves_none_up() -> None:
         pauses.append(seconds)
         now_s[0] += seconds
 
-    pace = Pace(100.0, lambda: now_s[0], pause)
+    pace = WritePace(100.0, lambda: now_s[0], pause)
     for _ in range(3):
         pace.before(10)
     assert pauses == pytest.approx([0.1, 0.1])

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparrowmq[spark]")
 
-from sparrowmq.broker.config import Replication
+from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.spark.errors import BrokerAway
 from sparrowmq.spark.wire.remoting import Remoting
@@ -24,7 +24,7 @@ EPOCH = "sparrowEpoch"
 
 @pytest.fixture
 def replicated() -> Iterator[Cluster]:
-    with cluster(slaves=1, replication=Replication.SYNC, store=SHORT_LOG) as running:
+    with cluster(slaves=1, replication=ReplicationMode.SYNC, store=SHORT_LOG) as running:
         yield running
 
 

@@ -9,7 +9,14 @@ from sparrowmq.protocol.record import Record, decode_record
 from sparrowmq.protocol.record_batch import BatchedPuts
 from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.messages import Damage, Progress, PutBatch, PutMessage, QueueRead, ReadStatus
+from sparrowmq.store.messages import (
+    Damage,
+    PutBatch,
+    PutMessage,
+    QueueRead,
+    ReadStatus,
+    StartProgress,
+)
 from sparrowmq.store.store import ColdRead, Store
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
@@ -81,9 +88,9 @@ class Told:
 
     def __init__(self) -> None:
         self.damage: list[Damage] = []
-        self.progress: list[Progress] = []
+        self.progress: list[StartProgress] = []
 
-    def __call__(self, what: Damage | Progress) -> None:
+    def __call__(self, what: Damage | StartProgress) -> None:
         if isinstance(what, Damage):
             self.damage.append(what)
         else:
@@ -94,7 +101,7 @@ def open_store(
     disk: Disk,
     config: StoreConfig = SMALL,
     now_ms: int = 1,
-    report: Callable[[Damage | Progress], None] | None = None,
+    report: Callable[[Damage | StartProgress], None] | None = None,
 ) -> Store:
     """A store with small files."""
     return Store.open(config, disk, now_ms, report if report is not None else Told())

@@ -9,7 +9,7 @@ from sparrowmq.disk.errors import StoreLocked
 from sparrowmq.store.epochs import LogStart
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.layout import QUARANTINE_DIR
-from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.messages import Damage, StartProgress
 from sparrowmq.store.recovery.tail import cut_tail, extent_of, tail_from
 from sparrowmq.store.store import Store
 from sparrowmq.testing.recorded_calls import PowerCut
@@ -133,7 +133,7 @@ class Damaged:
     def __init__(self) -> None:
         self.places: list[int] = []
 
-    def __call__(self, event: Damage | Progress) -> None:
+    def __call__(self, event: Damage | StartProgress) -> None:
         if isinstance(event, Damage):
             self.places.append(int(event.path.rpartition("/")[2]) + event.position)
 

@@ -8,7 +8,7 @@ import pytest
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.errors import StoreCorrupted, StoreError
 from sparrowmq.store.index.entries import IndexLayout
-from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.messages import Damage, StartProgress
 from sparrowmq.store.recovery.rebuild import Rebuilt, config_of, rebuild
 from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk
@@ -22,8 +22,8 @@ def rebuilt(disk: RecordingDisk, config: StoreConfig = SMALL) -> Rebuilt:
     return rebuild(disk, config, 1, _fail_on_damage)
 
 
-def _fail_on_damage(event: Damage | Progress) -> None:
-    assert isinstance(event, Progress), event
+def _fail_on_damage(event: Damage | StartProgress) -> None:
+    assert isinstance(event, StartProgress), event
 
 
 def stopped() -> RecordingDisk:

@@ -7,9 +7,9 @@ import pytest
 from sparrowmq.protocol.record import check_record
 from sparrowmq.store.errors import StoreCorrupted
 from sparrowmq.store.index.entries import IndexLayout
-from sparrowmq.store.inspect.verify import Finding, verify
+from sparrowmq.store.inspect.verify import StoreFinding, verify
 from sparrowmq.store.layout import log_path
-from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.messages import Damage, StartProgress
 from sparrowmq.store.recovery.repair import RepairPlan, RepairStep, carry_out, plan_repair
 from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import SMALL, message, number_of, numbers, open_store, read_all
@@ -76,7 +76,7 @@ def plan_of(disk: RecordingDisk) -> RepairPlan:
 
 
 def repair(disk: RecordingDisk) -> list[RepairStep]:
-    def nothing(_: Damage | Progress) -> None:
+    def nothing(_: Damage | StartProgress) -> None:
         pass
 
     return carry_out(disk, plan_of(disk), LAYOUT, 5_000, nothing)
@@ -85,8 +85,8 @@ def repair(disk: RecordingDisk) -> list[RepairStep]:
 def findings(disk: RecordingDisk) -> list[str]:
     found: list[str] = []
 
-    def collect(event: Finding | Progress) -> None:
-        if isinstance(event, Finding):
+    def collect(event: StoreFinding | StartProgress) -> None:
+        if isinstance(event, StoreFinding):
             found.append(str(event))
 
     verify(disk, collect, LAYOUT)

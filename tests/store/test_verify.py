@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from sparrowmq.store.index.entries import IndexLayout
-from sparrowmq.store.inspect.verify import Finding, Verified, verify
-from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.inspect.verify import StoreFinding, Verified, verify
+from sparrowmq.store.messages import Damage, StartProgress
 from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.faults.store_run import LAYOUT, StoreRun, open_store
 
@@ -20,11 +20,13 @@ def stopped_store(steps: int = 30) -> RecordingDisk:
     return disk
 
 
-def looked_at(disk: RecordingDisk, layout: IndexLayout = LAYOUT) -> tuple[Verified, list[Finding]]:
-    findings: list[Finding] = []
+def looked_at(
+    disk: RecordingDisk, layout: IndexLayout = LAYOUT
+) -> tuple[Verified, list[StoreFinding]]:
+    findings: list[StoreFinding] = []
 
-    def report(event: Finding | Progress) -> None:
-        if isinstance(event, Finding):
+    def report(event: StoreFinding | StartProgress) -> None:
+        if isinstance(event, StoreFinding):
             findings.append(event)
 
     before = disk.files()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from sparrowmq.broker.config import Flush, Replication
+from sparrowmq.broker.config import Flush, ReplicationMode
 from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.own_log import LogDescription
 from sparrowmq.clock import system_clock
@@ -310,7 +310,7 @@ async def log_of(connections: Wire, address: str) -> LogClaim:
 def test_slaves_follow_when_the_block_begins_and_after_they_were_away() -> None:
     async def scenario() -> None:
         async with (
-            async_cluster(brokers=2, slaves=1, replication=Replication.SYNC) as running,
+            async_cluster(brokers=2, slaves=1, replication=ReplicationMode.SYNC) as running,
             wire("test", system_clock, PATIENCE_S) as connections,
         ):
             addresses = running.broker_addresses
@@ -338,7 +338,7 @@ def test_a_slave_whose_next_messages_have_expired_starts_again_empty(
     async def scenario() -> None:
         async with (
             async_cluster(
-                slaves=1, data_dir=tmp_path, store=small, replication=Replication.SYNC
+                slaves=1, data_dir=tmp_path, store=small, replication=ReplicationMode.SYNC
             ) as running,
             wire("test", system_clock, PATIENCE_S) as connections,
         ):

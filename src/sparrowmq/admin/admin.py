@@ -68,7 +68,7 @@ from sparrowmq.admin.name_servers import NameServerInfo
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
 from sparrowmq.admin.ranges import MessageRange, read_range
 from sparrowmq.admin.rebalance import RebalanceInfo
-from sparrowmq.admin.rebalance_simulation import Group
+from sparrowmq.admin.rebalance_simulation import SimulatedGroup
 from sparrowmq.admin.resends import TO_GROUP, Resent
 from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
 from sparrowmq.admin.resets import JournaledReset
@@ -556,7 +556,7 @@ class Admin(Block):
         or in all that live members subscribe to. Raises NotFound."""
         return await rebalance.explain(self._cluster, group, topic)
 
-    async def simulated_group(self, group: str, topic: str | None = None) -> Group:
+    async def simulated_group(self, group: str, topic: str | None = None) -> SimulatedGroup:
         """A live group as `rebalance_simulation.simulate` takes it. Raises NotFound, and AdminError
         for a group without live members."""
         return await rebalance.live_group(self._cluster, group, topic)

@@ -26,8 +26,8 @@ from sparrowmq.protocol.limits import (
     MOST_BACKLOG_S,
     MOST_PER_SECOND,
     UNITS,
-    Action,
     Backlog,
+    BacklogAction,
     Scope,
     quota_attributes,
     read_backlog,
@@ -246,13 +246,15 @@ async def set_backlog(
         check_whole("messages", messages, 1, MOST_BACKLOG)
     if seconds is not None:
         check_whole("seconds", seconds, 1, MOST_BACKLOG_S)
-    if action not in [each.value for each in Action]:
+    if action not in [each.value for each in BacklogAction]:
         raise ValueError(f"action is {action!r}, must be refuse or slow")
     if not named:
         raise ValueError("a largest backlog names its groups: others must not stop producers")
     most = messages if messages is not None else seconds
     assert most is not None
-    limit = Backlog(most, seconds is not None, Action(action), tuple(map(check_group, named)))
+    limit = Backlog(
+        most, seconds is not None, BacklogAction(action), tuple(map(check_group, named))
+    )
     text = str(limit)
     try:
         read_backlog(text)

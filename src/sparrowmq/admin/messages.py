@@ -157,7 +157,7 @@ def _matching(
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MessagePart:
     """A part of a queue, and the offsets that the whole queue has."""
 
     messages: list[MessageExt]
@@ -190,7 +190,7 @@ async def read_message(cluster: ClusterCalls, queue: MessageQueue, offset: int) 
     raise NotFound("message", place, f"that queue of topic {queue.topic} {held}")
 
 
-async def _read(cluster: ClusterCalls, queue: MessageQueue, offset: int, limit: int) -> Part:
+async def _read(cluster: ClusterCalls, queue: MessageQueue, offset: int, limit: int) -> MessagePart:
     check_kind("queue", queue, MessageQueue)
     check_whole("offset", offset, 0, MAX_LONG)
     route = await cluster.route(check_topic(queue.topic))
@@ -211,7 +211,7 @@ async def pull_part(
     *,
     expression: str = "*",
     kind: str = "TAG",
-) -> Part:
+) -> MessagePart:
     """Messages of a queue from an offset on, without any group's progress; a filter may leave some
     of them out."""
     header = PullMessage(
@@ -233,7 +233,7 @@ async def pull_part(
     held = response.header(Pulled)
     is_found = response.code == ResponseCode.SUCCESS
     found = decode_messages(response.body, queue.broker_name) if is_found else []
-    return Part(found, held.min_offset, held.max_offset, held.next_begin_offset)
+    return MessagePart(found, held.min_offset, held.max_offset, held.next_begin_offset)
 
 
 _PULL_CODES = (

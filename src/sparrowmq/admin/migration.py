@@ -39,7 +39,7 @@ from sparrowmq.protocol.perm import is_inherited
 from sparrowmq.protocol.topic_config import TopicConfig
 
 
-class What(StrEnum):
+class MovedThing(StrEnum):
     """What is moved."""
 
     TOPIC = "topic"
@@ -47,7 +47,7 @@ class What(StrEnum):
     PROGRESS = "progress"
 
 
-class State(StrEnum):
+class MigrationState(StrEnum):
     """What became of it, or would."""
 
     TO_DO = "to do"
@@ -62,9 +62,9 @@ class State(StrEnum):
 class MigrationItem:
     """One topic, group or progress of a group in a topic (`group@topic`)."""
 
-    what: What
+    what: MovedThing
     name: str
-    state: State
+    state: MigrationState
     why: str = ""
     """Why it does not move, or how it does."""
 
@@ -198,7 +198,7 @@ async def import_state(
     present = answers.all()
     items = await _each(
         {
-            (What.TOPIC, name): partial(
+            (MovedThing.TOPIC, name): partial(
                 _topic, target, masters, name, by_broker, present, dry_run=dry_run
             )
             for name, by_broker in state.topics.items()
@@ -206,20 +206,24 @@ async def import_state(
     )
     items += await _each(
         {
-            (What.GROUP, name): partial(
+            (MovedThing.GROUP, name): partial(
                 _group, target, masters, name, config, present, dry_run=dry_run
             )
             for name, config in state.groups.items()
         }
     )
-    usable = {each.name for each in items if each.state not in (State.LEFT, State.FAILED)}
+    usable = {
+        each.name
+        for each in items
+        if each.state not in (MigrationState.LEFT, MigrationState.FAILED)
+    }
     items += [
-        MigrationItem(What.TOPIC, dlq_topic(group), State.LEFT, _DEAD_LETTERS)
+        MigrationItem(MovedThing.TOPIC, dlq_topic(group), MigrationState.LEFT, _DEAD_LETTERS)
         for group in state.dead_letters
     ]
     return items + await _each(
         {
-            (What.PROGRESS, f"{group}@{topic}"): partial(
+            (MovedThing.PROGRESS, f"{group}@{topic}"): partial(
                 _progress, target, masters, group, topic, until_ms, dry_run=dry_run
             )
             for (group, topic), until_ms in state.progress.items()
@@ -229,12 +233,14 @@ async def import_state(
 
 
 async def _each(
-    asks: Mapping[tuple[What, str], Callable[[], Awaitable[MigrationItem]]],
+    asks: Mapping[tuple[MovedThing, str], Callable[[], Awaitable[MigrationItem]]],
 ) -> list[MigrationItem]:
     """The items in their order, some of them at once; one that fails says why."""
     results = await at_once(list(asks.values()))
     return [
-        MigrationItem(*key, State.FAILED, str(result)) if isinstance(result, AdminError) else result
+        MigrationItem(*key, MigrationState.FAILED, str(result))
+        if isinstance(result, AdminError)
+        else result
         for key, result in zip(asks, results, strict=True)
     ]
 
@@ -256,30 +262,30 @@ async def _topic(
     *,
     dry_run: bool,
 ) -> MigrationItem:
-    item = partial(MigrationItem, What.TOPIC, name)
+    item = partial(MigrationItem, MovedThing.TOPIC, name)
     fault = topic_fault(name)
     if fault is not None:
-        return item(State.LEFT, fault)
+        return item(MigrationState.LEFT, fault)
     wanted = {broker: _config_at(broker, by_broker) for broker in masters}
     there = {broker: topics[name] for broker, (topics, _) in present.items() if name in topics}
     differences = [
         text for broker, has in there.items() for text in _differences(broker, has, wanted[broker])
     ]
     if differences:
-        return item(State.DIFFERS, "; ".join(differences))
+        return item(MigrationState.DIFFERS, "; ".join(differences))
     missing = {broker: masters[broker] for broker in masters if broker not in there}
     if not missing:
-        return item(State.THERE)
+        return item(MigrationState.THERE)
     numbers = sorted({wanted[broker].write_queue_nums for broker in missing})
     how = f"{' or '.join(map(str, numbers))} queues on {', '.join(sorted(missing))}"
     if dry_run:
-        return item(State.TO_DO, how)
+        return item(MigrationState.TO_DO, how)
     requests = {broker: create_request(wanted[broker]) for broker in missing}
     done = await target.change_each(
         f"topic {name} is set", missing, lambda broker: (requests[broker], b"")
     )
     await until_routed(target, requests, done)
-    return item(State.DONE, how)
+    return item(MigrationState.DONE, how)
 
 
 def _config_at(broker: str, by_broker: Mapping[str, TopicConfig]) -> TopicConfig:
@@ -320,20 +326,20 @@ async def _group(
     *,
     dry_run: bool,
 ) -> MigrationItem:
-    item = partial(MigrationItem, What.GROUP, name)
+    item = partial(MigrationItem, MovedThing.GROUP, name)
     there = {broker: groups[name] for broker, (_, groups) in present.items() if name in groups}
     differing = sorted({each for has in there.values() for each in _differing(has, config)})
     if differing:
-        return item(State.DIFFERS, f"the target has other {', '.join(differing)}")
+        return item(MigrationState.DIFFERS, f"the target has other {', '.join(differing)}")
     missing = {broker: masters[broker] for broker in masters if broker not in there}
     if not missing:
-        return item(State.THERE)
+        return item(MigrationState.THERE)
     how = f"on {', '.join(sorted(missing))}"
     if dry_run:
-        return item(State.TO_DO, how)
+        return item(MigrationState.TO_DO, how)
     request = create_group_request(config)
     await target.change_each(f"group {name} is set", missing, lambda _: request)
-    return item(State.DONE, how)
+    return item(MigrationState.DONE, how)
 
 
 _GROUP_FIELDS = {
@@ -366,24 +372,24 @@ async def _progress(
     *,
     dry_run: bool,
 ) -> MigrationItem:
-    item = partial(MigrationItem, What.PROGRESS, f"{group}@{topic}")
+    item = partial(MigrationItem, MovedThing.PROGRESS, f"{group}@{topic}")
     how = f"from {_time(until_ms)} on"
     route = await target.find_route(topic)
     if route is None:  # a dry run made no topic
-        return item(State.TO_DO, how)
+        return item(MigrationState.TO_DO, how)
     try:
         await check_offline(target, group, "stop them: they would store their own progress over it")
     except InUse as error:
-        return item(State.LEFT, str(error))
+        return item(MigrationState.LEFT, str(error))
     queues = [each for each in subscribe_queues(topic, route) if each.broker_name in masters]
     moves = await _moves(target, masters, group, queues, until_ms)
     if not moves:
-        return item(State.THERE, "the group is there already, or further")
+        return item(MigrationState.THERE, "the group is there already, or further")
     if dry_run:
-        return item(State.TO_DO, how)
+        return item(MigrationState.TO_DO, how)
     for queue, offset in moves.items():
         await target.call(masters[queue.broker_name], commit_request(group, queue, offset))
-    return item(State.DONE, how)
+    return item(MigrationState.DONE, how)
 
 
 async def _moves(

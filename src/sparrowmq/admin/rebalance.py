@@ -16,7 +16,7 @@ from sparrowmq.admin.groups import find_group
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import Connected, GroupMember, connected, running_info
 from sparrowmq.admin.messages import read_messages
-from sparrowmq.admin.rebalance_simulation import Group, shares_of
+from sparrowmq.admin.rebalance_simulation import SimulatedGroup, shares_of
 from sparrowmq.admin.topics import topic_stats
 from sparrowmq.admin.values import BrokerFailure, time_of
 from sparrowmq.client.group.rebalance_plan import Reason
@@ -131,7 +131,7 @@ async def explain(cluster: ClusterCalls, group: str, topic: str | None) -> Rebal
     )
 
 
-async def live_group(cluster: ClusterCalls, group: str, topic: str | None) -> Group:
+async def live_group(cluster: ClusterCalls, group: str, topic: str | None) -> SimulatedGroup:
     """A live group as the simulator takes it: its members, owners, rates and messages in flight.
     Raises NotFound, and AdminError for a group without live members or that broadcasts."""
     found = await _look(cluster, group, topic)
@@ -147,7 +147,7 @@ async def live_group(cluster: ClusterCalls, group: str, topic: str | None) -> Gr
     infos = found.infos.values()
     stats = await _stats(cluster, found.queues)
     lag = await _lag(cluster, group, found, stats)
-    return Group(
+    return SimulatedGroup(
         queues=found.queues,
         members=tuple(sorted(each.client_id for each in found.members)),
         others=frozenset(others),
@@ -419,7 +419,9 @@ def _moves(reports: Mapping[str, RebalanceReport], topic: str | None) -> list[Me
     return [move for _, move in reversed(found)]
 
 
-def with_rate(group: Group, per_s: float | None, handler_s: float | None) -> Group:
+def with_rate(
+    group: SimulatedGroup, per_s: float | None, handler_s: float | None
+) -> SimulatedGroup:
     """The group with what a user knows better."""
     changed = group if per_s is None else replace(group, per_s=per_s)
     return changed if handler_s is None else replace(changed, handler_s=handler_s)

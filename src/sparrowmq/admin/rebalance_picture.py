@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from sparrowmq.admin.rebalance_simulation import Simulation, Step
+from sparrowmq.admin.rebalance_simulation import RebalanceSimulation, SimulatedStep
 from sparrowmq.protocol.message import MessageQueue
 
 _COLOURS = (
@@ -92,7 +92,7 @@ class _Scene:
         return 96 + self.timeline_height + 46 + self.matrix_height
 
 
-def draw(simulations: Sequence[Simulation], title: str) -> str:
+def draw(simulations: Sequence[RebalanceSimulation], title: str) -> str:
     """An SVG document with a panel for each strategy. Raises ValueError where there is none."""
     if not simulations:
         raise ValueError("there is no simulation to draw")
@@ -114,7 +114,7 @@ def draw(simulations: Sequence[Simulation], title: str) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _scene(simulations: Sequence[Simulation]) -> _Scene:
+def _scene(simulations: Sequence[RebalanceSimulation]) -> _Scene:
     queues: set[MessageQueue] = set()
     members: dict[str, None] = {}
     for each in simulations:
@@ -140,7 +140,7 @@ def _scene(simulations: Sequence[Simulation]) -> _Scene:
 
 
 def _opening(
-    width: float, height: float, title: str, simulations: Sequence[Simulation]
+    width: float, height: float, title: str, simulations: Sequence[RebalanceSimulation]
 ) -> Iterator[str]:
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(width)} {_n(height)}"'
@@ -156,11 +156,11 @@ def _opening(
     yield _text(_EDGE, _EDGE + 42, events or "no event", size=13, fill=_FAINT, kind="rb-faint")
 
 
-def _summary(each: Simulation) -> str:
+def _summary(each: RebalanceSimulation) -> str:
     return f"{each.strategy}: {_figures(each)}"
 
 
-def _figures(each: Simulation) -> str:
+def _figures(each: RebalanceSimulation) -> str:
     pause = f"pause {seconds(each.pause_s)}, at most {seconds(each.longest_s)}"
     moved = f"{each.moves:,} move{'s' * (each.moves != 1)}"
     return (
@@ -177,7 +177,7 @@ def seconds(value: float) -> str:
 # ---- a panel
 
 
-def _panel(scene: _Scene, simulation: Simulation) -> Iterator[str]:
+def _panel(scene: _Scene, simulation: RebalanceSimulation) -> Iterator[str]:
     in_use = " (in use)" if simulation.is_in_use else ""
     yield _text(0, 14, simulation.strategy + in_use, size=15, weight=600)
     yield _text(0, 33, _figures(simulation), size=12, fill=_FAINT, kind="rb-faint")
@@ -189,7 +189,7 @@ def _panel(scene: _Scene, simulation: Simulation) -> Iterator[str]:
     yield "</g>"
 
 
-def _timeline(scene: _Scene, simulation: Simulation) -> Iterator[str]:
+def _timeline(scene: _Scene, simulation: RebalanceSimulation) -> Iterator[str]:
     every = max(1, round(11 / scene.row + 0.49))
     rows = [_row(scene, simulation, queue) for queue in scene.queues]
     for index, (queue, bars) in enumerate(zip(scene.queues, rows, strict=True)):
@@ -215,7 +215,7 @@ class _Bar:
     end: float
 
 
-def _row(scene: _Scene, simulation: Simulation, queue: MessageQueue) -> list[_Bar]:
+def _row(scene: _Scene, simulation: RebalanceSimulation, queue: MessageQueue) -> list[_Bar]:
     """A queue from left to right: a bar for each owner, a gap for each pause."""
     bars: list[_Bar] = []
     owner, begin = simulation.owners.get(queue), scene.label
@@ -268,7 +268,7 @@ def _number(scene: _Scene, owner: str, x: float, middle: float) -> str:
     return _text(x, middle + 3, scene.number(owner), size=11, fill=ink, weight=600)
 
 
-def _event(scene: _Scene, index: int, step: Step) -> Iterator[str]:
+def _event(scene: _Scene, index: int, step: SimulatedStep) -> Iterator[str]:
     x, bottom = scene.event_x(index), scene.timeline_height
     yield (
         f'<line x1="{_n(x)}" y1="-8" x2="{_n(x)}" y2="{_n(bottom + 4)}" stroke="{_INK}"'
@@ -295,7 +295,7 @@ def _matrix_row(members: Sequence[str]) -> float:
     return 16.0 if len(members) <= 12 else max(8.0, 192 / len(members))
 
 
-def _matrix(scene: _Scene, simulation: Simulation) -> Iterator[str]:
+def _matrix(scene: _Scene, simulation: RebalanceSimulation) -> Iterator[str]:
     before = simulation.owners
     last = simulation.steps[-1] if simulation.steps else None
     after = last.owners if last is not None else before

@@ -35,7 +35,7 @@ MOST_QUEUES = 4096
 MOST_MEMBERS = 1000
 
 
-class What(StrEnum):
+class EventKind(StrEnum):
     """What happens to a group."""
 
     JOIN = "join"
@@ -47,22 +47,22 @@ class What(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RebalanceEvent:
     """Something that starts a rebalance. `name` is a member or a broker, empty for the next one;
     `queues` how many each broker has then."""
 
-    what: What
+    what: EventKind
     name: str = ""
     queues: int = 0
 
     def __str__(self) -> str:
-        if self.what is What.QUEUES:
+        if self.what is EventKind.QUEUES:
             return f"queues={self.queues}"
         return f"{self.what}={self.name}" if self.name else self.what.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class SimulatedGroup:
     """A group as it is before the events."""
 
     queues: tuple[MessageQueue, ...]
@@ -94,7 +94,7 @@ class Group:
 
 def described_group(
     queues: int, members: int, *, brokers: Sequence[str] = ("a",), java: bool = False
-) -> Group:
+) -> SimulatedGroup:
     """A group by its numbers: queues of each broker, and members named member-1, member-2 …
     Raises ValueError."""
     if not 1 <= members <= MOST_MEMBERS:
@@ -106,7 +106,9 @@ def described_group(
         for number in range(queues)
     )
     others = frozenset(names) if java else frozenset()
-    return Group(queues=tuple(sorted(found)), members=names, others=others, joins_as_other=java)
+    return SimulatedGroup(
+        queues=tuple(sorted(found)), members=names, others=others, joins_as_other=java
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +133,10 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class SimulatedStep:
     """One event under one strategy."""
 
-    event: Event
+    event: RebalanceEvent
     members: tuple[str, ...]
     """After it."""
     owners: Owners
@@ -170,14 +172,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
+class RebalanceSimulation:
     """A group's way through the events under one strategy."""
 
     strategy: str
     members: tuple[str, ...]
     """Before the first event."""
     owners: Owners
-    steps: tuple[Step, ...]
+    steps: tuple[SimulatedStep, ...]
     is_in_use: bool = False
 
     @property
@@ -224,36 +226,38 @@ def skew_of(owners: Mapping[MessageQueue, str], members: Sequence[str]) -> int:
 # ---- events
 
 
-def read_event(text: str) -> Event:
+def read_event(text: str) -> RebalanceEvent:
     """`join`, `kill=member-2`, `queues=24`, `broker=c`. Raises ValueError that says what is."""
     word, has_value, value = text.partition("=")
     allowed = "join, leave, kill, vanish (each also with =MEMBER), queues=N or broker=NAME"
-    if word not in set(What):
+    if word not in set(EventKind):
         raise ValueError(f"{text!r} is not an event; there are {allowed}")
-    what = What(word)
+    what = EventKind(word)
     if has_value and not value:
         raise ValueError(f"{text!r} has nothing after '='; there are {allowed}")
-    if what is What.QUEUES:
+    if what is EventKind.QUEUES:
         if not value.isdecimal() or not 1 <= int(value) <= MOST_QUEUES:
             raise ValueError(f"{text!r}: write queues=N with 1 to {MOST_QUEUES} queues per broker")
-        return Event(what, queues=int(value))
-    if what is What.BROKER and not value:
+        return RebalanceEvent(what, queues=int(value))
+    if what is EventKind.BROKER and not value:
         raise ValueError(f"{text!r}: write broker=NAME, the one that is added")
-    return Event(what, value)
+    return RebalanceEvent(what, value)
 
 
-def after_event(group: Group, event: Event) -> tuple[Group, Event]:
+def after_event(
+    group: SimulatedGroup, event: RebalanceEvent
+) -> tuple[SimulatedGroup, RebalanceEvent]:
     """The group after an event, and the event with the name that it took. Raises ValueError for
     a member that is not there, or is already."""
     match event.what:
-        case What.JOIN:
+        case EventKind.JOIN:
             name = event.name or _next_member(group.members)
             if name in group.members:
                 raise ValueError(f"member {name} cannot join: it is one already")
             others = group.others | {name} if group.joins_as_other else group.others
             joined = replace(group, members=tuple(sorted({*group.members, name})), others=others)
             return joined, replace(event, name=name)
-        case What.LEAVE | What.KILL | What.VANISH:
+        case EventKind.LEAVE | EventKind.KILL | EventKind.VANISH:
             name = event.name or group.members[-1]
             left = tuple(each for each in group.members if each != name)
             if len(left) == len(group.members):
@@ -262,10 +266,10 @@ def after_event(group: Group, event: Event) -> tuple[Group, Event]:
             if not left:
                 raise ValueError(f"{name} is the last member: after {event} there is none to share")
             return replace(group, members=left), replace(event, name=name)
-        case What.QUEUES:
+        case EventKind.QUEUES:
             brokers = {queue.broker_name for queue in group.queues}
             return replace(group, queues=_queues(group, brokers, event.queues)), event
-        case What.BROKER:
+        case EventKind.BROKER:
             name = _broker_name(event.name)
             sizes = Counter(queue.broker_name for queue in group.queues)
             if name in sizes:
@@ -275,7 +279,7 @@ def after_event(group: Group, event: Event) -> tuple[Group, Event]:
             return replace(group, queues=tuple(sorted((*group.queues, *more)))), event
 
 
-def _queues(group: Group, brokers: set[str], size: int) -> tuple[MessageQueue, ...]:
+def _queues(group: SimulatedGroup, brokers: set[str], size: int) -> tuple[MessageQueue, ...]:
     topics = {queue.topic for queue in group.queues}
     return tuple(
         MessageQueue(topic, broker, number)
@@ -318,27 +322,29 @@ def shares_of(
 
 
 def simulate(
-    group: Group, events: Sequence[Event], strategies: Sequence[str] = ()
-) -> list[Simulation]:
+    group: SimulatedGroup, events: Sequence[RebalanceEvent], strategies: Sequence[str] = ()
+) -> list[RebalanceSimulation]:
     """Every strategy's way through the events. Raises ValueError for an event or a strategy that
     is not possible."""
     names = strategies or list(NAMED)
     return [_simulation(group, events, strategy_named(name)) for name in names]
 
 
-def _simulation(group: Group, events: Sequence[Event], strategy: Strategy) -> Simulation:
+def _simulation(
+    group: SimulatedGroup, events: Sequence[RebalanceEvent], strategy: Strategy
+) -> RebalanceSimulation:
     is_in_use = bool(group.owners) and strategy.name == group.strategy
     known = dict(group.owners) if is_in_use else {}
     owners = known or shares_of(strategy, group.queues, group.members, {})
-    steps: list[Step] = []
+    steps: list[SimulatedStep] = []
     first, now, before = owners, group, owners
     for event in events:
         after, named = after_event(now, event)
         owners = shares_of(strategy, after.queues, after.members, _surviving(before, after))
         moves = tuple(_moves(now, after, named, before, owners))
-        steps.append(Step(event=named, members=after.members, owners=owners, moves=moves))
+        steps.append(SimulatedStep(event=named, members=after.members, owners=owners, moves=moves))
         now, before = after, owners
-    return Simulation(
+    return RebalanceSimulation(
         strategy=strategy.name,
         members=group.members,
         owners=first,
@@ -347,7 +353,7 @@ def _simulation(group: Group, events: Sequence[Event], strategy: Strategy) -> Si
     )
 
 
-def _surviving(owners: Owners, after: Group) -> Owners:
+def _surviving(owners: Owners, after: SimulatedGroup) -> Owners:
     """What brokers still know: the queues of a member that went have no owner."""
     return {queue: member for queue, member in owners.items() if member in after.members}
 
@@ -356,7 +362,11 @@ def _surviving(owners: Owners, after: Group) -> Owners:
 
 
 def _moves(
-    before: Group, after: Group, event: Event, held: Owners, assigned: Owners
+    before: SimulatedGroup,
+    after: SimulatedGroup,
+    event: RebalanceEvent,
+    held: Owners,
+    assigned: Owners,
 ) -> Iterator[Move]:
     dropped, taken = _decisions(after, held, assigned)
     in_route = set(after.queues)
@@ -374,16 +384,16 @@ def _moves(
             why = dropped.get(queue, taken.get(queue, Reason.ASSIGNED)).value
         # Between members that stay it is a planned hand-over, whatever happened to a third one.
         is_planned = giver in after.members and event.what not in _OF_ROUTES
-        what = What.JOIN if is_planned else event.what
+        what = EventKind.JOIN if is_planned else event.what
         yield _timed(before, what, queue, giver, taker, why)
 
 
-_OF_ROUTES = (What.QUEUES, What.BROKER)
-_WENT = {What.LEAVE: "left", What.KILL: "was killed", What.VANISH: "vanished"}
+_OF_ROUTES = (EventKind.QUEUES, EventKind.BROKER)
+_WENT = {EventKind.LEAVE: "left", EventKind.KILL: "was killed", EventKind.VANISH: "vanished"}
 
 
 def _decisions(
-    after: Group, held: Owners, assigned: Owners
+    after: SimulatedGroup, held: Owners, assigned: Owners
 ) -> tuple[dict[MessageQueue, Reason], dict[MessageQueue, Reason]]:
     """What the members that are there after the event decide, each on its own."""
     dropped: dict[MessageQueue, Reason] = {}
@@ -399,8 +409,8 @@ def _decisions(
 
 
 def _timed(
-    group: Group,
-    what: What,
+    group: SimulatedGroup,
+    what: EventKind,
     queue: MessageQueue,
     giver: str | None,
     taker: str | None,
@@ -429,16 +439,16 @@ def _timed(
     )
 
 
-def _pause(what: What, handler_s: float, *, is_ours: bool) -> tuple[float, float]:
+def _pause(what: EventKind, handler_s: float, *, is_ours: bool) -> tuple[float, float]:
     """How long no member begins a message of a queue that moves: as a rule, and at worst."""
     if not is_ours:
         # Brokers notify members, which look at once, at most every second; a member that misses
         # it looks at its next round. The silence of a host is noticed late.
-        noticed_s = JAVA_SILENCE_S if what is What.VANISH else 0.0
+        noticed_s = JAVA_SILENCE_S if what is EventKind.VANISH else 0.0
         return noticed_s + MERGE_S, noticed_s + ROUND_S
-    if what is What.KILL:
+    if what is EventKind.KILL:
         return AT_ONCE_S, MERGE_S
-    if what is What.VANISH:
+    if what is EventKind.VANISH:
         return SESSION_S + AT_ONCE_S, SESSION_S + MERGE_S
     # A planned hand-over: the giver's handlers finish, then the queue is free at once. A handler
     # that takes longer than the limit loses the queue while it works.
@@ -457,10 +467,12 @@ def _route_pause(*, is_new: bool, is_ours: bool) -> tuple[float, float]:
     return interval_s / (2 if is_new else 6), interval_s + MERGE_S
 
 
-def _repeated(group: Group, what: What, queue: MessageQueue, per_s: float, *, is_ours: bool) -> int:
+def _repeated(
+    group: SimulatedGroup, what: EventKind, queue: MessageQueue, per_s: float, *, is_ours: bool
+) -> int:
     """Messages that the giver has begun, or finished without storing its progress."""
     working = group.in_flight.get(queue, round(per_s * group.handler_s))
-    if what in (What.KILL, What.VANISH):
+    if what in (EventKind.KILL, EventKind.VANISH):
         return working + round(per_s * PERSIST_S)
     if is_ours:
         return working if group.handler_s > HAND_OVER_S else 0

@@ -35,7 +35,7 @@ from sparrowmq.admin.name_servers import NameServerInfo
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
 from sparrowmq.admin.ranges import MessageRange
 from sparrowmq.admin.rebalance import RebalanceInfo
-from sparrowmq.admin.rebalance_simulation import Group
+from sparrowmq.admin.rebalance_simulation import SimulatedGroup
 from sparrowmq.admin.resends import TO_GROUP, Resent
 from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
 from sparrowmq.admin.resets import JournaledReset
@@ -496,7 +496,7 @@ class Admin(Facade[AsyncAdmin]):
         or in all that live members subscribe to. Raises NotFound."""
         return self._wait(lambda admin: admin.rebalance(group, topic))
 
-    def simulated_group(self, group: str, topic: str | None = None) -> Group:
+    def simulated_group(self, group: str, topic: str | None = None) -> SimulatedGroup:
         """A live group as `rebalance_simulation.simulate` takes it. Raises NotFound, and AdminError
         for a group without live members."""
         return self._wait(lambda admin: admin.simulated_group(group, topic))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from sparrowmq.broker.replication.table_following import TableFollowing
 
 
-class State(Enum):
+class BrokerState(Enum):
     """What a broker does for its clients; it only moves forward."""
 
     STARTING = "starting"
@@ -108,7 +108,7 @@ class Broker:
     """Saves and flushes that are under way."""
     port: int
     """The one it listens on, also where the configuration leaves the choice to the system."""
-    state: State = State.STARTING
+    state: BrokerState = BrokerState.STARTING
     send_refusal: str = ""
     """Why sends are refused until further notice; empty when they are not. See `refuse_sends`."""
     _send_refusals: dict[str, str] = field(default_factory=dict)

@@ -43,7 +43,7 @@ class Flush(StrEnum):
     SYNC = "SYNC_FLUSH"
 
 
-class Replication(StrEnum):
+class ReplicationMode(StrEnum):
     """Whether a send waits for slaves before it is acknowledged."""
 
     ASYNC = "ASYNC_MASTER"
@@ -117,8 +117,8 @@ class BrokerConfig:
         "Whether the lag of each queue is a metric of its own: one more line per group and queue.",
     )
 
-    replication: Replication = setting(
-        Replication.ASYNC,
+    replication: ReplicationMode = setting(
+        ReplicationMode.ASYNC,
         "Whether sends wait for slaves. SYNC answers one when in-sync-replicas brokers have the"
         " message, ASYNC when this one has it.",
     )
@@ -323,7 +323,7 @@ class BrokerConfig:
             yield ConfigError("name_servers", self.name_servers, text)
         if self.min_in_sync_replicas > self._acknowledged_copies:
             why = f"is {self._acknowledged_copies} here" + (
-                "" if self.replication is Replication.SYNC else " because replication is ASYNC"
+                "" if self.replication is ReplicationMode.SYNC else " because replication is ASYNC"
             )
             most = Allowed("must not be more than in-sync-replicas", why=f"that {why}")
             yield ConfigError("min_in_sync_replicas", self.min_in_sync_replicas, most)
@@ -346,7 +346,7 @@ class BrokerConfig:
 
     @property
     def _acknowledged_copies(self) -> int:
-        return 1 if self.replication is Replication.ASYNC else self.in_sync_replicas or 2
+        return 1 if self.replication is ReplicationMode.ASYNC else self.in_sync_replicas or 2
 
     @property
     def advertised_host(self) -> str:

@@ -12,7 +12,7 @@ from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import Syncer
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.ids import UniqueIds
-from sparrowmq.store.messages import Damage, Progress, Report
+from sparrowmq.store.messages import Damage, Report, StartProgress
 
 _PROGRESS_MS = 5_000
 
@@ -47,9 +47,9 @@ class Environment:
         """`report` with progress every few seconds: most starts are over before the first."""
         logged_ms = self.monotonic()
 
-        def report(finding: Damage | Progress) -> None:
+        def report(finding: Damage | StartProgress) -> None:
             nonlocal logged_ms
-            if isinstance(finding, Progress):
+            if isinstance(finding, StartProgress):
                 if self.monotonic() - logged_ms < _PROGRESS_MS:
                     return
                 logged_ms = self.monotonic()

@@ -24,7 +24,7 @@ from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.subscription import SubscriptionData
 
 
-class GroupMember:
+class LiveMember:
     """One client of a group, on one connection."""
 
     __slots__ = (
@@ -73,7 +73,7 @@ class ConsumerGroup:
         self.consume_type: ConsumeType = data.consume_type
         self.message_model: MessageModel = data.message_model
         self.from_where: ConsumeFromWhere = data.consume_from_where
-        self.members: dict[Connection, GroupMember] = {}
+        self.members: dict[Connection, LiveMember] = {}
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.faults = ""
         """What was last reported to be wrong in it."""
@@ -90,14 +90,14 @@ class ConsumerGroup:
         """Whether every member gets every message."""
         return self.message_model is MessageModel.BROADCASTING
 
-    def find(self, client_id: str) -> GroupMember | None:
+    def find(self, client_id: str) -> LiveMember | None:
         """The member with a client id, on its newest connection."""
         for member in reversed(self.members.values()):
             if member.client_id == client_id:
                 return member
         return None
 
-    def join(self, member: GroupMember, data: ConsumerData) -> bool:
+    def join(self, member: LiveMember, data: ConsumerData) -> bool:
         """Take a heartbeat in; returns whether membership changed."""
         self.consume_type = data.consume_type
         self.message_model = data.message_model
@@ -165,7 +165,7 @@ class Consumers:
         return iter(tuple(self._groups.values()))
 
     def join(
-        self, member: GroupMember, data: ConsumerData, *, with_subscriptions: bool = True
+        self, member: LiveMember, data: ConsumerData, *, with_subscriptions: bool = True
     ) -> bool:
         """Register a member by its heartbeat; returns whether the group should rebalance."""
         group = self._groups.get(data.group_name)
@@ -177,7 +177,7 @@ class Consumers:
         joined = group.join(member, data)
         return (with_subscriptions and group.subscribe(data.subscription_data_set)) or joined
 
-    def replace_older(self, member: GroupMember, group_name: str) -> None:
+    def replace_older(self, member: LiveMember, group_name: str) -> None:
         """A client that came back on a new connection is not a member on its old one any more.
 
         Only for ids that a process makes for itself (`ip@pid#time`): other ids may be two clients.
@@ -191,7 +191,7 @@ class Consumers:
 
     def leave(
         self, connection: Connection, group_name: str
-    ) -> tuple[ConsumerGroup, GroupMember] | None:
+    ) -> tuple[ConsumerGroup, LiveMember] | None:
         """Remove a member; the group and the member when there was one."""
         group = self._groups.get(group_name)
         member = group.members.pop(connection, None) if group is not None else None
@@ -211,13 +211,13 @@ class Consumers:
         """Whether a member lives on this connection."""
         return connection in self._groups_of
 
-    def forget(self, connection: Connection) -> list[tuple[ConsumerGroup, GroupMember]]:
+    def forget(self, connection: Connection) -> list[tuple[ConsumerGroup, LiveMember]]:
         """A connection ended: the groups that lost a member, and which."""
         names = tuple(self._groups_of.get(connection, ()))
         left = (self.leave(connection, name) for name in names)
         return [gone for gone in left if gone is not None]
 
-    def silent_since(self, before_ms: int) -> list[GroupMember]:
+    def silent_since(self, before_ms: int) -> list[LiveMember]:
         """Members whose last heartbeat came before that time."""
         return [
             member
@@ -286,11 +286,11 @@ class Producers:
     """Live producers by group: those that can be asked about the group's transactions."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[Connection, GroupMember]] = {}
+        self._groups: dict[str, dict[Connection, LiveMember]] = {}
         self._groups_of: dict[Connection, set[str]] = {}
-        self._by_client_id: dict[str, GroupMember] = {}
+        self._by_client_id: dict[str, LiveMember] = {}
 
-    def join(self, group: str, member: GroupMember) -> None:
+    def join(self, group: str, member: LiveMember) -> None:
         """Register a producer by its heartbeat."""
         self._groups.setdefault(group, {})[member.connection] = member
         self._groups_of.setdefault(member.connection, set()).add(group)
@@ -311,7 +311,7 @@ class Producers:
                 del self._groups_of[connection]
                 self._forget_client(gone)
 
-    def _forget_client(self, member: GroupMember | None) -> None:
+    def _forget_client(self, member: LiveMember | None) -> None:
         if member is not None:
             current = self._by_client_id.get(member.client_id)
             if current is not None and current.connection is member.connection:
@@ -324,7 +324,7 @@ class Producers:
             return connection.peer
         return self._groups[next(iter(groups))][connection].client_id
 
-    def find(self, client_id: str) -> GroupMember | None:
+    def find(self, client_id: str) -> LiveMember | None:
         """The live producer with a client id, on its newest connection."""
         return self._by_client_id.get(client_id)
 
@@ -333,7 +333,7 @@ class Producers:
         for group in tuple(self._groups_of.get(connection, ())):
             self.leave(connection, group)
 
-    def members(self, group: str) -> list[GroupMember]:
+    def members(self, group: str) -> list[LiveMember]:
         """The live producers of a group, in the order they came."""
         return list(self._groups.get(group, {}).values())
 
@@ -341,11 +341,11 @@ class Producers:
         """Whether a producer of any other group than `but` lives."""
         return any(group != but for group in self._groups)
 
-    def groups(self) -> Iterator[tuple[str, list[GroupMember]]]:
+    def groups(self) -> Iterator[tuple[str, list[LiveMember]]]:
         """Every live group with its members."""
         return iter([(group, list(members.values())) for group, members in self._groups.items()])
 
-    def silent_since(self, before_ms: int) -> list[GroupMember]:
+    def silent_since(self, before_ms: int) -> list[LiveMember]:
         """Members whose last heartbeat came before that time."""
         return [
             member

@@ -22,7 +22,7 @@ from functools import partial
 
 from sparrowmq.broker import housekeeping, shutdown
 from sparrowmq.broker.arrivals import Arrivals
-from sparrowmq.broker.broker import Broker, State
+from sparrowmq.broker.broker import Broker, BrokerState
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.delivery import delivery
 from sparrowmq.broker.delivery.dead_letter_log import DeadLetterLog
@@ -68,7 +68,7 @@ from sparrowmq.broker.replication.replication import (
     StartAgain,
     open_in_role,
 )
-from sparrowmq.broker.replication.role_change import RoleChange
+from sparrowmq.broker.replication.role_change import RoleChanger
 from sparrowmq.broker.replication.standstill import Standstill
 from sparrowmq.broker.replication.table_following import TableFollowing
 from sparrowmq.broker.sampling import sample
@@ -176,7 +176,7 @@ class BrokerServer:
             with _port_for("slaves copy from it: --ha-port, or port + 1"):
                 await replication.listen()
             await server.accept()
-            broker.state = State.SERVING
+            broker.state = BrokerState.SERVING
             if config.vip_alias and config.port:
                 with _port_for("the VIP port of older clients: port - 2, or --vip-alias false"):
                     await server.listen(config.listen_host, config.port - 2)
@@ -190,7 +190,7 @@ class BrokerServer:
                 monotonic=broker.monotonic,
                 log=log,
             )
-            replication.role_change = RoleChange(broker, own_role, registration, peers)
+            replication.role_change = RoleChanger(broker, own_role, registration, peers)
             replication.role_change.begin()
             if not config.is_slave:  # one registers when its master has accepted it
                 await registration.register_at_start()

@@ -19,7 +19,7 @@ taken, and the last ones are answered first.
 
 import asyncio
 
-from sparrowmq.broker.broker import Broker, State
+from sparrowmq.broker.broker import Broker, BrokerState
 from sparrowmq.broker.delivery import delivery
 from sparrowmq.broker.handlers.pull import reject
 from sparrowmq.broker.name_servers import BrokerRegistration
@@ -49,7 +49,7 @@ async def drain(registration: BrokerRegistration, server: Server[Broker], peers:
     """
     broker = server.endpoint.context
     if broker.store.has_failed:
-        broker.state = State.DRAINING
+        broker.state = BrokerState.DRAINING
         broker.replication.close()
         await server.close(grace_s=_GRACE_AFTER_FAILURE_S)
         return
@@ -71,7 +71,7 @@ async def drain(registration: BrokerRegistration, server: Server[Broker], peers:
 async def reject_pulls(server: Server[Broker]) -> None:
     """Reject the pulls that wait and those that still come, until no more come."""
     broker = server.endpoint.context
-    broker.state = State.DRAINING
+    broker.state = BrokerState.DRAINING
     broker.locks.release_waiters()  # their clients pull again, and are rejected
     for pull in broker.arrivals.take_all():
         pull.request.answer(reject(broker))
@@ -109,4 +109,4 @@ async def close(broker: Broker) -> None:
     broker.delivery.close()
     broker.tables.offsets.close()
     broker.store.close()
-    broker.state = State.STOPPED
+    broker.state = BrokerState.STOPPED

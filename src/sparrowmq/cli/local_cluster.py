@@ -43,7 +43,7 @@ _LOOK_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ServerProcess:
     """One broker of the cluster."""
 
     broker_name: str
@@ -63,14 +63,14 @@ class Member:
         return self.broker_name if self.is_master else f"{self.broker_name} slave {self.broker_id}"
 
 
-def members(first: BrokerConfig, brokers: int, slaves: int) -> Iterator[Member]:
+def members(first: BrokerConfig, brokers: int, slaves: int) -> Iterator[ServerProcess]:
     """Masters before slaves, which look for them."""
     for broker_id in range(slaves + 1):
         for number in range(brokers):
             name = first.broker_name if brokers == 1 else _name(number)
             directory = name if broker_id == MASTER_ID else f"{name}-slave-{broker_id}"
             is_alone = brokers == 1 and broker_id == MASTER_ID
-            yield Member(
+            yield ServerProcess(
                 name,
                 broker_id,
                 first.data_dir if is_alone else first.data_dir / directory,
@@ -82,7 +82,7 @@ def _name(number: int) -> str:
     return f"broker-{chr(ord('a') + number)}" if number < 26 else f"broker-{number}"
 
 
-def broker_arguments(first: BrokerConfig, member: Member, name_server: str) -> list[str]:
+def broker_arguments(first: BrokerConfig, member: ServerProcess, name_server: str) -> list[str]:
     """The command line of one broker: the first one's settings where they may be shared."""
     port, ha_port = (
         each + member.place * _PORT_STEP if each else 0 for each in (first.port, first.ha_port)
@@ -202,7 +202,7 @@ def _ready_line(
     return f"name server {name_server}, {count} ({', '.join(titles)}), data {data}{metrics}"
 
 
-async def _watch(member: Member, process: asyncio.subprocess.Process) -> None:
+async def _watch(member: ServerProcess, process: asyncio.subprocess.Process) -> None:
     code = await process.wait()
     raise CannotServe(
         f"broker {member.title} ended by itself with exit code {code}; stopping the others"

@@ -11,17 +11,17 @@ import click
 from sparrowmq.disk.errors import DiskError
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.store.errors import StoreError
-from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.messages import Damage, StartProgress
 
 if TYPE_CHECKING:
-    from sparrowmq.store.inspect.verify import Finding
+    from sparrowmq.store.inspect.verify import StoreFinding
 
 FINE, DAMAGED, UNREADABLE = 0, 1, 2
 """Exit codes."""
 
 _SUGGESTED = 3
 
-Show: TypeAlias = "Callable[[Progress | Damage | Finding], None]"
+Show: TypeAlias = "Callable[[StartProgress | Damage | StoreFinding], None]"
 
 directory_argument = click.argument(
     "directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False)
@@ -76,8 +76,8 @@ def progress(*, quiet: bool, findings: bool = True) -> Iterator[Show]:
     """Findings as lines unless the command lists them itself, progress as a bar on a terminal."""
     if quiet or not sys.stderr.isatty():
 
-        def show_lines(event: "Progress | Damage | Finding") -> None:
-            if not quiet and findings and not isinstance(event, Progress):
+        def show_lines(event: "StartProgress | Damage | StoreFinding") -> None:
+            if not quiet and findings and not isinstance(event, StartProgress):
                 click.echo(str(event))
 
         yield show_lines
@@ -87,8 +87,8 @@ def progress(*, quiet: bool, findings: bool = True) -> Iterator[Show]:
     with Bar(transient=True) as bar:
         task = bar.add_task("reading the log", total=None)
 
-        def show(event: "Progress | Damage | Finding") -> None:
-            if isinstance(event, Progress):
+        def show(event: "StartProgress | Damage | StoreFinding") -> None:
+            if isinstance(event, StartProgress):
                 bar.update(task, completed=event.done, total=event.total)
             elif findings:
                 bar.console.print(str(event), markup=False, highlight=False)

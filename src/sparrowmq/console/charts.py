@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sparrowmq.console.history import DAY, History, Span
+from sparrowmq.console.history import DAY, ChartSpan, History
 
 WIDTH, HEIGHT = 720, 160
 _TABLE_ROWS = 12
@@ -56,7 +56,7 @@ def chart(
     title: str,
     unit: str,
     series: Sequence[tuple[str, str]],
-    span: Span,
+    span: ChartSpan,
     now_ms: int,
 ) -> Chart:
     """A chart of series, each given as label and name in the history."""
@@ -80,7 +80,7 @@ def chart(
     )
 
 
-def _points(history: History, key: str, span: Span, now_ms: int) -> list[tuple[int, float]]:
+def _points(history: History, key: str, span: ChartSpan, now_ms: int) -> list[tuple[int, float]]:
     series = history.series(key)
     if series is None:
         return []
@@ -113,7 +113,7 @@ def _round_up(value: float) -> float:
     return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
 
 
-def _times(span: Span, now_ms: int) -> tuple[str, ...]:
+def _times(span: ChartSpan, now_ms: int) -> tuple[str, ...]:
     length = span.step_ms * span.points
     return tuple(_clock(now_ms - length * part // 3) for part in (3, 2, 1, 0))
 

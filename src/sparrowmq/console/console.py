@@ -18,7 +18,7 @@ from sparrowmq.console.history import History, write_file
 from sparrowmq.console.live import Live
 from sparrowmq.console.names import ClusterNames
 from sparrowmq.console.sampler import Sampler
-from sparrowmq.console.sessions import FormTokens, LoginLimit, Sessions
+from sparrowmq.console.sessions import FormTokens, LoginLimit, LoginSessions
 from sparrowmq.console.users import Users
 from sparrowmq.console.view import PANEL_S
 
@@ -41,7 +41,7 @@ class Desk:
 
     def __init__(self, config: ConsoleConfig, clock: Clock) -> None:
         self.users = None if config.users is None else Users.read(config.users)
-        self.sessions = Sessions(clock)
+        self.sessions = LoginSessions(clock)
         self.tokens = FormTokens()
         self.logins = LoginLimit(clock)
         path = None if config.state_dir is None else config.state_dir / "audit.jsonl"

@@ -63,7 +63,7 @@ class Ring:
         return self._last, self._values.tobytes()
 
 
-class Series:
+class ChartSeries:
     """One figure over time."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class History:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._series: OrderedDict[str, Series] = OrderedDict()
+        self._series: OrderedDict[str, ChartSeries] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._series)
@@ -112,11 +112,11 @@ class History:
         if series is None:
             while len(self._series) >= MOST_SERIES:
                 self._series.popitem(last=False)
-            series = self._series[name] = Series()
+            series = self._series[name] = ChartSeries()
         self._series.move_to_end(name)
         series.add(self._clock(), float(value))
 
-    def series(self, name: str) -> Series | None:
+    def series(self, name: str) -> ChartSeries | None:
         """A series that someone looks at, and that is kept longer for it."""
         if name in self._series:
             self._series.move_to_end(name)
@@ -159,8 +159,8 @@ class History:
         return ""
 
 
-def _restored(saved: _SavedSeries) -> Series:
-    series = Series()
+def _restored(saved: _SavedSeries) -> ChartSeries:
+    series = ChartSeries()
     fine, mean, most = saved.rings
     series.fine = _ring(FINE_MS, FINE_POINTS, fine)
     series.mean = _ring(COARSE_MS, COARSE_POINTS, mean)
@@ -184,7 +184,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ChartSpan:
     """A stretch of time that a chart shows."""
 
     name: str
@@ -193,6 +193,6 @@ class Span:
     points: int
 
 
-HOUR = Span("1h", "last hour", FINE_MS, FINE_POINTS)
-DAY = Span("24h", "last 24 hours", COARSE_MS, COARSE_POINTS)
+HOUR = ChartSpan("1h", "last hour", FINE_MS, FINE_POINTS)
+DAY = ChartSpan("24h", "last 24 hours", COARSE_MS, COARSE_POINTS)
 SPANS = {span.name: span for span in (HOUR, DAY)}

@@ -60,7 +60,7 @@ class GroupFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFigures:
+class SampledTopic:
     """What was last known of a topic."""
 
     messages: int
@@ -80,7 +80,7 @@ class Figures:
         default_factory=lambda: Panel(None, "not asked yet")
     )
     groups: dict[str, GroupFigures] = field(default_factory=dict)
-    topics: dict[str, TopicFigures] = field(default_factory=dict)
+    topics: dict[str, SampledTopic] = field(default_factory=dict)
     group_count: int | None = None
     """All groups, also those that no round has come to yet."""
     round_s: float = _ROUND_S
@@ -101,7 +101,7 @@ class Figures:
         return Sum(sum(each.lag for each in known) if known else None, tuple(missing))
 
 
-class Seen:
+class RecentlyShown:
     """What was on a screen lately."""
 
     def __init__(self, clock: Clock) -> None:
@@ -148,7 +148,7 @@ class Sampler:
 
     def __init__(self, admin: Admin, names: ClusterNames, history: History, clock: Clock) -> None:
         self.figures = Figures()
-        self.seen_groups, self.seen_topics = Seen(clock), Seen(clock)
+        self.seen_groups, self.seen_topics = RecentlyShown(clock), RecentlyShown(clock)
         self._admin = admin
         self._names = names
         self._history = history
@@ -242,7 +242,7 @@ class Sampler:
         topic = answer.value
         if topic is None:
             return
-        self.figures.topics[topic.name] = TopicFigures(
+        self.figures.topics[topic.name] = SampledTopic(
             topic.messages, topic.stored_per_s, answer.missing
         )
         if answer.missing:

@@ -26,7 +26,7 @@ Positions = Mapping[MessageQueue, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScannedMessages:
     """What a scan gave."""
 
     messages: tuple[MessageExt, ...]
@@ -90,7 +90,7 @@ async def scan(
     newest_first: bool,
     wants: Callable[[MessageExt], bool],
     limit: int,
-) -> Found:
+) -> ScannedMessages:
     """Up to `limit` messages that `wants` accepts. Queues without a position begin at their end, or
     with their oldest message."""
     readers = [
@@ -119,7 +119,7 @@ async def _merged(
     newest_first: bool,
     wants: Callable[[MessageExt], bool],
     limit: int,
-) -> Found:
+) -> ScannedMessages:
     loop = asyncio.get_running_loop()
     end = loop.time() + _TIME_S
     problems = await _fill(admin, readers)
@@ -138,7 +138,7 @@ async def _merged(
             live = [each for each in live if each.held]
     left = sum(each.left for each in readers)
     stopped = {each.queue: each.position for each in readers}
-    return Found(tuple(messages), stopped, scanned, left, tuple(problems))
+    return ScannedMessages(tuple(messages), stopped, scanned, left, tuple(problems))
 
 
 async def _fill(admin: Admin, readers: list[_Reader]) -> list[str]:

@@ -23,8 +23,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sparrowmq.console.config import ConsoleConfig
-from sparrowmq.console.sessions import FormTokens, Sessions, new_id
-from sparrowmq.console.users import Role, User
+from sparrowmq.console.sessions import FormTokens, LoginSessions, new_id
+from sparrowmq.console.users import User, UserRole
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
@@ -39,7 +39,7 @@ HEADERS = {
     "x-frame-options": "DENY",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-LOCAL = User("local", Role.OPERATOR)
+LOCAL = User("local", UserRole.OPERATOR)
 """Without a users file: whoever sits at this machine."""
 OPEN = ("/login", "/static/", "/healthz")
 """What is answered without a login."""
@@ -61,7 +61,7 @@ class Guard:
         self,
         app: ASGIApp,
         config: ConsoleConfig,
-        sessions: Sessions,
+        sessions: LoginSessions,
         tokens: FormTokens,
         *,
         port: int,
@@ -127,7 +127,7 @@ class Guard:
         return LOCAL if self._config.users is None else self._sessions.user_of(visitor)
 
     def _may_change(self, user: User | None) -> bool:
-        return user is not None and user.role == Role.OPERATOR and not self._config.read_only
+        return user is not None and user.role == UserRole.OPERATOR and not self._config.read_only
 
     def set_cookie(self, visitor: str) -> str:
         """The value of a Set-Cookie header."""

@@ -47,7 +47,7 @@ class _Session:
     used_ms: int
 
 
-class Sessions:
+class LoginSessions:
     """Users that are logged in, by the ids in their cookies."""
 
     def __init__(self, clock: Clock) -> None:

@@ -104,7 +104,7 @@ def segment(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class ShownBody:
     """A message's body as it is shown."""
 
     form: str
@@ -116,7 +116,7 @@ class Body:
     """What does not fit the form that was asked for."""
 
 
-def shown_body(body: bytes, form: str) -> Body:
+def shown_body(body: bytes, form: str) -> ShownBody:
     """The first 64 KiB as text, JSON or hex; hex where it is neither of them."""
     is_cut = len(body) > SHOWN_BYTES
     part = body[:SHOWN_BYTES]
@@ -128,22 +128,22 @@ def shown_body(body: bytes, form: str) -> Body:
             text = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
         except (ValueError, RecursionError):
             return shown_body_noted(body, "text", "This body is not JSON; shown as text.")
-        return Body("json", text[:SHOWN_BYTES], len(body), len(text) > SHOWN_BYTES, "")
+        return ShownBody("json", text[:SHOWN_BYTES], len(body), len(text) > SHOWN_BYTES, "")
     if form == "hex":
-        return Body("hex", "\n".join(_hex_lines(part)), len(body), is_cut, "")
+        return ShownBody("hex", "\n".join(_hex_lines(part)), len(body), is_cut, "")
     try:
         # The cut may go through a character; anything else that is not UTF-8 makes it bytes.
         text = codecs.getincrementaldecoder("utf-8")().decode(part, final=not is_cut)
     except UnicodeDecodeError:
         note = "This body is not UTF-8 text; shown as bytes."
-        return Body("hex", "\n".join(_hex_lines(part)), len(body), is_cut, note)
-    return Body("text", text, len(body), is_cut, "")
+        return ShownBody("hex", "\n".join(_hex_lines(part)), len(body), is_cut, note)
+    return ShownBody("text", text, len(body), is_cut, "")
 
 
-def shown_body_noted(body: bytes, form: str, note: str) -> Body:
+def shown_body_noted(body: bytes, form: str, note: str) -> ShownBody:
     """As `form`, with a note about why."""
     found = shown_body(body, form)
-    return Body(found.form, found.text, found.size, found.is_cut, found.note or note)
+    return ShownBody(found.form, found.text, found.size, found.is_cut, found.note or note)
 
 
 def best_form(body: bytes) -> str:

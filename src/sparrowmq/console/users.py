@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 LEAST_PASSWORD = 8
 
 
-class Role(StrEnum):
+class UserRole(StrEnum):
     """What a user may do."""
 
     READER = "reader"
@@ -41,7 +41,7 @@ class User:
     """Someone who uses the console."""
 
     name: str
-    role: Role
+    role: UserRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
 class Users:
     """The users of a file."""
 
-    def __init__(self, entries: Mapping[str, tuple[Role, PasswordHash]]) -> None:
+    def __init__(self, entries: Mapping[str, tuple[UserRole, PasswordHash]]) -> None:
         self._entries = dict(entries)
         self._nobody = PasswordHash.of(secrets.token_hex())
 
@@ -127,13 +127,13 @@ class Users:
         return User(name, role)
 
 
-def _entries(path: Path, text: str) -> Iterable[tuple[str, tuple[Role, PasswordHash]]]:
+def _entries(path: Path, text: str) -> Iterable[tuple[str, tuple[UserRole, PasswordHash]]]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         try:
             name, role, password = line.strip().split(":")
-            yield check_name(name), (Role(role), PasswordHash.parse(password))
+            yield check_name(name), (UserRole(role), PasswordHash.parse(password))
         except ValueError as error:
             raise ConsoleError(
                 f"{path} line {number}: {error}; a line is name:reader:HASH or name:operator:HASH"
@@ -147,7 +147,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def write_user(path: Path, name: str, role: Role, password: str) -> None:
+def write_user(path: Path, name: str, role: UserRole, password: str) -> None:
     """Add a user to a file, or replace one. Raises ConsoleError, ValueError."""
     check_name(name)
     if len(password) < LEAST_PASSWORD:

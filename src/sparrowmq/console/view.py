@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from sparrowmq.admin.errors import AdminError
 from sparrowmq.client.errors import ClientError
-from sparrowmq.console.history import HOUR, SPANS, Span
+from sparrowmq.console.history import HOUR, SPANS, ChartSpan
 from sparrowmq.console.security import Form
 from sparrowmq.console.users import User
 from sparrowmq.errors import SparrowMQError
@@ -123,7 +123,7 @@ class View:
     form: Form = field(default_factory=dict)
 
     @property
-    def span(self) -> Span:
+    def span(self) -> ChartSpan:
         """How much time charts show."""
         return SPANS.get(self.query.get("span", ""), HOUR)
 

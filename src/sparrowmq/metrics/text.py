@@ -23,7 +23,7 @@ Row = tuple[Sequence[str], Value]
 """The values of a family's labels, in its order, and its value."""
 
 
-class Pace:
+class LoopSlices:
     """Tells work on an event loop when others should get their turn."""
 
     def __init__(self) -> None:
@@ -54,13 +54,13 @@ class Histogram:
         self.total += value
 
 
-class Page:
+class MetricsText:
     """The text of one page. `common` are labels that every line has."""
 
     def __init__(self, common: Mapping[str, str]) -> None:
         self.parts: list[bytes] = []
         self._common = "".join(f'{name}="{_escaped(text)}",' for name, text in common.items())
-        self.pace = Pace()
+        self.pace = LoopSlices()
 
     async def add(self, family: Family, rows: Iterable[Row]) -> None:
         """Add a counter or gauge, under all its names. Rows are taken in slices."""

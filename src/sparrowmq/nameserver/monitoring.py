@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from sparrowmq import __version__
 from sparrowmq.metrics import families
 from sparrowmq.metrics.request_times import RequestTimes
-from sparrowmq.metrics.text import CONTENT_TYPE, Page
+from sparrowmq.metrics.text import CONTENT_TYPE, MetricsText
 from sparrowmq.nameserver.server import NameServer
 from sparrowmq.net.health import Check, alive, is_fine, ready
 from sparrowmq.net.http_server import HttpAnswer, HttpServer, page_address
@@ -24,7 +24,7 @@ async def monitored(server: NameServer) -> AsyncIterator[None]:
     if port is None:
         yield
         return
-    monitoring = Monitoring(server)
+    monitoring = NameServerMonitoring(server)
     async with asyncio.TaskGroup() as tasks:
         http = HttpServer(monitoring.pages, tasks, log=log)
         host = server.config.metrics_listen_host
@@ -45,7 +45,7 @@ def readiness(server: NameServer) -> list[Check]:
     return [Check("it gives out routes", fault)]
 
 
-class Monitoring:
+class NameServerMonitoring:
     """The pages."""
 
     def __init__(self, server: NameServer) -> None:
@@ -66,7 +66,7 @@ class Monitoring:
         server = self._server
         live = server.table.live.values()
         now_ms = server.clock()
-        page = Page({"node_id": server.address, "node_type": "nameserver"})
+        page = MetricsText({"node_id": server.address, "node_type": "nameserver"})
         await page.add(families.BUILD, [(("nameserver", __version__), 1)])
         await page.add(families.IS_READY, [((), int(is_fine(readiness(server))))])
         await page.add(families.CONNECTIONS, [((), len(server.endpoint.connections))])

@@ -47,7 +47,7 @@ class Scope(Enum):
     CLIENT = "client"
 
 
-class Action(Enum):
+class BacklogAction(Enum):
     """What becomes of sends while a backlog is too large."""
 
     REFUSE = "refuse"
@@ -82,7 +82,7 @@ class Backlog:
 
     most: int
     is_time: bool
-    action: Action
+    action: BacklogAction
     groups: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ def read_backlog(text: str) -> Backlog:
     limit, _, rest = text.partition(":")
     action, _, groups_text = rest.partition(":")
     found = _LIMIT.fullmatch(limit)
-    actions = [each.value for each in Action]
+    actions = [each.value for each in BacklogAction]
     if found is None or action not in actions or not groups_text:
         raise ValueError(
             "is no backlog; allowed: LIMIT:ACTION:GROUP with a limit in messages or in seconds"
@@ -118,7 +118,7 @@ def read_backlog(text: str) -> Backlog:
         raise ValueError(f"names a group that cannot exist: {fault}")
     if len(set(groups)) < len(groups) or len(groups) > MOST_GROUPS:
         raise ValueError(f"names {len(groups)} groups, allowed are 1 to {MOST_GROUPS}, each once")
-    return Backlog(most, is_time, Action(action), groups)
+    return Backlog(most, is_time, BacklogAction(action), groups)
 
 
 # ---- what attributes say. Tables may hold what another version wrote: it is no limit then.

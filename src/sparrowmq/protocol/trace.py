@@ -62,7 +62,7 @@ def format_ended(half: TracedMessage, *, state: str, transaction_id: str, is_ans
     return _line("EndTransaction", half, *fields)
 
 
-class Outcome(IntEnum):
+class TraceOutcome(IntEnum):
     """How a call of a consumer's handler ended; the context code of its trace."""
 
     SUCCESS = 0
@@ -94,11 +94,11 @@ def format_after(
     request_id: str,
     msg_id: str,
     cost_ms: int,
-    outcome: Outcome,
+    outcome: TraceOutcome,
     keys: str | None,
 ) -> str:
     """The line of the same message when the handler has ended."""
-    is_ok = _java(outcome is Outcome.SUCCESS)
+    is_ok = _java(outcome is TraceOutcome.SUCCESS)
     fields = (request_id, msg_id, cost_ms, is_ok, keys or _ABSENT, int(outcome), time_ms, group)
     return _joined("SubAfter", *fields)
 

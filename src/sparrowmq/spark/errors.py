@@ -49,7 +49,7 @@ class TopicMissing(RocketMQError):
         self.name_servers = name_servers
 
 
-class Unreachable(RocketMQError):
+class ClusterUnreachable(RocketMQError):
     """No answer from `address`; `origin` says where it was configured, if that is known."""
 
     def __init__(self, address: str, request: str, reason: str, origin: str = "") -> None:

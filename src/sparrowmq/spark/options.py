@@ -41,7 +41,7 @@ from sparrowmq.spark.option_values import (
     set_servers,
 )
 from sparrowmq.spark.positions import Positions
-from sparrowmq.spark.schema import PROPERTIES, Column, read_columns
+from sparrowmq.spark.schema import PROPERTIES, SparkColumn, read_columns
 from sparrowmq.spark.wire.cluster import Queue, RemoteCluster
 
 _OF_SPARK = frozenset({"checkpointlocation", "path"})
@@ -95,7 +95,7 @@ class Options:
     """`created || paid`: the broker sends only these."""
     sql: str | None = None
     """An SQL92 condition on properties, checked by the broker."""
-    columns: tuple[Column, ...] = read_columns()
+    columns: tuple[SparkColumn, ...] = read_columns()
     """`columns` names the wanted ones; `includeProperties=false` leaves out the map."""
     push_down: bool = False
     """Apply Spark's filters on queues, offsets, times, tags and keys here. Off by default, because

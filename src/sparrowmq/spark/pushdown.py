@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from sparrowmq.protocol.tags import parse_tags
 from sparrowmq.spark.offsets import QueueRange
-from sparrowmq.spark.schema import READ_COLUMNS, Column, arrow_schema
+from sparrowmq.spark.schema import READ_COLUMNS, SparkColumn, arrow_schema
 from sparrowmq.spark.wire.cluster import Queue
 
 EQUAL, IN = "=", "in"
@@ -144,7 +144,9 @@ def tag_condition(expression: str | None) -> list[RowCondition]:
 class RowFilter:
     """Drops the rows that do not fulfil all conditions, and columns only they needed."""
 
-    def __init__(self, columns: tuple[Column, ...], conditions: Iterable[RowCondition]) -> None:
+    def __init__(
+        self, columns: tuple[SparkColumn, ...], conditions: Iterable[RowCondition]
+    ) -> None:
         self._names = [column.name for column in columns]
         self._conditions = list(conditions)
         needed = {condition.column for condition in self._conditions} - set(self._names)

@@ -22,7 +22,7 @@ STRING_MAP = "map<string,string>"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SparkColumn:
     """One column: its name, its type in Spark's SQL, and what it holds."""
 
     name: str
@@ -30,41 +30,43 @@ class Column:
     meaning: str
 
 
-PROPERTIES = Column("properties", STRING_MAP, "all properties, RocketMQ's own among them")
+PROPERTIES = SparkColumn("properties", STRING_MAP, "all properties, RocketMQ's own among them")
 READ_COLUMNS = (
-    Column("topic", "string", "the topic the message lies in"),
-    Column("brokerName", "string", "the broker it was read from"),
-    Column("queueId", "int", "its queue"),
-    Column("queueOffset", "bigint", "its place in the queue"),
-    Column("msgId", "string", "the sender's unique id, the offset id where it has none"),
-    Column("tags", "string", "its tag, null without one"),
-    Column("keys", STRINGS, "what it can be found by; empty without keys"),
-    Column("body", "binary", "the body, decompressed"),
+    SparkColumn("topic", "string", "the topic the message lies in"),
+    SparkColumn("brokerName", "string", "the broker it was read from"),
+    SparkColumn("queueId", "int", "its queue"),
+    SparkColumn("queueOffset", "bigint", "its place in the queue"),
+    SparkColumn("msgId", "string", "the sender's unique id, the offset id where it has none"),
+    SparkColumn("tags", "string", "its tag, null without one"),
+    SparkColumn("keys", STRINGS, "what it can be found by; empty without keys"),
+    SparkColumn("body", "binary", "the body, decompressed"),
     PROPERTIES,
-    Column("bornTimestamp", "timestamp", "when it was sent, by the sender's clock"),
-    Column("storeTimestamp", "timestamp", "when it was stored, by the broker's clock"),
-    Column("bornHost", "string", "host:port of the sender"),
-    Column("reconsumeTimes", "int", "how often a group has failed on it"),
-    Column("sysFlag", "int", "RocketMQ's bits: compression, transaction, IPv6"),
+    SparkColumn("bornTimestamp", "timestamp", "when it was sent, by the sender's clock"),
+    SparkColumn("storeTimestamp", "timestamp", "when it was stored, by the broker's clock"),
+    SparkColumn("bornHost", "string", "host:port of the sender"),
+    SparkColumn("reconsumeTimes", "int", "how often a group has failed on it"),
+    SparkColumn("sysFlag", "int", "RocketMQ's bits: compression, transaction, IPv6"),
 )
 """What the sources give, in this order."""
 
 WRITE_COLUMNS = (
-    Column("body", "binary", "required; a string is taken as UTF-8"),
-    Column("topic", "string", "where to; the option topic overrides it"),
-    Column("tags", "string", "one tag"),
-    Column(
+    SparkColumn("body", "binary", "required; a string is taken as UTF-8"),
+    SparkColumn("topic", "string", "where to; the option topic overrides it"),
+    SparkColumn("tags", "string", "one tag"),
+    SparkColumn(
         "keys",
         STRINGS,
         "what the message can be found by; a string may hold several keys, with blanks between",
     ),
-    Column("properties", STRING_MAP, "the application's own properties"),
-    Column("shardingKey", "string", "same key, same queue, in order"),
-    Column(
+    SparkColumn("properties", STRING_MAP, "the application's own properties"),
+    SparkColumn("shardingKey", "string", "same key, same queue, in order"),
+    SparkColumn(
         "delayLevel", "int", "deliver after the delay of this level, 1 (1 s) to 18 (2 h); 0 is none"
     ),
-    Column("deliverTime", "timestamp", "deliver at this time"),
-    Column("uniqueId", "string", "the message's msgId; null or missing: one is made for the row"),
+    SparkColumn("deliverTime", "timestamp", "deliver at this time"),
+    SparkColumn(
+        "uniqueId", "string", "the message's msgId; null or missing: one is made for the row"
+    ),
 )
 """What the sink takes; all but `body` may be missing."""
 
@@ -100,7 +102,9 @@ def _kafka_hint(name: str, names: dict[str, str]) -> str:
     return "" if ours is None else f" (Kafka's {name} is {ours} here)"
 
 
-def choose_columns(offered: Sequence[Column], names: Iterable[str] | None) -> tuple[Column, ...]:
+def choose_columns(
+    offered: Sequence[SparkColumn], names: Iterable[str] | None
+) -> tuple[SparkColumn, ...]:
     """The columns of these names, in any case, in the order they are named; all for None.
 
     One that is named twice comes once. Raises OptionError that names the unknown one and what there
@@ -109,7 +113,7 @@ def choose_columns(offered: Sequence[Column], names: Iterable[str] | None) -> tu
     if names is None:
         return tuple(offered)
     known = {column.name.lower(): column for column in offered}
-    chosen: dict[str, Column] = {}
+    chosen: dict[str, SparkColumn] = {}
     for name in names:
         column = known.get(name.lower())
         if column is None:
@@ -118,12 +122,12 @@ def choose_columns(offered: Sequence[Column], names: Iterable[str] | None) -> tu
     return tuple(chosen.values())
 
 
-def read_columns(names: Iterable[str] | None = None) -> tuple[Column, ...]:
+def read_columns(names: Iterable[str] | None = None) -> tuple[SparkColumn, ...]:
     """The columns of a topic with these names, all for None. Raises OptionError."""
     return choose_columns(READ_COLUMNS, names)
 
 
-def struct_type(columns: Iterable[Column] = READ_COLUMNS) -> StructType:
+def struct_type(columns: Iterable[SparkColumn] = READ_COLUMNS) -> StructType:
     """The columns as Spark's schema, every one nullable as in DataFrames read from files."""
     from pyspark.sql.types import (
         ArrayType,
@@ -150,7 +154,7 @@ def struct_type(columns: Iterable[Column] = READ_COLUMNS) -> StructType:
     return StructType([StructField(column.name, types[column.sql_type]) for column in columns])
 
 
-def arrow_schema(columns: Iterable[Column] = READ_COLUMNS) -> pa.Schema:
+def arrow_schema(columns: Iterable[SparkColumn] = READ_COLUMNS) -> pa.Schema:
     """The columns as Arrow's schema, exactly what Spark derives from `struct_type`."""
     import pyarrow as pa
 
@@ -166,7 +170,7 @@ def arrow_schema(columns: Iterable[Column] = READ_COLUMNS) -> pa.Schema:
     return pa.schema([pa.field(column.name, types[column.sql_type]) for column in columns])
 
 
-def chosen_columns(schema: StructType) -> tuple[Column, ...]:
+def chosen_columns(schema: StructType) -> tuple[SparkColumn, ...]:
     """The columns of a schema that a user gave, in that order.
 
     Raises ColumnError for one that is unknown or has another type.

@@ -36,7 +36,7 @@ from sparrowmq.spark.option_values import find_servers, names_servers
 from sparrowmq.spark.options import WAYS_TO_CHOOSE, Options, check_has_begun, parse_options
 from sparrowmq.spark.pushdown import RowCondition, can_be_pushed, narrow_queues, narrow_range
 from sparrowmq.spark.read_plan import batch_ranges, queues_at_start
-from sparrowmq.spark.schema import Column, chosen_columns, struct_type
+from sparrowmq.spark.schema import SparkColumn, chosen_columns, struct_type
 from sparrowmq.spark.sink_options import parse_batch_sink_options, parse_sink_options
 from sparrowmq.spark.wire.cluster import RemoteCluster, split_name_servers
 from sparrowmq.spark.wire.puller import read_range
@@ -157,7 +157,7 @@ class Piece(InputPartition):
 class BatchReader(DataSourceReader):
     """Reads the ranges that the options ask for, fixed when the query is planned."""
 
-    def __init__(self, options: Options, columns: tuple[Column, ...]) -> None:
+    def __init__(self, options: Options, columns: tuple[SparkColumn, ...]) -> None:
         self.options = options
         self.columns = columns
         self.conditions: list[RowCondition] = []

@@ -43,7 +43,7 @@ from sparrowmq.spark.read_plan import (
     reach_again,
     resolve,
 )
-from sparrowmq.spark.schema import Column
+from sparrowmq.spark.schema import SparkColumn
 from sparrowmq.spark.source import Piece, pieces
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.spark.wire.remoting import Patience
@@ -64,7 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
         self,
         options: Options,
-        columns: tuple[Column, ...],
+        columns: tuple[SparkColumn, ...],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.options = options

@@ -42,7 +42,7 @@ def write_rows(
     """Send the rows of one partition. Raises RocketMQError: the task fails with its text."""
     rate = options.max_rows_per_second
     max_rows = MAX_ROWS_A_SEND if rate is None else max(1, int(rate / SENDS_A_SECOND))
-    pace = Pace(rate)
+    pace = WritePace(rate)
     encoder = RowEncoder(
         positions, options.topic, RowKeys(write_id, partition_id), options.max_message_bytes
     )
@@ -167,7 +167,7 @@ class SendPlan:
                 first = last
 
 
-class Pace:
+class WritePace:
     """Holds sends back that would exceed the rate."""
 
     def __init__(

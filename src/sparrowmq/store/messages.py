@@ -105,7 +105,7 @@ class Damage(msgspec.Struct, frozen=True):
         )
 
 
-class Progress(msgspec.Struct, frozen=True):
+class StartProgress(msgspec.Struct, frozen=True):
     """How far a long piece of work at start has come."""
 
     what: str
@@ -116,5 +116,5 @@ class Progress(msgspec.Struct, frozen=True):
         return f"{self.what}: {self.done:,} of at most {self.total:,} bytes"
 
 
-Report: TypeAlias = Callable[[Damage | Progress], None]
+Report: TypeAlias = Callable[[Damage | StartProgress], None]
 """Called with what a start, or a read, finds worth reporting."""

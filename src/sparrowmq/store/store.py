@@ -32,7 +32,7 @@ from sparrowmq.store.flushing import Flushing, FlushPlan, Recovered
 from sparrowmq.store.index.entries import IndexLayout
 from sparrowmq.store.index.key_index import KeyIndex
 from sparrowmq.store.layout import ABORT, LOCK, LOG_DIR, OWN_DIR, QUEUE_DIR
-from sparrowmq.store.messages import Damage, Progress, Report
+from sparrowmq.store.messages import Damage, Report, StartProgress
 from sparrowmq.store.queries import Boundary
 from sparrowmq.store.queue_lookups import ColdTime, QueueLookups
 from sparrowmq.store.queue_read import ColdRead
@@ -49,7 +49,7 @@ _MUCH_SCANNED = 32
 """A start that scanned more than this part of `checkpoint_bytes` makes a checkpoint at once."""
 
 
-def _ignore(_: Damage | Progress) -> None:
+def _ignore(_: Damage | StartProgress) -> None:
     pass
 
 

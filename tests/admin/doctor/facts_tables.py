@@ -19,8 +19,8 @@ from sparrowmq.admin.doctor.facts import (
     MessageFacts,
     MessageReader,
     NameServerFacts,
+    ReadingGroup,
     TopicFacts,
-    TopicReader,
 )
 from sparrowmq.admin.limits import Limit
 from sparrowmq.protocol.connections import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
@@ -152,7 +152,7 @@ def on(name: str, queues: int) -> OfTopic:
     )
 
 
-READER = TopicReader(group="billing", members=1, held={"c1": frozenset({Q0, Q1})})
+READER = ReadingGroup(group="billing", members=1, held={"c1": frozenset({Q0, Q1})})
 TOPIC = TopicFacts(
     name="orders",
     route=route(),

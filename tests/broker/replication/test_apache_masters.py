@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.config import Replication, ReplicationPeer
+from sparrowmq.broker.config import ReplicationMode, ReplicationPeer
 from sparrowmq.broker.handlers import broker_admin
 from sparrowmq.broker.handlers import replication as handlers
 from sparrowmq.broker.replication import apache_tables
@@ -67,7 +67,7 @@ def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningCluster]:
     monkeypatch.setattr(Feed, "join", join_at_last_file)
     cluster = SimCluster(
         slaves=1,
-        replication=Replication.SYNC,
+        replication=ReplicationMode.SYNC,
         replication_peer=ReplicationPeer.APACHE,
         flush_interval_s=600.0,
     )
@@ -166,7 +166,7 @@ def test_a_slave_whose_log_has_parted_does_not_follow(
     master.stop()
     slave.stop()
     as_slave = slave.config
-    slave.config = replace(slave.config, broker_id=0, replication=Replication.ASYNC)
+    slave.config = replace(slave.config, broker_id=0, replication=ReplicationMode.ASYNC)
     slave.start()
     slave.broker.store.append(message(1), sim.clock())
     slave.stop()
@@ -271,7 +271,7 @@ def test_delayed_messages_are_delivered_once_by_a_promoted_slave(sim: RunningClu
     assert len(records(slave)) == 1
     master.stop()
     slave.stop()
-    slave.config = replace(slave.config, broker_id=0, replication=Replication.ASYNC)
+    slave.config = replace(slave.config, broker_id=0, replication=ReplicationMode.ASYNC)
     slave.start()
     sim.advance(80.0)
     assert len(records(slave)) == 3

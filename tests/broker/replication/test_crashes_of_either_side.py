@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from sparrowmq.broker.config import Flush, Replication
+from sparrowmq.broker.config import Flush, ReplicationMode
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.broker.replication.start_anew import ask_for_new_start, set_store_aside
@@ -68,7 +68,7 @@ def crash_at(
 
 
 def cluster() -> SimCluster:
-    return SimCluster(slaves=1, replication=Replication.SYNC, flush_interval_s=600.0)
+    return SimCluster(slaves=1, replication=ReplicationMode.SYNC, flush_interval_s=600.0)
 
 
 def fill(sim: RunningCluster) -> tuple[BrokerNode, BrokerNode]:
@@ -105,7 +105,7 @@ def test_a_master_that_crashes_while_it_copies_back_copies_back_again(
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power cut"])
 @pytest.mark.parametrize("call", in_part(CALLS, few=5))
 def test_a_slave_that_crashes_while_it_joins_joins_again(call: int, power: bool) -> None:
-    with SimCluster(slaves=1, replication=Replication.ASYNC, flush=Flush.SYNC).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.ASYNC, flush=Flush.SYNC).run() as sim:
         master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
         slave.kill()
         slave.disk = RecordingDisk()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparrowmq.broker.config import Replication, ReplicationPeer
+from sparrowmq.broker.config import ReplicationMode, ReplicationPeer
 from sparrowmq.broker.replication.slave_link import MOST_NEWCOMERS, MOST_SLAVES, SILENCE_S
 from sparrowmq.protocol.ha import encode_offset, encode_token
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
@@ -16,7 +16,7 @@ FLOOD = 4 * MOST_NEWCOMERS
 @pytest.fixture
 def sim() -> Iterator[RunningCluster]:
     """A master without slaves, whose sends want two copies."""
-    with SimCluster(replication=Replication.SYNC).run() as sim:
+    with SimCluster(replication=ReplicationMode.SYNC).run() as sim:
         yield sim
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparrowmq.broker.config import Replication
+from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.broker.replication import slave_link
 from sparrowmq.broker.replication.slave_link import SlaveLink
 from sparrowmq.protocol.ha import encode_chunk_head
@@ -131,9 +131,9 @@ def test_half_a_head_is_waited_for_until_the_master_counts_as_gone(
         sim.until(lambda: follows(sim) and ends_alike(sim))
 
 
-@pytest.mark.parametrize("replication", list(Replication))
+@pytest.mark.parametrize("replication", list(ReplicationMode))
 def test_a_silent_master_is_given_up_after_twenty_seconds(
-    replication: Replication, caplog: pytest.LogCaptureFixture
+    replication: ReplicationMode, caplog: pytest.LogCaptureFixture
 ) -> None:
     with SimCluster(slaves=1, replication=replication).run() as sim:
         sim.until(lambda: follows(sim))
@@ -148,7 +148,7 @@ def test_a_silent_master_is_given_up_after_twenty_seconds(
 
 
 def test_a_slave_is_milliseconds_late_where_no_send_waits_for_it() -> None:
-    with SimCluster(slaves=1, replication=Replication.ASYNC).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.ASYNC).run() as sim:
         sim.until(lambda: follows(sim))
         sim.advance(2.0)
         sim.wait(sim.client.send(TOPIC, b"a message"))

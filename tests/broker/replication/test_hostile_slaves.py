@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.broker.config import Flush, Replication, ReplicationPeer
+from sparrowmq.broker.config import Flush, ReplicationMode, ReplicationPeer
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.ha import encode_offset, encode_token
@@ -23,7 +23,7 @@ TOPIC = "orders"
 @pytest.fixture
 def sim() -> Iterator[RunningCluster]:
     """A master without slaves, whose sends want two copies."""
-    with SimCluster(replication=Replication.SYNC, slave_timeout_s=1.0).run() as sim:
+    with SimCluster(replication=ReplicationMode.SYNC, slave_timeout_s=1.0).run() as sim:
         yield sim
 
 
@@ -169,7 +169,7 @@ def test_a_slave_that_reports_nothing_is_closed_and_no_longer_waited_for(
 
 
 def test_slaves_of_apaches_are_fed_where_they_are_allowed_and_counted_by_host() -> None:
-    settings: dict[str, Any] = {"replication": Replication.SYNC, "slave_timeout_s": 1.0}
+    settings: dict[str, Any] = {"replication": ReplicationMode.SYNC, "slave_timeout_s": 1.0}
     with SimCluster(replication_peer=ReplicationPeer.APACHE, **settings).run() as sim:
         send(sim, b"before")
         slave = FakeSlave(sim, 1)
@@ -191,7 +191,7 @@ def test_slaves_of_apaches_are_fed_where_they_are_allowed_and_counted_by_host() 
 def send_to_a_slave_that_connects_twice() -> int:
     """What a send is answered that wants two slaves, where one has two connections."""
     settings: dict[str, Any] = {
-        "replication": Replication.SYNC,
+        "replication": ReplicationMode.SYNC,
         "in_sync_replicas": 3,
         "slave_timeout_s": 1.0,
     }
@@ -256,7 +256,7 @@ def test_a_slave_that_reads_nothing_costs_its_master_little_memory(sim: RunningC
 
 @pytest.fixture
 def pair() -> Iterator[RunningCluster]:
-    with SimCluster(slaves=1, replication=Replication.SYNC, slave_timeout_s=1.0).run() as sim:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC, slave_timeout_s=1.0).run() as sim:
         sim.until(lambda: bool(sim.broker.replication.feed.links))
         yield sim
 
@@ -319,7 +319,7 @@ def test_what_is_not_in_memory_is_read_beside_the_loop(
 
 
 def test_a_slave_whose_disk_stalls_holds_little_in_memory() -> None:
-    with SimCluster(slaves=1, flush=Flush.SYNC, replication=Replication.ASYNC).run() as sim:
+    with SimCluster(slaves=1, flush=Flush.SYNC, replication=ReplicationMode.ASYNC).run() as sim:
         sim.until(lambda: bool(sim.broker.replication.feed.links))
         slave = sim.brokers["broker-a.1"]
         slave.sync_s = 15.0

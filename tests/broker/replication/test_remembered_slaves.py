@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from sparrowmq import Admin, AdminError, SlaveInfo
-from sparrowmq.broker.config import Replication
+from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
 from sparrowmq.broker.replication.own_log import LogDescription
 from sparrowmq.broker.replication.replication import Role
@@ -35,7 +35,7 @@ def follows(sim: RunningCluster) -> bool:
 
 
 def unsynced() -> SimCluster:
-    return SimCluster(slaves=1, replication=Replication.SYNC, flush_interval_s=600.0)
+    return SimCluster(slaves=1, replication=ReplicationMode.SYNC, flush_interval_s=600.0)
 
 
 @pytest.fixture

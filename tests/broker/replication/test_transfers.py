@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparrowmq.broker.arrivals import Arrivals
-from sparrowmq.broker.config import BrokerConfig, Flush, Replication
+from sparrowmq.broker.config import BrokerConfig, Flush, ReplicationMode
 from sparrowmq.broker.durability import CROWD, GATHER_S, GROUP, Durability
 from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.broker.replication.replicas import Replicas
@@ -30,7 +30,7 @@ class Transfers(Bench):
 
     async def _make(self, flush: Flush) -> Durability:
         config = BrokerConfig(
-            data_dir=Path("/simulated"), flush=flush, replication=Replication.SYNC
+            data_dir=Path("/simulated"), flush=flush, replication=ReplicationMode.SYNC
         )
         self.arrivals = Arrivals(asyncio.get_running_loop(), self.store, max_waiting=10)
         copies = Confirmation(config, self.store, self.arrivals, self.replicas)

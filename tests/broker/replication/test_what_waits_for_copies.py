@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sparrowmq.broker.config import Replication
+from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send import MessageSent, SendBack
@@ -27,7 +27,9 @@ WATCHED_S = 1.0
 
 @pytest.fixture
 def sim() -> Iterator[RunningCluster]:
-    cluster = SimCluster(slaves=1, replication=Replication.SYNC, slave_timeout_s=SLAVE_TIMEOUT_S)
+    cluster = SimCluster(
+        slaves=1, replication=ReplicationMode.SYNC, slave_timeout_s=SLAVE_TIMEOUT_S
+    )
     with cluster.run() as sim:
         sim.until(lambda: bool(sim.broker.replication.feed.links))
         yield sim

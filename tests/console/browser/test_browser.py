@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.console.users import Role, write_user
+from sparrowmq.console.users import UserRole, write_user
 from sparrowmq.testing import Cluster
 from tests.console.browser.conftest import SHOTS
 from tests.console.serving import serving
@@ -170,7 +170,7 @@ def test_a_login_is_needed_where_there_are_users(
     browser: Any, running: Cluster, tmp_path: Path
 ) -> None:
     users = tmp_path / "users.txt"
-    write_user(users, "ada", Role.READER, "correct horse")
+    write_user(users, "ada", UserRole.READER, "correct horse")
     with serving(running.name_server, users=users) as address:
         context = browser.new_context()
         tab = context.new_page()

@@ -7,10 +7,10 @@ from sparrowmq.spark.group_progress import GroupProgress
 from sparrowmq.spark.jobs.archive import ArchiveJob, archive_once, opened_archive, read_archive
 from sparrowmq.spark.jobs.archive_query import Question
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
-from sparrowmq.spark.jobs.drain import Drain, DrainJob, drain_report
+from sparrowmq.spark.jobs.drain import DrainJob, DrainRun, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator
 from sparrowmq.spark.jobs.journal import JobJournal
-from sparrowmq.spark.jobs.replay import Replay, ReplayJob
+from sparrowmq.spark.jobs.replay import ReplayJob, ReplayRun
 from sparrowmq.spark.positions import Positions
 from sparrowmq.spark.wire.cluster import QueuePosition, RemoteCluster
 from tests.interop.registry import Outcome, scenario
@@ -100,7 +100,7 @@ class _Jobs:
         )
         self._put(job.group, self._topic, 0)
         with RemoteCluster(self._name_server) as cluster, JobJournal(job.state) as journal:
-            work = Drain(job, cluster, AdminOperator(self._name_server), journal)
+            work = DrainRun(job, cluster, AdminOperator(self._name_server), journal)
             work.run(self._spark)
             report = drain_report(work, self._scene.name("fast"))
             outcome = {
@@ -131,7 +131,7 @@ class _Jobs:
         sent = []
         for _ in range(2):
             with JobJournal(self._scene.folder / "replay") as journal:
-                work = Replay(self._spark, job, journal, lambda: int(LATER.timestamp() * 1000))
+                work = ReplayRun(self._spark, job, journal, lambda: int(LATER.timestamp() * 1000))
                 sent.append(work.run().sent)
         return {"sent": sent, "copies": _bodies(self._table(job.to))}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sparrowmq.spark.jobs.job import OnStep, Step
+from sparrowmq.spark.jobs.job import JobStep, OnStep
 
 
 class Died(BaseException):
@@ -13,7 +13,7 @@ def die_at(name: str, times: int = 1, die: Callable[[], None] | None = None) -> 
     """Dies when a step of that name comes for the `times`-th time."""
     seen = 0
 
-    def on_step(step: Step) -> None:
+    def on_step(step: JobStep) -> None:
         nonlocal seen
         if step.name != name:
             return

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from sparrowmq.spark.jobs.archive import ArchiveJob, archive_once, opened_archive
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
-from sparrowmq.spark.jobs.drain import Drain, DrainJob
-from sparrowmq.spark.jobs.job import AdminOperator, OnStep, Step, ignore_step
+from sparrowmq.spark.jobs.drain import DrainJob, DrainRun
+from sparrowmq.spark.jobs.job import AdminOperator, JobStep, OnStep, ignore_step
 from sparrowmq.spark.jobs.journal import JobJournal
-from sparrowmq.spark.jobs.replay import Replay, ReplayJob
+from sparrowmq.spark.jobs.replay import ReplayJob, ReplayRun
 from sparrowmq.spark.session import spark_session
 from sparrowmq.spark.wire.cluster import RemoteCluster
 from tests.spark.jobs.dying import die_at
@@ -80,7 +80,7 @@ def kill_this_process() -> None:
 def kill_a_worker(begun: set[str]) -> OnStep:
     """Kills a Python worker of Spark as soon as there is one, once a batch has begun."""
 
-    def on_step(step: Step) -> None:
+    def on_step(step: JobStep) -> None:
         if step.name in ("planned", "under way") and not begun:
             begun.add(step.name)
             threading.Thread(target=_kill_first_worker, daemon=True).start()
@@ -130,12 +130,12 @@ def run_job(
     def drain() -> None:
         job = drain_job(name_server, topic, folder)
         with RemoteCluster(name_server) as cluster, JobJournal(job.state) as journal:
-            Drain(job, cluster, AdminOperator(name_server), journal).run(spark, on_step)
+            DrainRun(job, cluster, AdminOperator(name_server), journal).run(spark, on_step)
 
     def replay() -> None:
         with JobJournal(folder / "replay") as journal:
             job = replay_job(name_server, topic)
-            Replay(spark, job, journal, lambda: int(job.until.timestamp() * 1000)).run(on_step)
+            ReplayRun(spark, job, journal, lambda: int(job.until.timestamp() * 1000)).run(on_step)
 
     kinds: dict[str, Callable[[], None]] = {"archive": archive, "drain": drain, "replay": replay}
     kinds[kind]()

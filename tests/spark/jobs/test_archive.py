@@ -21,7 +21,7 @@ from sparrowmq.spark.jobs.archive_compact import CompactionRule
 from sparrowmq.spark.jobs.archive_files import LocalFiles
 from sparrowmq.spark.jobs.archive_log import ArchiveLog, partition_of
 from sparrowmq.spark.jobs.archive_query import Question, dated
-from sparrowmq.spark.jobs.job import JobError, Step
+from sparrowmq.spark.jobs.job import JobError, JobStep
 from sparrowmq.spark.schema import READ_NAMES
 from tests.spark.jobs.backlog import bodies, fill_topic, offsets_of, sizes, table
 from tests.spark.jobs.dying import Died, die_at
@@ -53,7 +53,7 @@ def test_an_archive_holds_every_message_once_and_its_group_shows_the_progress(
 ) -> None:
     sent = fill_topic(running, "archive-all", 90)
     job = job_of(running, tmp_path, "archive-all", batch=50)
-    reported: list[Step] = []
+    reported: list[JobStep] = []
     with opened_archive(spark, job, reported.append) as archiver:
         archive_once(archiver)
     assert [(step.name, step.rows) for step in reported] == [

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.archive import archive_once, compact_archive, opened_archive, read_archive
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
-from sparrowmq.spark.jobs.job import JobError, Step
+from sparrowmq.spark.jobs.job import JobError, JobStep
 from tests.spark.jobs.backlog import bodies, fill_topic
 from tests.spark.jobs.test_archive import STEPS, filled, job_of
 from tests.spark.jobs.test_archive_log import tree
@@ -142,7 +142,7 @@ def test_a_compaction_beside_an_archive_that_runs_is_refused_and_changes_nothing
     sent += fill_topic(running, "guard-beside", 10, first=len(sent))
     tried: list[str] = []
 
-    def compacting(step: Step) -> None:
+    def compacting(step: JobStep) -> None:
         before = tree(tmp_path)
         with pytest.raises(JobError, match="another run works on this archive"):
             compacted(spark, running, tmp_path, "guard-beside")

@@ -20,7 +20,7 @@ from sparrowmq.cli.commands.pipeline_session import quiet_stop, shown_progress
 from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.archive_files import LocalFiles
 from sparrowmq.spark.jobs.archive_log import ArchiveLog, commit_of
-from sparrowmq.spark.jobs.job import Step
+from sparrowmq.spark.jobs.job import JobStep
 from sparrowmq.spark.session import find_java
 from tests.patience import PATIENCE_S
 from tests.spark.admin import create_topic
@@ -308,8 +308,8 @@ def test_progress_is_a_line_for_each_commit_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with shown_progress("drain") as on_step:
-        on_step(Step("under way", 100, 0, 250))
-        on_step(Step("committed", 100, 100, 250))
+        on_step(JobStep("under way", 100, 0, 250))
+        on_step(JobStep("committed", 100, 100, 250))
     assert capsys.readouterr().err == "drain: committed 100 rows, 100 of 250 done\n"
 
 

@@ -12,7 +12,7 @@ from sparrowmq.blocking import Admin, Message, Producer
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.job import OnStep, ignore_step
 from sparrowmq.spark.jobs.journal import JobJournal
-from sparrowmq.spark.jobs.replay import Replay
+from sparrowmq.spark.jobs.replay import ReplayRun
 from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from sparrowmq.spark.wire.sender import RowSender, Send
 from tests.patience import PATIENCE_S
@@ -54,7 +54,7 @@ def test_a_topic_is_replayed_into_itself_and_its_window_does_not_swallow_the_cop
     sent = fill(running, "dedup-itself")
     job = replay_job(running, "dedup-itself", to="dedup-itself")
     with JobJournal(folder_of(tmp_path, job)) as journal:
-        assert Replay(spark, job, journal, in_2100).run().sent == ROWS
+        assert ReplayRun(spark, job, journal, in_2100).run().sent == ROWS
     assert bodies(table(spark, running, "dedup-itself")) == sorted(sent * 2)
 
 
@@ -67,12 +67,12 @@ def test_a_replay_that_died_and_is_repeated_stores_each_copy_once_and_again_mean
     job = replay_job(running, "dedup-range", batch_rows=12)
     with JobJournal(folder_of(tmp_path, job)) as journal:
         with pytest.raises(Died):
-            Replay(spark, job, journal, in_2100).run(die_at("sent", times=2))
-        copied = Replay(spark, job, journal, in_2100).run()
+            ReplayRun(spark, job, journal, in_2100).run(die_at("sent", times=2))
+        copied = ReplayRun(spark, job, journal, in_2100).run()
         assert (copied.sent, copied.repeated) == (ROWS, 12)
         assert bodies(table(spark, running, job.to)) == sent
         journal.put_aside()
-        assert Replay(spark, job, journal, in_2100).run().sent == ROWS
+        assert ReplayRun(spark, job, journal, in_2100).run().sent == ROWS
     assert bodies(table(spark, running, job.to)) == sorted(sent * 2)
 
 

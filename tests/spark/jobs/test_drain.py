@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparrowmq.blocking import PushConsumer
-from sparrowmq.spark.jobs.drain import Drain, DrainJob, Spread, drain_report, queues_for
+from sparrowmq.spark.jobs.drain import DrainJob, DrainRun, Spread, drain_report, queues_for
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
@@ -40,9 +40,9 @@ def job_of(running: Cluster, folder: Path, topic: str, **more: object) -> DrainJ
 
 
 @contextmanager
-def opened(job: DrainJob) -> Iterator[Drain]:
+def opened(job: DrainJob) -> Iterator[DrainRun]:
     with Wire(job.name_server) as wire, JobJournal(job.state) as journal:
-        yield Drain(job, wire, AdminOperator(job.name_server), journal)
+        yield DrainRun(job, wire, AdminOperator(job.name_server), journal)
 
 
 def blocked(running: Cluster, topic: str, count: int, *, handled: int = 0) -> list[bytes]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from sparrowmq.protocol.codes import RequestCode
-from sparrowmq.spark.errors import ServerRefused, Unreachable
-from sparrowmq.spark.jobs.drain import Drain
+from sparrowmq.spark.errors import ClusterUnreachable, ServerRefused
+from sparrowmq.spark.jobs.drain import DrainRun
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
@@ -195,12 +195,12 @@ def test_a_claim_whose_answer_was_lost_is_gone_on_with(
     def cut_off(self: Remoting, code: int, fields: Any, body: bytes = b"") -> Answer:
         answer = ask(self, code, fields, body)
         if code == RequestCode.PUT_KV_CONFIG:
-            raise Unreachable(self.address, "PUT_KV_CONFIG", "cut off")
+            raise ClusterUnreachable(self.address, "PUT_KV_CONFIG", "cut off")
         return answer
 
     with monkeypatch.context() as patch:
         patch.setattr(Remoting, "ask", cut_off)
-        with opened(job) as drain, pytest.raises(Unreachable, match="cut off"):
+        with opened(job) as drain, pytest.raises(ClusterUnreachable, match="cut off"):
             drain.prepare()
     assert claim_on(running, "claim-unheard") is not None
     with opened(job) as drain:
@@ -229,7 +229,7 @@ def test_a_claim_stands_at_every_name_server(running: Cluster, tmp_path: Path) -
         closed.bind(("127.0.0.1", 0))
         away = f"127.0.0.1:{closed.getsockname()[1]}"
         with Wire(f"{running.name_server};{away}") as wire, JobJournal(tmp_path) as journal:
-            drain = Drain(job, wire, AdminOperator(running.name_server), journal)
-            with pytest.raises(Unreachable, match=away):
+            drain = DrainRun(job, wire, AdminOperator(running.name_server), journal)
+            with pytest.raises(ClusterUnreachable, match=away):
                 drain.prepare()
     assert claim_on(running, "claim-all") is None

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from sparrowmq.cli.main import app
 from sparrowmq.spark import options, sink_options
 from sparrowmq.spark.options import Options
-from sparrowmq.spark.schema import READ_COLUMNS, WRITE_COLUMNS, Column
+from sparrowmq.spark.schema import READ_COLUMNS, WRITE_COLUMNS, SparkColumn
 from sparrowmq.spark.sink_options import SinkOptions
 from tests.repo.tree import ROOT
 from tests.spark.admin import create_topic
@@ -48,7 +48,7 @@ def rows_after(head: str, title: str) -> list[list[str]]:
     ("title", "columns"), [("Reading", READ_COLUMNS), ("Writing", WRITE_COLUMNS)]
 )
 def test_the_guide_shows_the_columns_as_they_are_declared(
-    title: str, columns: tuple[Column, ...]
+    title: str, columns: tuple[SparkColumn, ...]
 ) -> None:
     expected = [[column.name, column.sql_type, column.meaning] for column in columns]
     assert rows_after("column | type | meaning", title) == expected

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparrowmq.spark.jobs.archive import archive_once, opened_archive, read_archive
-from sparrowmq.spark.jobs.drain import Drain, drain_report
+from sparrowmq.spark.jobs.drain import DrainRun, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator
 from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
@@ -62,7 +62,7 @@ def test_an_archive_and_a_drain_whose_drivers_are_killed_before_a_commit_are_fin
 
     drain = drain_job(running.name_server, "killed-drain", tmp_path)
     with Wire(running.name_server) as wire, JobJournal(drain.state) as journal:
-        work = Drain(drain, wire, AdminOperator(running.name_server), journal)
+        work = DrainRun(drain, wire, AdminOperator(running.name_server), journal)
         copied = work.run(spark)
         report = drain_report(work, "fast")
     assert (copied.sent, copied.repeated, report.twice) == (60, ROWS_A_BATCH, ROWS_A_BATCH)

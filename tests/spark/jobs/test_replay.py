@@ -13,7 +13,7 @@ import pytest
 from sparrowmq.spark.jobs.archive import archive_once, opened_archive
 from sparrowmq.spark.jobs.copy import Copied
 from sparrowmq.spark.jobs.journal import JobJournal
-from sparrowmq.spark.jobs.replay import Replay, ReplayJob, journal_folder
+from sparrowmq.spark.jobs.replay import ReplayJob, ReplayRun, journal_folder
 from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import bodies, fill_topic, table
@@ -48,7 +48,7 @@ def job_of(running: Cluster, topic: str, **more: Any) -> ReplayJob:
 
 def replayed(spark: SparkSession, job: ReplayJob, folder: Path) -> Copied:
     with JobJournal(folder_of(folder, job)) as journal:
-        return Replay(spark, job, journal, in_2100).run()
+        return ReplayRun(spark, job, journal, in_2100).run()
 
 
 def folder_of(folder: Path, job: ReplayJob) -> Path:
@@ -107,7 +107,7 @@ def test_a_run_that_died_is_finished_and_says_what_may_have_come_twice(
     sent = prepared(running, "replay-dies", 30)
     job = job_of(running, "replay-dies", batch_rows=12)
     with JobJournal(folder_of(tmp_path, job)) as journal, pytest.raises(Died):
-        Replay(spark, job, journal, in_2100).run(die_at("sent", times=2))
+        ReplayRun(spark, job, journal, in_2100).run(die_at("sent", times=2))
     copied = replayed(spark, job, tmp_path)
     assert (copied.sent, copied.repeated) == (30, 12)
     found = bodies(table(spark, running, job.to))
@@ -147,7 +147,7 @@ def test_a_replay_goes_on_with_another_batch_size_and_repeats_the_cut_batch_as_i
     begun, other = (job_of(running, "replay-steps", batch_rows=size) for size in (12, 100))
     assert folder_of(tmp_path, begun) == folder_of(tmp_path, other)
     with JobJournal(folder_of(tmp_path, begun)) as journal, pytest.raises(Died):
-        Replay(spark, begun, journal, in_2100).run(die_at("sent"))
+        ReplayRun(spark, begun, journal, in_2100).run(die_at("sent"))
     copied = replayed(spark, other, tmp_path)
     # One of 12 that was repeated, one of what was left, and its remainder.
     assert (copied.sent, copied.repeated) == (30, 12)
@@ -164,12 +164,12 @@ def test_a_look_at_a_replay_says_what_is_left_and_changes_nothing(
     job = job_of(running, "replay-look", batch_rows=12, where="tags = 't1'")
     folder = folder_of(tmp_path, job)
     with JobJournal(folder) as journal:
-        work = Replay(spark, job, journal, in_2100)
+        work = ReplayRun(spark, job, journal, in_2100)
         found = work.look()
         assert (found.wanted, found.looked_at, work.count(found)) == (30, 0, 15)
     assert not folder.exists()
     with JobJournal(folder) as journal:
-        work = Replay(spark, job, journal, in_2100)
+        work = ReplayRun(spark, job, journal, in_2100)
         with pytest.raises(Died):
             work.run(die_at("committed"))
         before = journal.read()

@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 
 from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
-from sparrowmq.spark.jobs.drain import Drain, DrainJob
+from sparrowmq.spark.jobs.drain import DrainJob, DrainRun
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import JobJournal
-from sparrowmq.spark.jobs.replay import Replay, ReplayJob
+from sparrowmq.spark.jobs.replay import ReplayJob, ReplayRun
 from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from sparrowmq.testing import cluster
 from tests.spark.admin import create_topic
@@ -103,7 +103,7 @@ def replay_in(running: Cluster, journal: JobJournal) -> None:
         since=datetime(2020, 1, 1, tzinfo=UTC),
         until=datetime(2020, 1, 2, tzinfo=UTC),
     )
-    Replay(NOBODY, job, journal).run(die_at("planned"))
+    ReplayRun(NOBODY, job, journal).run(die_at("planned"))
 
 
 def drain_in(running: Cluster, journal: JobJournal) -> None:
@@ -116,7 +116,7 @@ def drain_in(running: Cluster, journal: JobJournal) -> None:
         state=journal.path.parent,
     )
     with Wire(running.name_server) as wire:
-        work = Drain(job, wire, AdminOperator(running.name_server), journal)
+        work = DrainRun(job, wire, AdminOperator(running.name_server), journal)
         work.run(NOBODY, die_at("planned"))
 
 

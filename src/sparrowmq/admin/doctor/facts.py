@@ -81,7 +81,7 @@ class ClusterFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicReader:
+class ReadingGroup:
     """A group that reads a topic, or has."""
 
     group: str
@@ -104,7 +104,7 @@ class TopicFacts:
     """Whether brokers had it that are gone."""
     settings: tuple[TopicSettings, ...] = ()
     queues: tuple[TopicQueue, ...] = ()
-    readers: tuple[TopicReader, ...] | None = None
+    readers: tuple[ReadingGroup, ...] | None = None
     """None if no broker tells."""
     broker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     masters: tuple[str, ...] = ()

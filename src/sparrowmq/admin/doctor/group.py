@@ -13,7 +13,7 @@ from sparrowmq.admin.doctor.member_states import (
     without_handler_times,
     without_times,
 )
-from sparrowmq.admin.doctor.progress import COMMIT_S, Progress, progress_of
+from sparrowmq.admin.doctor.progress import COMMIT_S, QueueProgress, progress_of
 from sparrowmq.admin.lag import QueueLag
 from sparrowmq.protocol.names import is_retry_topic
 
@@ -143,7 +143,7 @@ def _without_progress(facts: GroupFacts) -> list[str]:
 # ---- lag
 
 
-def _lag(facts: GroupFacts, moves: list[Progress]) -> Iterator[Finding]:
+def _lag(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
     if not facts.members:
         return
     known = [each for each in moves if each.is_certain and not is_retry_topic(each.queue.topic)]
@@ -170,7 +170,7 @@ def _lag(facts: GroupFacts, moves: list[Progress]) -> Iterator[Finding]:
             )
 
 
-def _stuck(facts: GroupFacts, moves: list[Progress]) -> Iterator[Finding]:
+def _stuck(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
     """Queues that stand still, without those whose reason is known already."""
     if not facts.members or any(not each.may_consume for each in facts.settings):
         return
@@ -193,7 +193,7 @@ def _stuck(facts: GroupFacts, moves: list[Progress]) -> Iterator[Finding]:
         )
 
 
-def _unknown(facts: GroupFacts, moves: list[Progress]) -> Iterator[NotMade]:
+def _unknown(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[NotMade]:
     doubtful = [each for each in moves if not each.is_certain and each.lag_after]
     if facts.members and doubtful:
         yield NotMade(

@@ -16,7 +16,7 @@ COMMIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class QueueProgress:
     """One queue at both looks."""
 
     queue: MessageQueue
@@ -44,7 +44,7 @@ class Progress:
         return self.after == self.before and self.lag_before > 0
 
 
-def progress_of(facts: GroupFacts) -> list[Progress]:
+def progress_of(facts: GroupFacts) -> list[QueueProgress]:
     """Every queue that both looks know, without those in which the group has never been."""
     first = {each.queue: each for each in facts.first.queues}
     owners = owners_of(facts.second)
@@ -60,7 +60,7 @@ def progress_of(facts: GroupFacts) -> list[Progress]:
         if before is None or after is None:
             before, after = _stored(then), _stored(now)
         found.append(
-            Progress(
+            QueueProgress(
                 queue=now.queue,
                 before=before,
                 after=after,

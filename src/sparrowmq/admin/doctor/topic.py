@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sparrowmq.admin.doctor.facts import TopicFacts
 from sparrowmq.admin.doctor.findings import Decided, Finding, count_of, found, shorten
-from sparrowmq.protocol.limits import Action, Quota
+from sparrowmq.protocol.limits import BacklogAction, Quota
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import is_readable, is_writable
 
@@ -206,7 +206,7 @@ def _limits(facts: TopicFacts) -> Iterator[Finding]:
         if limit.backlog is not None and limit.is_refusing:
             group = max(limit.lags, key=limit.lags.__getitem__, default="")
             unit = "s" if limit.backlog.is_time else "messages"
-            does = "refused" if limit.backlog.action is Action.REFUSE else "slowed"
+            does = "refused" if limit.backlog.action is BacklogAction.REFUSE else "slowed"
             yield found(
                 "backlog-refused",
                 _subject(facts),

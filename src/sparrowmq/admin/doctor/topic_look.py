@@ -5,7 +5,7 @@ from functools import partial
 
 from sparrowmq.admin.brokers import broker_config, runtime_table
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
-from sparrowmq.admin.doctor.facts import TopicFacts, TopicReader
+from sparrowmq.admin.doctor.facts import ReadingGroup, TopicFacts
 from sparrowmq.admin.doctor.findings import NotMade
 from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound
 from sparrowmq.admin.limits import Limit, limits
@@ -93,7 +93,7 @@ def _dedup_cut(table: dict[str, str], topic: str) -> tuple[int, int, int] | None
 
 async def _readers(
     calls: ClusterCalls, topic: str, addresses: dict[str, str]
-) -> tuple[tuple[TopicReader, ...] | None, tuple[NotMade, ...]]:
+) -> tuple[tuple[ReadingGroup, ...] | None, tuple[NotMade, ...]]:
     async def ask(_: str, address: str) -> frozenset[str]:
         response = await calls.call(address, GetConsumersOfTopic(topic=topic))
         return GroupList.from_json(response.body).group_list
@@ -125,7 +125,7 @@ async def _readers(
 
 async def _reader(
     calls: ClusterCalls, topic: str, group: str, addresses: dict[str, str]
-) -> TopicReader:
+) -> ReadingGroup:
     online = await connected(calls, group)
     details = await with_details(calls, group, online)
     spans = await at_once(
@@ -135,7 +135,7 @@ async def _reader(
     for each in spans:
         if not isinstance(each, AdminError):
             delays |= each
-    return TopicReader(
+    return ReadingGroup(
         group=group,
         members=len(details),
         delays_s=delays,

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.live_clients import ConsumerGroup, GroupMember, group_faults
+from sparrowmq.broker.live_clients import ConsumerGroup, LiveMember, group_faults
 from sparrowmq.broker.pull_filter import sql_filter
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Reply, Request, Routes
@@ -89,14 +89,14 @@ def _register_groups(
     return is_sub_change
 
 
-def _member(broker: Broker, request: Request[Heartbeat], data: HeartbeatData) -> GroupMember:
+def _member(broker: Broker, request: Request[Heartbeat], data: HeartbeatData) -> LiveMember:
     connection = request.connection
-    return GroupMember(
+    return LiveMember(
         data.client_id, connection, request.language, request.version, broker.monotonic()
     )
 
 
-def _join(broker: Broker, member: GroupMember, consumer: ConsumerData, data: HeartbeatData) -> bool:
+def _join(broker: Broker, member: LiveMember, consumer: ConsumerData, data: HeartbeatData) -> bool:
     """Register one group of a client; whether a version 2 client must send its subscriptions."""
     config = broker.groups.find(consumer.group_name)
     if config is None:

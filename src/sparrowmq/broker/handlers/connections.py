@@ -3,7 +3,7 @@
 from msgspec import field
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.live_clients import GroupMember, group_faults
+from sparrowmq.broker.live_clients import LiveMember, group_faults
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.body import GroupList
@@ -90,7 +90,7 @@ def get_all_producers(broker: Broker, request: Request[GetAllProducers]) -> Repl
     return Reply(body=ProducerTable(data=table).to_json())
 
 
-def _connection(member: GroupMember) -> ClientConnection:
+def _connection(member: LiveMember) -> ClientConnection:
     return ClientConnection(
         client_id=member.client_id,
         client_addr=member.connection.peer,
@@ -99,7 +99,7 @@ def _connection(member: GroupMember) -> ClientConnection:
     )
 
 
-def _language(member: GroupMember) -> str:
+def _language(member: LiveMember) -> str:
     """Java's tools fail over a name that is not in their list."""
     return member.language if member.language in Language.__members__ else Language.OTHER.name
 

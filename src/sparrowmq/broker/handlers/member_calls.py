@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.live_clients import GroupMember
+from sparrowmq.broker.live_clients import LiveMember
 from sparrowmq.net.errors import CallTimedOut, ConnectionLost, NetError, RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
@@ -68,7 +68,7 @@ def _record(broker: Broker, msg_id: str) -> bytes:
     return record
 
 
-def _member(broker: Broker, group_name: str, client_id: str) -> GroupMember:
+def _member(broker: Broker, group_name: str, client_id: str) -> LiveMember:
     group = broker.consumers.group(group_name)
     member = None if group is None else group.find(client_id)
     if member is None:
@@ -77,7 +77,7 @@ def _member(broker: Broker, group_name: str, client_id: str) -> GroupMember:
     return member
 
 
-async def _pass_on(member: GroupMember, header: RequestHeader, body: bytes) -> Reply:
+async def _pass_on(member: LiveMember, header: RequestHeader, body: bytes) -> Reply:
     try:
         answer = await member.connection.call(header, body, timeout_s=_CALL_S)
     except CallTimedOut as error:
@@ -110,7 +110,7 @@ async def get_consumer_status(broker: Broker, request: Request[InvokeConsumerSta
     return Reply(body=ConsumerStatus(consumer_table=table).to_json())
 
 
-async def _ask(member: GroupMember, question: GetConsumerStatus) -> dict[MessageQueue, int] | None:
+async def _ask(member: LiveMember, question: GetConsumerStatus) -> dict[MessageQueue, int] | None:
     """None for a member that does not answer, or not as expected: it is left out, as in Apache."""
     try:
         answer = await member.connection.call(question, timeout_s=_STATUS_S)

@@ -18,7 +18,7 @@ from collections.abc import Awaitable
 import msgspec
 
 from sparrowmq.broker.arrivals import QueueKey
-from sparrowmq.broker.broker import Broker, State
+from sparrowmq.broker.broker import Broker, BrokerState
 from sparrowmq.broker.config import MASTER_ID
 from sparrowmq.broker.positions import resume_offset
 from sparrowmq.broker.pull_filter import PullFilter, filter_for
@@ -36,7 +36,7 @@ from sparrowmq.store.messages import QueueRead, ReadStatus
 from sparrowmq.store.store import ColdRead
 
 routes: Routes[Broker] = Routes()
-_DRAINING = State.DRAINING
+_DRAINING = BrokerState.DRAINING
 _SHORT_POLL_S = 1.0
 """How long a pull waits that asks to wait but names no time."""
 _CODES = {

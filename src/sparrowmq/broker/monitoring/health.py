@@ -7,7 +7,7 @@ no restart would make room.
 
 from collections.abc import Iterator
 
-from sparrowmq.broker.broker import Broker, State
+from sparrowmq.broker.broker import Broker, BrokerState
 from sparrowmq.broker.name_servers import BrokerRegistration
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.health import Check
@@ -24,7 +24,10 @@ def readiness(broker: Broker, registration: BrokerRegistration) -> list[Check]:
     """What clients need of this broker."""
     return [
         *liveness(broker),
-        Check("it serves", "" if broker.state is State.SERVING else f"it is {broker.state.value}"),
+        Check(
+            "it serves",
+            "" if broker.state is BrokerState.SERVING else f"it is {broker.state.value}",
+        ),
         *_registered(broker, registration),
         *(_takes_messages(broker) if broker.replication.is_master else _copies(broker)),
     ]

@@ -20,7 +20,7 @@ import numpy as np
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.monitoring.units import UNIT_BYTES, Numbers, count_tags, first_log_offset
-from sparrowmq.metrics.text import Pace
+from sparrowmq.metrics.text import LoopSlices
 from sparrowmq.protocol.names import is_retry_topic, is_system_group, is_system_topic
 from sparrowmq.protocol.record_layout import STORE_TIMESTAMP_BYTES, store_timestamp
 from sparrowmq.protocol.subscription import SubscriptionData
@@ -37,7 +37,7 @@ Place = tuple[str, int]
 """`topic@group` and the queue's id."""
 
 
-class QueueLag(NamedTuple):
+class SampledQueueLag(NamedTuple):
     """One queue of one group. Times are store times in ms, None where they are not known."""
 
     queue_id: int
@@ -47,12 +47,12 @@ class QueueLag(NamedTuple):
     oldest_ready_ms: int | None
 
 
-class GroupLag(NamedTuple):
+class SampledGroupLag(NamedTuple):
     """One group in one topic."""
 
     labels: tuple[str, str, str, str]
     """consumer_group, is_retry, is_system, topic."""
-    queues: list[QueueLag]
+    queues: list[SampledQueueLag]
     lag: int
     """Messages that are not consumed yet."""
     ready: int
@@ -63,10 +63,12 @@ class GroupLag(NamedTuple):
     """The age of the oldest one that was not pulled."""
 
 
-def _of_group(group: str, topic: str, queues: list[QueueLag], now_ms: int) -> GroupLag:
+def _of_group(
+    group: str, topic: str, queues: list[SampledQueueLag], now_ms: int
+) -> SampledGroupLag:
     is_system = is_system_topic(topic) or is_system_group(group)
     lag, ready = sum(queue.lag for queue in queues), sum(queue.ready for queue in queues)
-    return GroupLag(
+    return SampledGroupLag(
         (group, _word(is_retry_topic(topic)), _word(is_system), topic),
         queues,
         lag,
@@ -118,7 +120,7 @@ class LagSamples:
 
     async def sample(self) -> None:
         """Read what offsets do not say, for all groups, in slices."""
-        pace = Pace()
+        pace = LoopSlices()
         self._cold_left = _COLD_READS
         places = set()
         offsets = self._broker.offsets
@@ -173,7 +175,9 @@ class LagSamples:
             found = await self._broker.workers.run(found.load)
         return _time_in(bytes(found.chunks[0][:STORE_TIMESTAMP_BYTES])) if found.chunks else None
 
-    async def _count(self, place: Place, first: int, end: int, tags: Numbers, pace: Pace) -> None:
+    async def _count(
+        self, place: Place, first: int, end: int, tags: Numbers, pace: LoopSlices
+    ) -> None:
         topic = place[0].partition("@")[0]
         looked = passing = 0
         last = min(end, first + MOST_COUNTED)
@@ -188,7 +192,7 @@ class LagSamples:
         if looked:
             self._passing[place] = passing / looked
 
-    async def groups(self, pace: Pace) -> list[GroupLag]:
+    async def groups(self, pace: LoopSlices) -> list[SampledGroupLag]:
         """Every group in every topic, by the offsets of this moment."""
         found = []
         now_ms = self._broker.clock()
@@ -201,14 +205,16 @@ class LagSamples:
             await pace.rest()
         return found
 
-    def _queue(self, key: str, group: str, topic: str, queue_id: int, committed: int) -> QueueLag:
+    def _queue(
+        self, key: str, group: str, topic: str, queue_id: int, committed: int
+    ) -> SampledQueueLag:
         low, end = self._broker.store.queue_range(topic, queue_id)
         first = max(low, committed)
         pulled = self._broker.offsets.pulled.get((group, topic, queue_id), first)
         place = (key, queue_id)
         passing = self._passing.get(place, 1.0)
         waiting, unpulled = self._waiting.get(place), self._unpulled.get(place)
-        return QueueLag(
+        return SampledQueueLag(
             queue_id,
             lag=round(max(0, end - first) * passing),
             ready=round(max(0, end - max(first, pulled)) * passing),

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from sparrowmq.broker.monitoring.health import liveness, readiness
 from sparrowmq.broker.monitoring.lag import LagSamples
 from sparrowmq.broker.monitoring.page import CREATIONS, BrokerPage
-from sparrowmq.broker.monitoring.traffic import Traffic
+from sparrowmq.broker.monitoring.traffic import TrafficMetrics
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.metrics.request_times import RequestTimes
-from sparrowmq.metrics.text import CONTENT_TYPE, Pace
+from sparrowmq.metrics.text import CONTENT_TYPE, LoopSlices
 from sparrowmq.net.health import alive, ready
 from sparrowmq.net.http_server import HttpAnswer, HttpServer, page_address
 
@@ -28,7 +28,7 @@ async def monitored(server: BrokerServer) -> AsyncIterator[None]:
     if port is None:
         yield
         return
-    monitoring = Monitoring(server)
+    monitoring = BrokerMonitoring(server)
     async with asyncio.TaskGroup() as tasks:
         http = HttpServer(monitoring.pages, tasks, log=server.broker.log)
         host = server.config.metrics_listen_host
@@ -45,12 +45,12 @@ async def monitored(server: BrokerServer) -> AsyncIterator[None]:
             await http.close()
 
 
-class Monitoring:
+class BrokerMonitoring:
     """The pages, and the loops that learn what they say."""
 
     def __init__(self, server: BrokerServer) -> None:
         self._server = server
-        self._traffic = Traffic(server.broker)
+        self._traffic = TrafficMetrics(server.broker)
         self.lag = LagSamples(server.broker)
         self._times = RequestTimes(server.endpoint, CREATIONS)
         self._page = BrokerPage(server, self._traffic, self.lag, self._times)
@@ -59,7 +59,7 @@ class Monitoring:
 
     async def _follow_traffic(self) -> None:
         while True:
-            await self._traffic.look(Pace())
+            await self._traffic.look(LoopSlices())
             await asyncio.sleep(_LOOK_S)
 
     async def metrics(self) -> HttpAnswer:

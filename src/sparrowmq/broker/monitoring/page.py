@@ -5,16 +5,16 @@ from collections.abc import Iterator
 
 from sparrowmq import __version__
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.live_clients import GroupMember
+from sparrowmq.broker.live_clients import LiveMember
 from sparrowmq.broker.monitoring.health import readiness
-from sparrowmq.broker.monitoring.lag import GroupLag, LagSamples
-from sparrowmq.broker.monitoring.traffic import TopicTraffic, Traffic, message_type
+from sparrowmq.broker.monitoring.lag import LagSamples, SampledGroupLag
+from sparrowmq.broker.monitoring.traffic import TopicTraffic, TrafficMetrics, message_type
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.broker.traffic.report import limits_of
 from sparrowmq.metrics import families
 from sparrowmq.metrics.families import Family
 from sparrowmq.metrics.request_times import RequestTimes
-from sparrowmq.metrics.text import Pace, Page, Row
+from sparrowmq.metrics.text import LoopSlices, MetricsText, Row
 from sparrowmq.net.health import is_fine
 from sparrowmq.protocol.codes import version_text
 from sparrowmq.protocol.heartbeat import ConsumeType
@@ -42,7 +42,7 @@ class BrokerPage:
     """Puts the page together from what the parts know at that moment."""
 
     def __init__(
-        self, server: BrokerServer, traffic: Traffic, lag: LagSamples, times: RequestTimes
+        self, server: BrokerServer, traffic: TrafficMetrics, lag: LagSamples, times: RequestTimes
     ) -> None:
         self._server = server
         self._traffic = traffic
@@ -52,7 +52,7 @@ class BrokerPage:
     async def text(self) -> list[bytes]:
         """The page in parts, made in slices."""
         broker = self._server.broker
-        page = Page(
+        page = MetricsText(
             {
                 "cluster": broker.config.cluster_name,
                 "node_id": broker.config.broker_name,
@@ -73,7 +73,7 @@ class BrokerPage:
         await self._add_creations(page)
         return page.parts
 
-    async def _add_traffic(self, page: Page) -> None:
+    async def _add_traffic(self, page: MetricsText) -> None:
         broker, traffic = self._server.broker, self._traffic
         await traffic.look(page.pace)
         topics: list[tuple[tuple[str, str, str], TopicTraffic]] = []
@@ -100,7 +100,7 @@ class BrokerPage:
             ((_group_labels(f"{topic}@{group}"), count) for (group, topic), count in dead),
         )
 
-    async def _add_lag(self, page: Page) -> None:
+    async def _add_lag(self, page: MetricsText) -> None:
         groups = await self._lag.groups(page.pace)
         await page.add(families.LAG, ((each.labels, each.lag) for each in groups))
         await page.add(families.READY, ((each.labels, each.ready) for each in groups))
@@ -118,7 +118,7 @@ class BrokerPage:
         if self._server.broker.config.metrics_per_queue:
             await page.add(families.QUEUE_LAG, _queue_rows(groups))
 
-    async def _add_creations(self, page: Page) -> None:
+    async def _add_creations(self, page: MetricsText) -> None:
         for family in CREATIONS.values():
             rows = [
                 ((_status(is_success), "false")[: len(family.labels)], histogram)
@@ -161,7 +161,7 @@ class BrokerPage:
         yield families.BUILD, [((role, __version__), 1)]
 
 
-async def _add_delivery(page: Page, broker: Broker) -> None:
+async def _add_delivery(page: MetricsText, broker: Broker) -> None:
     timers, now_ms = broker.delivery.timers, broker.delivery.clock.now_ms()
     late_ms = max(0, now_ms - timers.delivered_before(now_ms))
     await page.add(families.TIMER_ENQUEUE_LAG, [(_LOCAL, 0)])
@@ -176,7 +176,7 @@ async def _add_delivery(page: Page, broker: Broker) -> None:
     await page.add(families.HALF_MESSAGES, [((TRANS_HALF_TOPIC,), len(broker.delivery.halves))])
 
 
-async def _add_limits(page: Page, broker: Broker) -> None:
+async def _add_limits(page: MetricsText, broker: Broker) -> None:
     limits = [
         (("quota" if each.backlog is None else "backlog", each.name, each.scope), each)
         for each in await limits_of(broker)
@@ -191,7 +191,7 @@ async def _add_limits(page: Page, broker: Broker) -> None:
     await page.add(families.BACKLOG_REACHED, reached)
 
 
-async def _add_dedup(page: Page, broker: Broker) -> None:
+async def _add_dedup(page: MetricsText, broker: Broker) -> None:
     windows = broker.traffic.dedup.windows
     ids = [((topic,), len(window)) for topic, window in windows.items()]
     await page.add(families.DEDUP_IDS, ids)
@@ -200,7 +200,7 @@ async def _add_dedup(page: Page, broker: Broker) -> None:
     await page.add(families.DEDUP_CUT, [((topic,), each.cut) for topic, each in windows.items()])
 
 
-def _queue_rows(groups: list[GroupLag]) -> Iterator[Row]:
+def _queue_rows(groups: list[SampledGroupLag]) -> Iterator[Row]:
     for each in groups:
         group, _, _, topic = each.labels
         for queue in each.queues:
@@ -213,7 +213,7 @@ def _group_labels(key: str) -> tuple[str, str, str]:
     return group, _word(is_system_topic(topic) or is_system_group(group)), topic
 
 
-async def _producers(broker: Broker, pace: Pace) -> list[Row]:
+async def _producers(broker: Broker, pace: LoopSlices) -> list[Row]:
     found: Counter[tuple[str, ...]] = Counter()
     for _, members in broker.producers.groups():
         found.update(map(_client, members))
@@ -221,7 +221,7 @@ async def _producers(broker: Broker, pace: Pace) -> list[Row]:
     return list(found.items())
 
 
-async def _consumers(broker: Broker, pace: Pace) -> list[Row]:
+async def _consumers(broker: Broker, pace: LoopSlices) -> list[Row]:
     found: Counter[tuple[str, ...]] = Counter()
     for group in broker.consumers:
         mode = "pull" if group.consume_type is ConsumeType.ACTIVELY else "push"
@@ -231,7 +231,7 @@ async def _consumers(broker: Broker, pace: Pace) -> list[Row]:
     return list(found.items())
 
 
-def _client(member: GroupMember) -> tuple[str, str, str]:
+def _client(member: LiveMember) -> tuple[str, str, str]:
     """language, protocol_type and version."""
     return member.language.lower(), "remoting", version_text(member.version).lower()
 

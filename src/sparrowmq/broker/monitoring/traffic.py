@@ -13,7 +13,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.monitoring.units import UNIT_BYTES, sizes
 from sparrowmq.broker.statistics import GROUP_GET
 from sparrowmq.metrics.families import MESSAGE_SIZE
-from sparrowmq.metrics.text import Histogram, Pace
+from sparrowmq.metrics.text import Histogram, LoopSlices
 
 _UNITS_AT_ONCE = 4096
 _NEWEST = 32
@@ -47,7 +47,7 @@ class GroupTraffic(msgspec.Struct):
     bytes: float = 0.0
 
 
-class Traffic:
+class TrafficMetrics:
     """All topics and groups of a broker. `look` brings it up to date."""
 
     def __init__(self, broker: Broker) -> None:
@@ -61,7 +61,7 @@ class Traffic:
         self.groups: dict[str, GroupTraffic] = {}
         """By `topic@group`."""
 
-    async def look(self, pace: Pace) -> None:
+    async def look(self, pace: LoopSlices) -> None:
         """Add what came since the last look. Several may be under way at once: each step is made
         in one go, from what is true at that moment."""
         store = self._broker.store
@@ -107,7 +107,7 @@ class Traffic:
             traffic.sizes.counts[place] += int(many)
         self._ends[topic, queue_id] = first + count
 
-    async def _follow_groups(self, pace: Pace) -> None:
+    async def _follow_groups(self, pace: LoopSlices) -> None:
         statistics = self._broker.statistics
         keys = statistics.keys(GROUP_GET)
         for key in keys:

@@ -27,7 +27,7 @@ from sparrowmq.broker.replication.known_slaves import KnownSlaves
 from sparrowmq.broker.replication.own_log import LogDescription, describe_log, note_owner
 from sparrowmq.broker.replication.replicas import Replicas
 from sparrowmq.broker.replication.returning_master import (
-    Outcome,
+    ReturnOutcome,
     brokers_of_name,
     check_new_master,
     recover_from_slaves,
@@ -38,7 +38,7 @@ from sparrowmq.net.peers import Peers
 from sparrowmq.store.store import Store
 
 if TYPE_CHECKING:
-    from sparrowmq.broker.replication.role_change import RoleChange
+    from sparrowmq.broker.replication.role_change import RoleChanger
 
 _ASK_SLAVES_AGAIN_S = 2.0
 
@@ -104,7 +104,7 @@ async def open_in_role(
         if took_over_at is not None and took_over_at == store.max_log_offset:
             # Its slaves start again at this moment, too: one may not answer, another may still
             # say that it is the master.
-            outcome = Outcome(may_serve=True, nothing_is_lost=True)
+            outcome = ReturnOutcome(may_serve=True, nothing_is_lost=True)
         else:
             outcome = await recover_from_slaves(config, store, known, peers, port=port, log=env.log)
         if not outcome.may_serve:
@@ -176,7 +176,7 @@ class Replication:
         self.admits_slaves = False
         """Of a master: set by `admit_slaves`. A second master of the name, which is
         about to be refused, must not feed a slave what the first one does not have."""
-        self.role_change: RoleChange
+        self.role_change: RoleChanger
         """Set when the broker serves."""
 
     @property
@@ -271,7 +271,7 @@ class Replication:
         else is opened."""
         while True:
             await asyncio.sleep(_ASK_SLAVES_AGAIN_S)
-            outcome: Outcome = await recover_from_slaves(
+            outcome: ReturnOutcome = await recover_from_slaves(
                 self._config,
                 self.store,
                 self.known_slaves,

@@ -53,7 +53,7 @@ class SlavesHaveMessages(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReturnOutcome:
     """What a starting master may do."""
 
     may_serve: bool
@@ -117,10 +117,10 @@ async def recover_from_slaves(
     *,
     port: int,
     log: logging.Logger,
-) -> Outcome:
+) -> ReturnOutcome:
     """Copy back what slaves have more than this master."""
     if not known.slaves:
-        return Outcome(may_serve=True, nothing_is_lost=False)
+        return ReturnOutcome(may_serve=True, nothing_is_lost=False)
     own_address = config.address(port)
     question = DescribeLog(returning_master=own_address)
     found, silent = await _ask(config, known, peers, own_address, question)
@@ -131,7 +131,7 @@ async def recover_from_slaves(
                 " later, takes no messages; stop one of them, or start this one as a slave"
                 " (--broker-id 1)"
             )
-            return Outcome(may_serve=False, nothing_is_lost=False, reason=text)
+            return ReturnOutcome(may_serve=False, nothing_is_lost=False, reason=text)
     outcome = await _recover_log(config, store, known, peers, found, silent, port=port, log=log)
     if not outcome.may_serve:
         return outcome
@@ -154,22 +154,22 @@ async def _recover_log(
     *,
     port: int,
     log: logging.Logger,
-) -> Outcome:
+) -> ReturnOutcome:
     if known.complete_to == store.max_log_offset:
-        return Outcome(may_serve=True, nothing_is_lost=True)
+        return ReturnOutcome(may_serve=True, nothing_is_lost=True)
     copied = 0
     for description in sorted(found, key=lambda each: each.claim.end, reverse=True):
         copied += await _copy_back(config, store, peers, description, port=port, log=log)
     needed = known.reachable_needed(config.copies_wanted)
     if copied >= needed:
-        return Outcome(may_serve=True, nothing_is_lost=config.copies_wanted > 1)
+        return ReturnOutcome(may_serve=True, nothing_is_lost=config.copies_wanted > 1)
     if config.accept_loss == config.broker_name:
         log.error(
             "starting although %s did not answer: messages that were acknowledged may be lost",
             ", ".join(silent),
         )
-        return Outcome(may_serve=True, nothing_is_lost=False)
-    return Outcome(
+        return ReturnOutcome(may_serve=True, nothing_is_lost=False)
+    return ReturnOutcome(
         may_serve=False,
         nothing_is_lost=False,
         reason=(

@@ -85,7 +85,7 @@ class Successor:
         return self.link.slave_id
 
 
-class RoleChange:
+class RoleChanger:
     """Changes the role of one broker."""
 
     def __init__(

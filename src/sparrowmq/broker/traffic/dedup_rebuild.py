@@ -60,7 +60,7 @@ _SHORT_BODY = 8192
 _WAITING_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC})
 
 
-class Kind(Enum):
+class WindowEventKind(Enum):
     """What a record says about a topic's messages."""
 
     SENT = "sent"
@@ -79,15 +79,15 @@ class Kind(Enum):
     """Half messages at the queue offsets `ended` have ended."""
 
 
-_SENDS = frozenset({Kind.SENT, Kind.TIMED, Kind.PREPARED})
+_SENDS = frozenset({WindowEventKind.SENT, WindowEventKind.TIMED, WindowEventKind.PREPARED})
 
 
-class Event(msgspec.Struct, gc=False):
+class WindowEvent(msgspec.Struct, gc=False):
     """One record, as far as it matters."""
 
     log_offset: int
     age_ms: int
-    kind: Kind
+    kind: WindowEventKind
     identity: str = ""
     unique_id: str = ""
     queue_offset: int = 0
@@ -103,7 +103,7 @@ class Known(msgspec.Struct, gc=False):
     """Where it waits as a half message; -1 for what does not, or is committed."""
 
 
-class Replay:
+class WindowReplay:
     """What is known after these events, which come in the order of the log, the oldest first."""
 
     def __init__(self) -> None:
@@ -113,33 +113,33 @@ class Replay:
         self._timed: dict[str, tuple[str, int]] = {}
         """Identities and log offsets of timed messages by their unique ids."""
 
-    def take(self, event: Event) -> None:
+    def take(self, event: WindowEvent) -> None:
         """The next event."""
         match event.kind:
-            case Kind.SENT | Kind.TIMED | Kind.PREPARED:
+            case WindowEventKind.SENT | WindowEventKind.TIMED | WindowEventKind.PREPARED:
                 self._sent(event)
-            case Kind.MOVED:
+            case WindowEventKind.MOVED:
                 self._wait_at(event)
-            case Kind.COMMITTED:
+            case WindowEventKind.COMMITTED:
                 if event.identity in self.known:
                     self.known[event.identity].half_offset = -1
-            case Kind.RECALLED:
+            case WindowEventKind.RECALLED:
                 self._recall(event.unique_id)
-            case Kind.ENDED:
+            case WindowEventKind.ENDED:
                 for offset in event.ended:
                     self._end(offset)
 
-    def _sent(self, event: Event) -> None:
+    def _sent(self, event: WindowEvent) -> None:
         if event.identity in self.known:
             return  # stored before the topic was de-duplicated
         self.known[event.identity] = Known(event.log_offset, event.age_ms)
-        if event.kind is Kind.TIMED:
+        if event.kind is WindowEventKind.TIMED:
             self._timed[event.unique_id] = (event.identity, event.log_offset)
-        elif event.kind is Kind.PREPARED:
+        elif event.kind is WindowEventKind.PREPARED:
             self.known[event.identity].half_offset = 0
             self._wait_at(event)
 
-    def _wait_at(self, event: Event) -> None:
+    def _wait_at(self, event: WindowEvent) -> None:
         message = self.known.get(event.identity)
         if message is not None and message.half_offset >= 0:
             # After a restart, a transaction can be ended by its present place only.
@@ -164,7 +164,7 @@ async def read_window(broker: "Broker", topic: str, rule: DedupRule) -> DedupWin
     with broker.slices.begin() as turn:
         log = _LogReading(broker, topic, rule)
         await log.read(turn)
-        state = Replay()
+        state = WindowReplay()
         for number, event in enumerate(log.in_order()):
             state.take(event)
             if number % _STEP == 0 and turn.is_over:
@@ -188,7 +188,7 @@ class _Queue(msgspec.Struct):
     low: int
     at: int
     """Units from here on have been read, …"""
-    events: list[list[Event]] = []
+    events: list[list[WindowEvent]] = []
     """… and gave these, the youngest part first."""
 
 
@@ -216,7 +216,7 @@ class _LogReading:
         self.began_ms = broker.monotonic()
         """The time from which ages count."""
 
-    def in_order(self) -> Iterator[Event]:
+    def in_order(self) -> Iterator[WindowEvent]:
         """What was found, in the order of the log."""
         found = (chain.from_iterable(reversed(queue.events)) for queue in self._queues)
         return heapq.merge(*found, key=lambda event: event.log_offset)
@@ -324,13 +324,13 @@ def outline(data: bytes, log_offset: int) -> Outline | None:
 
 def event_of(
     record: Outline, age_ms: int, stored_in: str, topic: str, real_topic: str
-) -> Event | None:
+) -> WindowEvent | None:
     """What a record says about the messages of a topic, None if nothing."""
     log_offset = record.log_offset
     if stored_in == TRANS_OP_HALF_TOPIC:
         numbers = record.body.split(b",")
         ended = tuple(int(part) for part in numbers if part.isdigit() and len(part) < 20)
-        return Event(log_offset, age_ms, Kind.ENDED, ended=ended)
+        return WindowEvent(log_offset, age_ms, WindowEventKind.ENDED, ended=ended)
     text = record.properties.decode("utf-8", "replace")
     if stored_in != topic and real_topic not in text:
         return None
@@ -339,7 +339,7 @@ def event_of(
         return None
     if "REAL_" in text or "TRAN" in text or record.prepared_transaction_offset:
         return _special_event(record, age_ms, stored_in, topic, identity, parse_properties(text))
-    return Event(log_offset, age_ms, Kind.SENT, identity)
+    return WindowEvent(log_offset, age_ms, WindowEventKind.SENT, identity)
 
 
 def _special_event(
@@ -349,24 +349,26 @@ def _special_event(
     topic: str,
     identity: str,
     fields: dict[str, str],
-) -> Event | None:
+) -> WindowEvent | None:
     """The same for what waits or waited; None for a delivery of what was sent before."""
     if stored_in != topic and fields.get(REAL_TOPIC) != topic:
         return None
     unique_id = fields.get(UNIQUE_KEY, "")
-    kind = Kind.SENT
+    kind = WindowEventKind.SENT
     if stored_in == TRANS_HALF_TOPIC:
-        kind = Kind.MOVED if TRANSACTION_CHECK_TIMES in fields else Kind.PREPARED
+        kind = (
+            WindowEventKind.MOVED if TRANSACTION_CHECK_TIMES in fields else WindowEventKind.PREPARED
+        )
     elif record.prepared_transaction_offset or _was_prepared(fields, stored_in, topic):
-        kind = Kind.COMMITTED
+        kind = WindowEventKind.COMMITTED
     elif stored_in == TIMER_TOPIC and TIMER_DELETE_UNIQUE_KEY in fields:
-        kind = Kind.RECALLED
+        kind = WindowEventKind.RECALLED
         unique_id = fields[TIMER_DELETE_UNIQUE_KEY].removeprefix(f"{topic}+")
     elif stored_in == TIMER_TOPIC:
-        kind = Kind.TIMED
+        kind = WindowEventKind.TIMED
     elif stored_in == topic and _was_delayed(fields, topic):
         return None
-    return Event(record.log_offset, age_ms, kind, identity, unique_id, record.queue_offset)
+    return WindowEvent(record.log_offset, age_ms, kind, identity, unique_id, record.queue_offset)
 
 
 def _was_prepared(fields: dict[str, str], stored_in: str, topic: str) -> bool:

@@ -26,7 +26,7 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send import AnySend, SendBatchMessage, SendLimited
 from sparrowmq.protocol.limits import (
     CLIENT_QUOTA,
-    Action,
+    BacklogAction,
     Quota,
     Scope,
     backlog_of,
@@ -173,7 +173,9 @@ class Traffic:
         if limits is None or limits.config is not topic:
             limits = self.limits_of(topic, now_ms)
         backlog = limits.backlog
-        is_slow = backlog is not None and backlog.is_over and backlog.limit.action is Action.SLOW
+        is_slow = (
+            backlog is not None and backlog.is_over and backlog.limit.action is BacklogAction.SLOW
+        )
         if not is_slow and not limits.is_deduplicated:  # the usual case, without other calls
             return self._within_limits(send, limits, now_ms, broker, request, topic)
         once: Admitted = partial(self._within_limits, send, limits, now_ms)
@@ -195,7 +197,7 @@ class Traffic:
         header, backlog, buckets = request.header, limits.backlog, limits.buckets
         is_batch = header.batch or type(header) is SendBatchMessage
         count, size = count_messages(request.body) if is_batch else 1, len(request.body)
-        if backlog is not None and backlog.is_over and backlog.limit.action is Action.REFUSE:
+        if backlog is not None and backlog.is_over and backlog.limit.action is BacklogAction.REFUSE:
             text = backlog.refusal(header.topic)
             return _refused(request, count, backlog.refusals, now_ms, text, _BACKLOG_RETRY_MS)
         if self.concerns_all:

@@ -25,7 +25,7 @@ from sparrowmq.cli.settings.servers import (
     nameserver_settings,
     read_file,
 )
-from sparrowmq.cli.settings.settings import Found, ServerSetting, SettingError
+from sparrowmq.cli.settings.settings import FoundSettings, ServerSetting, SettingError
 
 _HELP = """Show every setting, its value, and where it came from.
 
@@ -94,7 +94,7 @@ def _show(
 
 
 def _settings(
-    server: str, file: Found, values: dict[str, Any], *, insecure: bool
+    server: str, file: FoundSettings, values: dict[str, Any], *, insecure: bool
 ) -> Iterator[_Shown]:
     """Raises SettingError with every problem, as the server's own command would."""
     settings = _settings_of(server)

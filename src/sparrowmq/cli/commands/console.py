@@ -96,14 +96,14 @@ def console(ctx: click.Context, /, **given: Any) -> None:
 
 def _add_user(path: Path | None, name: str, role: str) -> None:
     from sparrowmq.console.config import ConsoleError
-    from sparrowmq.console.users import Role, check_name, write_user
+    from sparrowmq.console.users import UserRole, check_name, write_user
 
     if path is None:
         raise ConsoleError("--add-user needs the file: give it with --users FILE")
     try:
         check_name(name)
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
-        write_user(path, name, Role(role), password)
+        write_user(path, name, UserRole(role), password)
     except ValueError as error:
         raise ConsoleError(str(error)) from error
     except OSError as error:

@@ -17,7 +17,7 @@ from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.output import Report, Table, Value, table
 from sparrowmq.cli.queues import Goal, QueueName, QueueType, Steps, chosen_queues, queue_text
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, topic_option, yes_option
-from sparrowmq.protocol.limits import Action, backlog_of
+from sparrowmq.protocol.limits import BacklogAction, backlog_of
 from sparrowmq.protocol.message import MessageQueue
 
 
@@ -149,7 +149,7 @@ async def _backlogs(admin: Admin, name: str, topic: str, moves: Sequence[OffsetM
     return found
 
 
-_DONE = {Action.REFUSE: "refused", Action.SLOW: "slowed"}
+_DONE = {BacklogAction.REFUSE: "refused", BacklogAction.SLOW: "slowed"}
 
 
 async def _owners(admin: Admin, name: str) -> dict[MessageQueue, str]:

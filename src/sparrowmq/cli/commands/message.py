@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from sparrowmq.cli.commands.send import Pace, rate_option
+from sparrowmq.cli.commands.send import SendPace, rate_option
 from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.logs import with_log_level, without_client_warnings
 from sparrowmq.cli.message_output import Form, json_of, line_of, raw_of
@@ -134,7 +134,9 @@ def consume(
     """
     form_name = _form_name(form_name, as_json=as_json, raw=raw)
     has_line_feed = not (form_name == "body" and count == 1)
-    showing = Showing(count, partial(click.echo, nl=has_line_feed), _FORMS[form_name], Pace(rate))
+    showing = Showing(
+        count, partial(click.echo, nl=has_line_feed), _FORMS[form_name], SendPace(rate)
+    )
     start = {"from_time" if isinstance(where, datetime) else "from_where": where}
 
     async def work() -> int:
@@ -183,7 +185,7 @@ class Showing:
         most: int | None,
         write: Callable[[Any], None] = click.echo,
         form: Form = line_of,
-        pace: Pace | None = None,
+        pace: SendPace | None = None,
     ) -> None:
         self.ended = asyncio.Event()
         self.seen = 0
@@ -191,7 +193,7 @@ class Showing:
         self._most = most
         self._write = write
         self._form = form
-        self._pace = pace or Pace(None)
+        self._pace = pace or SendPace(None)
         self._arrived = asyncio.Event()
         self._failure: OSError | None = None
 

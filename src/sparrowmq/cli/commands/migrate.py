@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 
 from sparrowmq.admin.admin import Admin
-from sparrowmq.admin.migration import ClusterState, MigrationItem, State
+from sparrowmq.admin.migration import ClusterState, MigrationItem, MigrationState
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_contexts
 from sparrowmq.cli.option_types import Wait
@@ -19,7 +19,7 @@ from sparrowmq.cli.output import Report, Value, table
 from sparrowmq.cli.shell import IN_PART, Shell, limit_option
 from sparrowmq.cluster_address import contexts_file, read_contexts, split_addresses
 
-_NOT_MOVED = (State.DIFFERS, State.LEFT, State.FAILED)
+_NOT_MOVED = (MigrationState.DIFFERS, MigrationState.LEFT, MigrationState.FAILED)
 
 
 @click.group("migrate", cls=Group)

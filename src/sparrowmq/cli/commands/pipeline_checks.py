@@ -11,7 +11,7 @@ import click
 from sparrowmq.cli.remote import NOT_A_NAME_SERVER, no_name_server
 from sparrowmq.cli.settings.settings import nearest
 from sparrowmq.protocol.names import dlq_topic
-from sparrowmq.spark.errors import ServerRefused, TopicMissing, Unreachable, few_of
+from sparrowmq.spark.errors import ClusterUnreachable, ServerRefused, TopicMissing, few_of
 from sparrowmq.spark.jobs.archive import check_archived, existing_archive
 from sparrowmq.spark.jobs.archive_files import local_files
 from sparrowmq.spark.jobs.archive_folder import check_folder
@@ -75,7 +75,7 @@ def _brokers(cluster: RemoteCluster, name_server: str) -> None:
     try:
         if cluster.broker_names():
             return
-    except Unreachable as error:
+    except ClusterUnreachable as error:
         raise JobError(no_name_server(name_server, error.reason)) from error
     except ServerRefused as error:
         raise JobError(f"{error}; {NOT_A_NAME_SERVER}") from error

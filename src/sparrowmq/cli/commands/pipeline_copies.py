@@ -24,7 +24,7 @@ from sparrowmq.clock import system_clock
 from sparrowmq.spark.jobs.copy import Copied
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.journal import JobJournal
-from sparrowmq.spark.jobs.replay import Replay, ReplayJob, journal_folder, sent_before
+from sparrowmq.spark.jobs.replay import ReplayJob, ReplayRun, journal_folder, sent_before
 from sparrowmq.spark.wire.cluster import RemoteCluster
 
 _rate = click.option("--rate", type=click.IntRange(min=1), help="Most messages per second.")
@@ -123,7 +123,7 @@ def replay(
             pipeline_session("replay", master, settings) as spark,
             shown_progress("replay") as on_step,
         ):
-            copied = Replay(spark, job, journal).run(on_step)
+            copied = ReplayRun(spark, job, journal).run(on_step)
     now = copied.sent - (before.sent if before else 0)
     click.echo(f"{now:,} messages of {topic} sent to {to} now, {copied.sent:,} in all")
     if copied.repeated:
@@ -143,10 +143,10 @@ def _look(
     """Show what would be sent. Spark counts what is in an archive, and what fulfils --where."""
     fulfilling = None
     if job.archive is None and job.where is None:
-        copied = Replay(None, job, journal).look(again=again)
+        copied = ReplayRun(None, job, journal).look(again=again)
     else:
         with pipeline_session("replay", master, settings) as spark:
-            work = Replay(spark, job, journal)
+            work = ReplayRun(spark, job, journal)
             copied = work.look(again=again)
             if job.where is not None and copied.left:
                 fulfilling = work.count(copied)

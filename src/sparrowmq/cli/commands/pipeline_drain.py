@@ -24,9 +24,9 @@ from sparrowmq.cli.commands.pipeline_session import (
 )
 from sparrowmq.spark.jobs.copy import Copied
 from sparrowmq.spark.jobs.drain import (
-    Drain,
+    DrainFigures,
     DrainJob,
-    DrainReport,
+    DrainRun,
     Spread,
     drain_report,
     queues_for,
@@ -122,7 +122,7 @@ def drain(
         take_over=take_over,
     )
     with RemoteCluster(name_server, 10.0) as cluster, JobJournal(job.state) as journal:
-        work = Drain(job, cluster, AdminOperator(name_server), journal)
+        work = DrainRun(job, cluster, AdminOperator(name_server), journal)
         if dry_run:
             _show_plan(job, work.look())
             return
@@ -156,7 +156,7 @@ def _show_plan(job: DrainJob, copied: Copied) -> None:
     click.echo("nothing was changed: a dry run", err=True)
 
 
-def _show(job: DrainJob, found: DrainReport) -> None:
+def _show(job: DrainJob, found: DrainFigures) -> None:
     console = Console(highlight=False, soft_wrap=True)
     table = Table("queue", "was at", "fixed end", "backlog", "is at", box=None, padding=(0, 1))
     for column in table.columns[1:]:
@@ -177,13 +177,13 @@ def _show(job: DrainJob, found: DrainReport) -> None:
         console.print(f"{found.twice:,} of them are there twice: a batch that was cut short")
 
 
-def _show_left(job: DrainJob, found: DrainReport, worked_by: str | None) -> None:
+def _show_left(job: DrainJob, found: DrainFigures, worked_by: str | None) -> None:
     click.echo(f"{found.left:,} of them are not handled yet by group {worked_by or job.group}")
     if found.left and worked_by is None:
         click.echo(f"--worked-by names the group that consumes {job.to}, if it is another")
 
 
-def _hand_back(work: Drain, found: DrainReport, *, cleanup: bool) -> None:
+def _hand_back(work: DrainRun, found: DrainFigures, *, cleanup: bool) -> None:
     points = found.open_points()
     for point in points:
         click.echo(f"not yet: {point}")

@@ -18,7 +18,7 @@ from rich.table import Table
 from sparrowmq.cli.commands.pipeline_options import is_verbose
 from sparrowmq.cli.stop_signal import signals_kept
 from sparrowmq.spark.errors import RocketMQError
-from sparrowmq.spark.jobs.job import OnStep, Step
+from sparrowmq.spark.jobs.job import JobStep, OnStep
 from sparrowmq.spark.session import find_java, spark_session
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def shown_progress(what: str) -> Iterator[OnStep]:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(what, total=None)
 
-        def on_step(step: Step) -> None:
+        def on_step(step: JobStep) -> None:
             text = f"{what}: {step.name}"
             progress.update(task, completed=step.done, total=step.of, description=text)
 
@@ -194,7 +194,7 @@ def shown_progress(what: str) -> Iterator[OnStep]:
 _QUIET_STEPS = frozenset({"under way", "sent", "written", "moved", "moving", "progress"})
 
 
-def _print_step(what: str, step: Step) -> None:
+def _print_step(what: str, step: JobStep) -> None:
     if step.name in _QUIET_STEPS:
         return
     of = f" of {step.of:,}" if step.of is not None else ""

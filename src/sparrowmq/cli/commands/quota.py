@@ -13,7 +13,7 @@ from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.output import Column, Report, Value, table
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options
 from sparrowmq.cli.values import format_value, parse_value
-from sparrowmq.protocol.limits import Action, Scope
+from sparrowmq.protocol.limits import BacklogAction, Scope
 
 _COLUMNS = (
     ("SCOPE", "scope"),
@@ -26,7 +26,7 @@ _COLUMNS = (
 _SCOPES = [each.value for each in Scope]
 
 
-class Rate(click.ParamType[int]):
+class RateOption(click.ParamType[int]):
     """So much a second: `1000/s`, `10MiB/s`; the `/s` may be left out."""
 
     name = "rate"
@@ -47,7 +47,7 @@ class Rate(click.ParamType[int]):
         return found
 
 
-class Backlog(click.ParamType[tuple[int | None, int | None]]):
+class BacklogOption(click.ParamType[tuple[int | None, int | None]]):
     """Messages (`100000`) or a time (`10m`)."""
 
     name = "backlog"
@@ -135,13 +135,15 @@ def _notes(limit: Limit) -> list[str]:
 @quota.command("set")
 @click.argument("scope", type=click.Choice(_SCOPES), metavar="SCOPE")
 @click.argument("name", default="*")
-@click.option("--messages", type=Rate("count"), metavar="N/s", help="So many messages a second.")
 @click.option(
-    "--bytes", "size", type=Rate("bytes"), metavar="SIZE/s", help="So many bytes a second."
+    "--messages", type=RateOption("count"), metavar="N/s", help="So many messages a second."
+)
+@click.option(
+    "--bytes", "size", type=RateOption("bytes"), metavar="SIZE/s", help="So many bytes a second."
 )
 @click.option(
     "--backlog",
-    type=Backlog(),
+    type=BacklogOption(),
     metavar="N|DURATION",
     help="The furthest that groups may be behind, in messages or in time.",
 )
@@ -150,7 +152,7 @@ def _notes(limit: Limit) -> list[str]:
 )
 @click.option(
     "--action",
-    type=click.Choice([each.value for each in Action]),
+    type=click.Choice([each.value for each in BacklogAction]),
     help="For --backlog: refuse sends (default), or slow them.",
 )
 @click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
@@ -192,7 +194,7 @@ def set_limit(
                 groups,
                 messages=backlog[0],
                 seconds=backlog[1],
-                action=action or Action.REFUSE.value,
+                action=action or BacklogAction.REFUSE.value,
                 brokers=brokers,
                 dry_run=is_dry,
             )

@@ -9,10 +9,10 @@ import click
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.rebalance import MemberMove, MemberShare, OwnedQueue, RebalanceInfo, with_rate
 from sparrowmq.admin.rebalance_simulation import (
-    Event,
-    Group,
-    Simulation,
-    Step,
+    RebalanceEvent,
+    RebalanceSimulation,
+    SimulatedGroup,
+    SimulatedStep,
     described_group,
     read_event,
     simulate,
@@ -267,15 +267,15 @@ def _check_choice(group: str | None, topic: str | None, described: Mapping[str, 
 
 
 def _simulated(
-    before: Group, events: Sequence[Event], strategies: Sequence[str]
-) -> list[Simulation]:
+    before: SimulatedGroup, events: Sequence[RebalanceEvent], strategies: Sequence[str]
+) -> list[RebalanceSimulation]:
     try:
         return simulate(before, events, strategies)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
 
-def _draw(found: Sequence[Simulation], title: str, path: Path) -> None:
+def _draw(found: Sequence[RebalanceSimulation], title: str, path: Path) -> None:
     from sparrowmq.admin.rebalance_picture import draw
 
     replace_path(path, draw(found, title).encode())
@@ -291,7 +291,9 @@ _FIGURES = [
 ]
 
 
-def _report(found: Sequence[Simulation], before: Group, *, with_moves: bool) -> Report:
+def _report(
+    found: Sequence[RebalanceSimulation], before: SimulatedGroup, *, with_moves: bool
+) -> Report:
     facts: dict[str, Value] = {
         "queues": len(before.queues),
         "members": len(before.members),
@@ -307,10 +309,10 @@ def _report(found: Sequence[Simulation], before: Group, *, with_moves: bool) -> 
     return Report(tables, facts=facts)
 
 
-def _figures(each: Simulation | Step) -> tuple[Value, ...]:
+def _figures(each: RebalanceSimulation | SimulatedStep) -> tuple[Value, ...]:
     moves = (
         each.moves
-        if isinstance(each, Simulation)
+        if isinstance(each, RebalanceSimulation)
         else sum(move.giver is not None for move in each.moves)
     )
     return (
@@ -323,7 +325,7 @@ def _figures(each: Simulation | Step) -> tuple[Value, ...]:
     )
 
 
-def _by_event(found: Sequence[Simulation]) -> Table:
+def _by_event(found: Sequence[RebalanceSimulation]) -> Table:
     rows = [
         (str(step.event), each.strategy, *_figures(step))
         for number in range(len(found[0].steps))
@@ -334,7 +336,7 @@ def _by_event(found: Sequence[Simulation]) -> Table:
     return table(columns, rows, key="events", title="by event")
 
 
-def _moves(found: Sequence[Simulation]) -> Table:
+def _moves(found: Sequence[RebalanceSimulation]) -> Table:
     rows = [
         (
             each.strategy,

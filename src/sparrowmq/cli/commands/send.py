@@ -27,7 +27,7 @@ rate_option = click.option(
 )
 
 
-class Pace:
+class SendPace:
     """Lets so many through per second, evenly; any number without a rate."""
 
     def __init__(self, rate: float | None) -> None:
@@ -144,7 +144,7 @@ def send(
 
     async def work() -> None:
         message = Message(topic, data, tags=tag, keys=keys, properties=pairs, **when)
-        pace = Pace(rate)
+        pace = SendPace(rate)
         of_group = partial(Producer, group, name_servers=name_servers)
         if timeout_s is not None:
             of_group = partial(of_group, timeout_s=timeout_s)

@@ -35,7 +35,7 @@ from sparrowmq.cli.settings.servers import (
     nameserver_settings,
     read_file,
 )
-from sparrowmq.cli.settings.settings import Found, Given
+from sparrowmq.cli.settings.settings import FoundSettings, Given
 
 _PORTS_OF_UP = "--port, or with --nameserver-port the name server's"
 
@@ -62,7 +62,7 @@ def _start_logs(as_json: bool, log_level: LogLevel) -> Warn:
     return warn
 
 
-def _read(path: Path | None, server: str, log_level: LogLevel, warn: Warn) -> Found:
+def _read(path: Path | None, server: str, log_level: LogLevel, warn: Warn) -> FoundSettings:
     """What the file says. A wrong level of the log is a problem among those of the settings."""
     file = read_file(path, server)
     for warning in file.warnings:

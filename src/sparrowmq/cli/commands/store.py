@@ -25,14 +25,14 @@ from sparrowmq.cli.store_directory import (
 )
 from sparrowmq.clock import local_zone, system_clock
 from sparrowmq.store.index.entries import IndexLayout
-from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.messages import Damage, StartProgress
 
 if TYPE_CHECKING:
     from sparrowmq.broker.replication.claims import LogClaim
     from sparrowmq.broker.replication.own_log import LogOwner
     from sparrowmq.protocol.record import Record
     from sparrowmq.store.inspect.dump import DumpedHole
-    from sparrowmq.store.inspect.verify import Finding
+    from sparrowmq.store.inspect.verify import StoreFinding
     from sparrowmq.store.recovery.tail import LogExtent
 
 _FROM_0 = click.IntRange(min=0)
@@ -75,10 +75,10 @@ def verify_store(
     findings = 0
     with refusals(), progress(quiet=quiet) as show_event:
 
-        def report(event: "Finding | Progress") -> None:
+        def report(event: "StoreFinding | StartProgress") -> None:
             nonlocal findings
-            findings += not isinstance(event, Progress)
-            if isinstance(event, Progress) or findings <= show:
+            findings += not isinstance(event, StartProgress)
+            if isinstance(event, StartProgress) or findings <= show:
                 show_event(event)
 
         found = verify(disk_of(directory), report, IndexLayout(index_slots, index_entries))
@@ -135,7 +135,7 @@ def rebuild_store(
     damage: list[Damage] = []
     with refusals(), progress(quiet=quiet) as show:
 
-        def report(event: Damage | Progress) -> None:
+        def report(event: Damage | StartProgress) -> None:
             if isinstance(event, Damage):
                 damage.append(event)
             show(event)

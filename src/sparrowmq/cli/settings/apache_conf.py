@@ -19,7 +19,7 @@ from sparrowmq.cli.settings.apache_roles import (
     role_warnings,
 )
 from sparrowmq.cli.settings.protection import is_protection, protection_missing
-from sparrowmq.cli.settings.settings import Found, Given, SettingError, where_it_belongs
+from sparrowmq.cli.settings.settings import FoundSettings, Given, SettingError, where_it_belongs
 
 _NO_POOLS = "there are no thread pools here"
 
@@ -217,12 +217,12 @@ _OLD_SPELLINGS = {
 """Of RocketMQ 3 and 4."""
 
 
-def read_broker_conf(path: Path) -> Found:
+def read_broker_conf(path: Path) -> FoundSettings:
     """The settings in a broker.conf, the lines that are refused, and those without effect."""
     try:
         lines = list(_lines(path))
     except SettingError as error:
-        return Found(problems=error.problems)
+        return FoundSettings(problems=error.problems)
     root = next((line for line in lines if line.key == _ROOT), None)
     given: dict[str, Given] = {}
     by_key = {line.key: line for line in lines}
@@ -246,16 +246,16 @@ def read_broker_conf(path: Path) -> Found:
             given[setting] = taken
         else:
             warnings += _no_effect(line)
-    return Found(given, tuple(problems), tuple(warnings))
+    return FoundSettings(given, tuple(problems), tuple(warnings))
 
 
-def missing_protections(path: Path) -> Found:
+def missing_protections(path: Path) -> FoundSettings:
     """Only the refusals of a file that has no other effect: a name server's in Apache's format."""
     try:
         lines = list(_lines(path))
     except SettingError as error:
-        return Found(problems=error.problems)
-    return Found(problems=tuple(filter(None, map(_unprotected, lines))))
+        return FoundSettings(problems=error.problems)
+    return FoundSettings(problems=tuple(filter(None, map(_unprotected, lines))))
 
 
 def _refused(line: ConfLine, root: ConfLine | None) -> str:

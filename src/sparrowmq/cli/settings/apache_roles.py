@@ -15,11 +15,11 @@ here: taken for a slave it would answer no send, taken for a master it would be 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from sparrowmq.broker.config import Replication
+from sparrowmq.broker.config import ReplicationMode
 
 ROLE, ID, COPIES = "brokerRole", "brokerId", "inSyncReplicas"
 _SLAVE = "SLAVE"
-_ROLES = (*(role.value for role in Replication), _SLAVE)
+_ROLES = (*(role.value for role in ReplicationMode), _SLAVE)
 
 
 class ConfLine(NamedTuple):
@@ -59,7 +59,7 @@ def role_problems(lines: Mapping[str, ConfLine]) -> Iterator[str]:
 def role_warnings(lines: Mapping[str, ConfLine]) -> Iterator[str]:
     """Where the number of copies is another one than with Apache's broker, or has no effect."""
     role, copies = lines.get(ROLE), lines.get(COPIES)
-    is_sync = role is not None and role.value.upper() == Replication.SYNC
+    is_sync = role is not None and role.value.upper() == ReplicationMode.SYNC
     if is_sync and copies is None:
         assert role is not None
         yield (
@@ -73,4 +73,4 @@ def role_warnings(lines: Mapping[str, ConfLine]) -> Iterator[str]:
 def replication_of(role: str) -> str | None:
     """The setting that a role stands for; None for a slave, which acknowledges nothing, and for a
     role that does not exist."""
-    return role if role.upper() in (*Replication,) else None
+    return role if role.upper() in (*ReplicationMode,) else None

@@ -12,7 +12,7 @@ from sparrowmq.cli.settings import environment
 from sparrowmq.cli.settings.apache_conf import missing_protections, read_broker_conf
 from sparrowmq.cli.settings.protection import EXPOSED, is_exposed, is_wildcard
 from sparrowmq.cli.settings.settings import (
-    Found,
+    FoundSettings,
     Given,
     ServerSetting,
     SettingError,
@@ -52,10 +52,10 @@ def all_settings() -> list[ServerSetting]:
     return [*broker_settings(), *nameserver_settings()]
 
 
-def read_file(path: Path | None, server: str = "broker") -> Found:
+def read_file(path: Path | None, server: str = "broker") -> FoundSettings:
     """The settings in a file; its name says which kind it is."""
     if path is None:
-        return Found()
+        return FoundSettings()
     if path.suffix == ".toml":
         return read_toml(path, all_settings())
     if server == "nameserver":
@@ -67,7 +67,9 @@ def read_file(path: Path | None, server: str = "broker") -> Found:
     return read_broker_conf(path)
 
 
-def given_settings(settings: list[ServerSetting], values: Mapping[str, Any], file: Found) -> Found:
+def given_settings(
+    settings: list[ServerSetting], values: Mapping[str, Any], file: FoundSettings
+) -> FoundSettings:
     """What flags, environment and file say."""
     flags: dict[str, Given] = {}
     for setting in settings:
@@ -79,7 +81,7 @@ def given_settings(settings: list[ServerSetting], values: Mapping[str, Any], fil
             flags[setting.name] = Given(values[parameter], f"flag --{setting.name}")
     found = resolve(settings, flags=flags, environment=os.environ, file=file.given)
     unprotected = environment.missing_protections(os.environ)
-    return Found(
+    return FoundSettings(
         {**found.given, **dict(_following_ratios(found.given))},
         (*file.problems, *unprotected, *found.problems),
         file.warnings,
@@ -98,7 +100,7 @@ def _following_ratios(given: Mapping[str, Given]) -> Iterator[tuple[str, Given]]
 
 
 def nameserver_config(
-    values: Mapping[str, Any], file: Found, *, insecure: bool = False
+    values: Mapping[str, Any], file: FoundSettings, *, insecure: bool = False
 ) -> NameServerConfig:
     """The name server's configuration. Raises SettingError with every problem."""
     found = _protected(nameserver_settings(), values, file, insecure=insecure)
@@ -107,7 +109,7 @@ def nameserver_config(
 
 
 def broker_config(
-    values: Mapping[str, Any], file: Found, *, insecure: bool = False
+    values: Mapping[str, Any], file: FoundSettings, *, insecure: bool = False
 ) -> BrokerConfig:
     """The broker's configuration. Raises SettingError with every problem."""
     found = _protected(broker_settings(), values, file, insecure=insecure)
@@ -116,7 +118,7 @@ def broker_config(
 
 
 def configs_of_both(
-    values: Mapping[str, Any], file: Found, *, insecure: bool
+    values: Mapping[str, Any], file: FoundSettings, *, insecure: bool
 ) -> tuple[NameServerConfig, BrokerConfig]:
     """Both configurations. Raises SettingError with the problems of both."""
     try:
@@ -131,8 +133,8 @@ def configs_of_both(
 
 
 def _protected(
-    settings: list[ServerSetting], values: Mapping[str, Any], file: Found, *, insecure: bool
-) -> Found:
+    settings: list[ServerSetting], values: Mapping[str, Any], file: FoundSettings, *, insecure: bool
+) -> FoundSettings:
     """What was given; an address that others can reach is a problem unless that is allowed."""
     found = given_settings(settings, values, file)
     if insecure:
@@ -145,7 +147,7 @@ def _protected(
     return replace(found, problems=(*found.problems, *problems))
 
 
-def address_warnings(values: Mapping[str, Any], file: Found) -> Iterator[str]:
+def address_warnings(values: Mapping[str, Any], file: FoundSettings) -> Iterator[str]:
     """Why clients may not reach a broker at the address that they get for it.
 
     Not refused: a proxy or a tunnel may forward an address that this machine does not have, and
@@ -174,7 +176,7 @@ def address_warnings(values: Mapping[str, Any], file: Found) -> Iterator[str]:
 # ---- building a configuration
 
 
-def build(config: type, settings: Iterable[ServerSetting], found: Found) -> Any:
+def build(config: type, settings: Iterable[ServerSetting], found: FoundSettings) -> Any:
     """A configuration from what was given. Raises SettingError with every problem."""
     given = {
         **{name: Given(value, "default") for name, value in _DEFAULTS.items()},

@@ -88,7 +88,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSettings:
     """What was read from a file, or from all sources: settings by name, and what is wrong."""
 
     given: Mapping[str, Given] = field(default_factory=dict)
@@ -143,7 +143,7 @@ def resolve(
     flags: Mapping[str, Given],
     environment: Mapping[str, str],
     file: Mapping[str, Given],
-) -> Found:
+) -> FoundSettings:
     """The value of each setting that was given, and what is wrong with the others."""
     given: dict[str, Given] = {}
     problems: list[str] = []
@@ -156,7 +156,7 @@ def resolve(
                 given[setting.name] = Given(value, found.origin, written)
         except SettingError as error:
             problems += error.problems
-    return Found(given, tuple(problems))
+    return FoundSettings(given, tuple(problems))
 
 
 def _first_given(

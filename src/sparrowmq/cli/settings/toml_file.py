@@ -8,7 +8,7 @@ from typing import Any
 from sparrowmq.cli.settings.apache_conf import setting_of_apache
 from sparrowmq.cli.settings.protection import protection_missing
 from sparrowmq.cli.settings.settings import (
-    Found,
+    FoundSettings,
     Given,
     ServerSetting,
     nearest,
@@ -22,14 +22,14 @@ ALL_SETTINGS = "all settings: sparrowmq config show"
 Key = tuple[str, ...]
 
 
-def read_toml(path: Path, settings: Iterable[ServerSetting]) -> Found:
+def read_toml(path: Path, settings: Iterable[ServerSetting]) -> FoundSettings:
     """What a file says, by setting. An unknown key is a problem: a mistyped one would silently keep
     its default. Raises OSError where the file cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        return Found(problems=(f"{path} is not TOML: {error}",))
+        return FoundSettings(problems=(f"{path} is not TOML: {error}",))
     lines = lines_of(text)
     known = [setting.name for setting in settings]
     given: dict[str, Given] = {}
@@ -41,7 +41,7 @@ def read_toml(path: Path, settings: Iterable[ServerSetting]) -> Found:
             problems[problem] = None
         else:
             given[name] = Given(_text(value), origin)
-    return Found(given, tuple(problems))
+    return FoundSettings(given, tuple(problems))
 
 
 def _name_and_origin(key: Key, where: str) -> tuple[str, str]:

@@ -25,7 +25,7 @@ from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.consuming.handler_calls import DEAD_LETTER
 from sparrowmq.client.errors import BrokerRefused, NoRoute
 from sparrowmq.client.group.group_consumer import GroupConsumer
-from sparrowmq.client.group.member_settings import GroupSettings
+from sparrowmq.client.group.member_settings import ConsumerSettings
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_handover import QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
@@ -85,7 +85,7 @@ class PullConsumer(GroupConsumer):
         self,
         group: str,
         topics: Iterable[str] = (),
-        **settings: Unpack[GroupSettings],
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
         """`topics` are balanced over the group; `listener` hears of changes.
 

@@ -22,7 +22,7 @@ from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.group_consumer import core_of_consumer, membership_of
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.member_settings import GroupSettings
+from sparrowmq.client.group.member_settings import ConsumerSettings
 from sparrowmq.client.lifecycle import Lifecycle
 from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.protocol.message import MessageQueue
@@ -63,7 +63,7 @@ class ScheduledPull(Lifecycle):
         *,
         workers: int = DEFAULT_WORKERS,
         stop_within_s: float = 30.0,
-        **settings: Unpack[GroupSettings],
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
         """`workers` callbacks run at once. Raises ValueError for an illegal group or topic."""
         if not callbacks:

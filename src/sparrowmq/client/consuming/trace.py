@@ -12,7 +12,7 @@ from sparrowmq.client.hooks import Handling, Hooks
 from sparrowmq.client.trace_outbox import TraceOutbox
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.properties import KEY_SEPARATOR, MSG_REGION, TRACE_SWITCH
-from sparrowmq.protocol.trace import DEFAULT_REGION, Outcome, format_after, format_before
+from sparrowmq.protocol.trace import DEFAULT_REGION, TraceOutcome, format_after, format_before
 
 _REQUEST_ID = "sparrowmq.client.consuming.trace"
 
@@ -57,12 +57,16 @@ class ConsumerTrace(Hooks):
             )
             self._add(message, text)
 
-    def _outcome(self, handling: Handling, *, has_failed: bool) -> Outcome:
+    def _outcome(self, handling: Handling, *, has_failed: bool) -> TraceOutcome:
         if handling.elapsed_s >= self._timeout_s:
-            return Outcome.TIMEOUT
+            return TraceOutcome.TIMEOUT
         if not has_failed:
-            return Outcome.SUCCESS
-        return Outcome.FAILED if isinstance(handling.error, RetryLater) else Outcome.EXCEPTION
+            return TraceOutcome.SUCCESS
+        return (
+            TraceOutcome.FAILED
+            if isinstance(handling.error, RetryLater)
+            else TraceOutcome.EXCEPTION
+        )
 
     def _add(self, message: MessageExt, text: str) -> None:
         self.outbox.add(text, message.original_topic, message.msg_id, _keys(message))

@@ -13,7 +13,7 @@ from sparrowmq.client.config import FROM_ENVIRONMENT, config_of
 from sparrowmq.client.errors import NoRoute, NotStarted
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.member_calls import MemberCalls
-from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings, with_start
+from sparrowmq.client.group.member_settings import ConsumerSettings, MemberSettings, with_start
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.rate_limit import RateLimit, chosen_rate
 from sparrowmq.client.group.running_info import ConsumeRates
@@ -37,7 +37,7 @@ class GroupConsumer(Lifecycle):
     """Its place in the group, from the start on."""
 
     def __init__(
-        self, group: str, subscriptions: Subscriptions, given: GroupSettings, **kind: Any
+        self, group: str, subscriptions: Subscriptions, given: ConsumerSettings, **kind: Any
     ) -> None:
         """`given` is what the user chose, `kind` what sort of consumer it is (MemberSettings)."""
         super().__init__()

@@ -62,7 +62,7 @@ class OwnClientStartSettings(OwnClientSettings, total=False):
     """The same as a date with a time zone."""
 
 
-class GroupSettings(OwnClientSettings, total=False):
+class ConsumerSettings(OwnClientSettings, total=False):
     """The settings that every consumer takes."""
 
     client: Client | None

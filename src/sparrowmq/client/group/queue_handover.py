@@ -46,7 +46,7 @@ LEASE_S = 15.0
 """How long a taker waits for a concurrent queue to be released; longer than a hand-over takes."""
 
 
-class Outcome(NamedTuple):
+class HandoverOutcome(NamedTuple):
     """What became of a step."""
 
     changed: bool
@@ -106,12 +106,12 @@ class QueueHandover:
 
     # ---- giving up
 
-    async def give_up(self, reasons: Mapping[MessageQueue, Reason]) -> Outcome:
+    async def give_up(self, reasons: Mapping[MessageQueue, Reason]) -> HandoverOutcome:
         """Give queues up. One whose handler runs stays, and is tried again."""
         held_now = self._ownership.held
         leaving = [held_now[queue] for queue in sorted(reasons) if queue in held_now]
         if not leaving:
-            return Outcome(False)
+            return HandoverOutcome(False)
         now_s = asyncio.get_running_loop().time()
         for held in leaving:
             held.leave(now_s)
@@ -123,7 +123,7 @@ class QueueHandover:
                 held.when_done = self._ownership.signal.ready
                 why = reasons[held.queue]
                 self._wait(held.queue, Reason.HANDLERS_RUN, why, held.leaving_s, HAND_OVER_S)
-        return Outcome(bool(ready), NEVER if len(ready) == len(leaving) else MISSED_S)
+        return HandoverOutcome(bool(ready), NEVER if len(ready) == len(leaving) else MISSED_S)
 
     def _may_go(self, held: HeldQueue) -> bool:
         if not held.is_running:
@@ -246,7 +246,7 @@ class QueueHandover:
 
     # ---- taking
 
-    async def take(self, reasons: Mapping[MessageQueue, Reason]) -> Outcome:
+    async def take(self, reasons: Mapping[MessageQueue, Reason]) -> HandoverOutcome:
         """Start queues. What is not free, or whose start is not known, is tried again; so is what
         a handler of ours still works on."""
         wanted = sorted(queue for queue in reasons if queue not in self._ownership.held)
@@ -258,7 +258,7 @@ class QueueHandover:
         again_s = LOCKED_S if len(free) < len(wanted) else NEVER
         if not all(started):
             again_s = min(again_s, MISSED_S)
-        return Outcome(any(started), again_s)
+        return HandoverOutcome(any(started), again_s)
 
     async def _lock(self, queues: list[MessageQueue]) -> list[MessageQueue]:
         """Those of these queues that can be started."""

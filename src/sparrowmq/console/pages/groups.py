@@ -23,7 +23,7 @@ from sparrowmq.protocol.names import is_retry_topic
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class GroupState:
     """What a group is doing, in words and as a colour that repeats them."""
 
     word: str
@@ -31,18 +31,22 @@ class State:
     """`good`, `warn`, `bad` or `quiet`."""
 
 
-def state_of(info: GroupInfo | None, lag: GroupLag | None) -> State:
+def state_of(info: GroupInfo | None, lag: GroupLag | None) -> GroupState:
     """As well as it can be told from one look."""
     if info is None:
-        return State("?", "quiet")
+        return GroupState("?", "quiet")
     if info.settings and not any(each.may_consume for each in info.settings):
-        return State("paused", "warn")
+        return GroupState("paused", "warn")
     if not info.is_online:
         waiting = lag is not None and lag.lag > 0
-        return State("offline", "bad" if waiting else "quiet")
+        return GroupState("offline", "bad" if waiting else "quiet")
     if lag is not None and lag.lag and not lag.consumed_per_s:
-        return State("not advancing", "warn")
-    return State("consuming", "good") if lag is not None and lag.queues else State("online", "good")
+        return GroupState("not advancing", "warn")
+    return (
+        GroupState("consuming", "good")
+        if lag is not None and lag.queues
+        else GroupState("online", "good")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class Row:
 
     info: Panel[GroupInfo]
     lag: Panel[GroupLag]
-    state: State
+    state: GroupState
     oldest: datetime | None
     topics: tuple[str, ...]
     """Without its own retry topic."""

@@ -21,7 +21,7 @@ FORMS = ("text", "json", "hex")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """Something that happened to the message."""
 
     time: datetime | None
@@ -74,13 +74,13 @@ def _body(message: MessageExt) -> tuple[bytes, str]:
         return b"", f"This body cannot be read: {error}"
 
 
-def steps(message: MessageExt, traced: Iterable[TraceStep]) -> list[Step]:
+def steps(message: MessageExt, traced: Iterable[TraceStep]) -> list[TimelineStep]:
     """What the message itself and traces of clients tell, in the order of time."""
     properties = message.properties
     record = "the record"
     found = [
-        Step(moment(message.record.born_timestamp), "sent", f"by {_host(message)}", record),
-        Step(
+        TimelineStep(moment(message.record.born_timestamp), "sent", f"by {_host(message)}", record),
+        TimelineStep(
             moment(message.record.store_timestamp),
             "stored",
             f"in {message.topic}, {message.broker_name}/{message.queue_id}/{message.queue_offset}",
@@ -89,15 +89,17 @@ def steps(message: MessageExt, traced: Iterable[TraceStep]) -> list[Step]:
     ]
     due = properties.get(names.TIMER_OUT_MS) or properties.get(names.TIMER_DELIVER_MS, "")
     if due.isdecimal():
-        found.append(Step(moment(int(due)), "visible", "after its delay", "its properties"))
+        found.append(TimelineStep(moment(int(due)), "visible", "after its delay", "its properties"))
     attempts = message.record.reconsume_times
     if attempts and is_retry_topic(message.topic):
         words = f"attempt {attempts}, first sent to {message.original_topic}"
-        found.append(Step(None, "retried", words, "the retry topic"))
+        found.append(TimelineStep(None, "retried", words, "the retry topic"))
     if is_dlq_topic(message.topic):
         words = f"after {attempts} attempts, first sent to {message.original_topic}"
         found.append(
-            Step(moment(message.record.store_timestamp), "dead", words, "the dead-letter topic")
+            TimelineStep(
+                moment(message.record.store_timestamp), "dead", words, "the dead-letter topic"
+            )
         )
     found += [_traced(each) for each in traced]
     return sorted(found, key=lambda each: each.time.timestamp() if each.time else float("inf"))
@@ -117,7 +119,7 @@ _TRACED = {
 }
 
 
-def _traced(step: TraceStep) -> Step:
+def _traced(step: TraceStep) -> TimelineStep:
     word = _TRACED.get(step.kind, step.kind)
     if step.is_ok is False:
         word = f"{word}, failed"
@@ -129,7 +131,7 @@ def _traced(step: TraceStep) -> Step:
         step.state,
     ]
     words = ", ".join(filter(None, parts))
-    return Step(moment(step.time_ms) if step.time_ms else None, word, words, "a trace")
+    return TimelineStep(moment(step.time_ms) if step.time_ms else None, word, words, "a trace")
 
 
 async def deliver(view: View) -> Answer:

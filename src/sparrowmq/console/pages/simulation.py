@@ -14,9 +14,9 @@ from starlette.responses import Response
 
 from sparrowmq.admin.rebalance_picture import draw, seconds
 from sparrowmq.admin.rebalance_simulation import (
-    Event,
-    Group,
-    Simulation,
+    RebalanceEvent,
+    RebalanceSimulation,
+    SimulatedGroup,
     described_group,
     read_event,
     simulate,
@@ -35,7 +35,7 @@ _FIELDS = ("events", "strategy", "topic", "queues", "members")
 async def show(view: View) -> Answer:
     """The form, and what it asks for."""
     name = view.names["group"]
-    found: list[Simulation] = []
+    found: list[RebalanceSimulation] = []
     problem, before = "", None
     try:
         before, found = await _simulated(view)
@@ -69,11 +69,11 @@ async def picture(view: View) -> Answer:
     return Response(drawn, media_type="image/svg+xml")
 
 
-def _size(group: Group) -> str:
+def _size(group: SimulatedGroup) -> str:
     return f"{len(group.queues)} queues, {len(group.members)} members"
 
 
-async def _simulated(view: View) -> tuple[Group, list[Simulation]]:
+async def _simulated(view: View) -> tuple[SimulatedGroup, list[RebalanceSimulation]]:
     """Raises ValueError for what the form cannot mean, and what asking for a live group raises."""
     events = read_events(view.asked("events") or "join")
     chosen = view.asked("strategy")
@@ -94,7 +94,7 @@ async def _simulated(view: View) -> tuple[Group, list[Simulation]]:
     return before, await asyncio.to_thread(simulate, before, events, strategies)
 
 
-def read_events(text: str) -> list[Event]:
+def read_events(text: str) -> list[RebalanceEvent]:
     """`join, kill=member-2`. Raises ValueError."""
     words = text.replace(",", " ").split()
     if len(words) > _MOST_EVENTS:

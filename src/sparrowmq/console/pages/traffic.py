@@ -15,7 +15,7 @@ from sparrowmq.admin.values import SettingChange
 from sparrowmq.console.previews import both_sides, change_preview, is_confirmed
 from sparrowmq.console.text import size
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel, panels
-from sparrowmq.protocol.limits import BYTES, MESSAGES, Action, Scope
+from sparrowmq.protocol.limits import BYTES, MESSAGES, BacklogAction, Scope
 
 _HOME = "/traffic"
 _BACKLOG = "backlog"
@@ -46,7 +46,7 @@ class Row:
     def word(self) -> str:
         """What it does while it is reached."""
         backlog = self.limit.backlog
-        if backlog is not None and backlog.action is Action.SLOW:
+        if backlog is not None and backlog.action is BacklogAction.SLOW:
             return "slowing"
         return "holding pulls" if self.limit.scope == Scope.CONSUMER_GROUP.value else "refusing"
 
@@ -151,7 +151,7 @@ class Wanted:
     backlog: tuple[int, str] | None = None
     """A number, and `messages` or a unit of time."""
     groups: tuple[str, ...] = ()
-    action: str = Action.REFUSE.value
+    action: str = BacklogAction.REFUSE.value
     removes: str = ""
     """What is removed; empty where a limit is set."""
     brokers: tuple[str, ...] = ()
@@ -232,7 +232,7 @@ def backlog_wanted(view: View) -> Wanted:
         view.entered("name"),
         backlog=(number, unit),
         groups=tuple(view.entered("groups").replace(",", " ").split()),
-        action=view.entered("action") or Action.REFUSE.value,
+        action=view.entered("action") or BacklogAction.REFUSE.value,
         brokers=_brokers(view),
     )
 
@@ -314,7 +314,7 @@ def _note(wanted: Wanted, changes: Sequence[SettingChange]) -> str:
     """What people are surprised by."""
     if wanted.backlog is not None:
         groups = ", ".join(wanted.groups)
-        what = "refused" if wanted.action == Action.REFUSE.value else "slowed"
+        what = "refused" if wanted.action == BacklogAction.REFUSE.value else "slowed"
         return (
             f"Sends to {wanted.name} are {what} on a broker on which one of these groups is that"
             f" far behind: {groups}. Groups that are paused or have no members do not count."

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sparrowmq.admin.errors import NotFound
-from sparrowmq.console.scan import Found, scan
+from sparrowmq.console.scan import ScannedMessages, scan
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.message_ext import MessageExt
@@ -69,14 +69,14 @@ async def show(view: View) -> Answer:
     )
 
 
-def known_since_ms(ends: Found | None) -> int:
+def known_since_ms(ends: ScannedMessages | None) -> int:
     """From when on it is known which half messages have ended."""
     if ends is None or not (ends.left or ends.problems):
         return 0
     return min((each.store_timestamp for each in ends.messages), default=2**63)
 
 
-async def _newest(view: View, name: str, most: int = _MOST_READ) -> Found | None:
+async def _newest(view: View, name: str, most: int = _MOST_READ) -> ScannedMessages | None:
     """The end of a topic; None where there is none."""
     admin = view.console.admin
     try:

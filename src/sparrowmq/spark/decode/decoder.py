@@ -24,7 +24,7 @@ from sparrowmq.spark.decode.record_heads import (
     record_starts,
 )
 from sparrowmq.spark.decode.slow_path import messages_at, row_of
-from sparrowmq.spark.schema import READ_COLUMNS, Column, arrow_schema
+from sparrowmq.spark.schema import READ_COLUMNS, SparkColumn, arrow_schema
 
 Rows = list[tuple[int, dict[str, Any]]]
 """Which record each came from, and its columns."""
@@ -39,7 +39,7 @@ class Decoder:
 
     def __init__(
         self,
-        columns: tuple[Column, ...] = READ_COLUMNS,
+        columns: tuple[SparkColumn, ...] = READ_COLUMNS,
         broker_name: str = "",
         *,
         check_crc: bool = False,

@@ -32,7 +32,7 @@ from sparrowmq.spark.jobs.archive_query import (
     stored_schema,
 )
 from sparrowmq.spark.jobs.copy import next_ranges, read_ranges, rows_in
-from sparrowmq.spark.jobs.job import JobError, OnStep, Step, ignore_step
+from sparrowmq.spark.jobs.job import JobError, JobStep, OnStep, ignore_step
 from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options, parse_options
 from sparrowmq.spark.positions import Positions, ends_now
@@ -129,16 +129,16 @@ class Archiver:
         ranges, end = self._patience.call("planning a batch", lambda: self._plan(target))
         if not ranges:
             return 0
-        self._on_step(Step("planned", rows_in(ranges), self.archive.rows))
+        self._on_step(JobStep("planned", rows_in(ranges), self.archive.rows))
         rows = self._write(ranges)
-        self._on_step(Step("written", rows, self.archive.rows))
+        self._on_step(JobStep("written", rows, self.archive.rows))
         added = self._folder.settle()
-        self._on_step(Step("moved", rows, self.archive.rows))
+        self._on_step(JobStep("moved", rows, self.archive.rows))
         commit = commit_of(self.archive, self._clock(), add=added, positions=end, rows=rows)
         self._folder.commit(commit)
-        self._on_step(Step("committed", rows, self.archive.rows))
+        self._on_step(JobStep("committed", rows, self.archive.rows))
         self._progress.commit(end)
-        self._on_step(Step("progress", rows, self.archive.rows))
+        self._on_step(JobStep("progress", rows, self.archive.rows))
         return rows_in(ranges)
 
     def _plan(self, target: Positions | None) -> tuple[list[QueueRange], Positions]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sparrowmq.clock import Clock
 from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, check_data
 from sparrowmq.spark.jobs.archive_log import Archive, commit_of
-from sparrowmq.spark.jobs.job import OnStep, Step
+from sparrowmq.spark.jobs.job import JobStep, OnStep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,11 +71,11 @@ class Compactor:
         # Queue by queue in order: equal values lie together, and files are smaller.
         frame = frame.sortWithinPartitions("brokerName", "queueId", "queueOffset")
         frame.write.parquet(f"{root}/{self._folder.stage()}")
-        self._on_step(Step("compacted", len(names), archive.rows))
+        self._on_step(JobStep("compacted", len(names), archive.rows))
         added = self._folder.settle(folder)
-        self._on_step(Step("compacted moved", len(names), archive.rows))
+        self._on_step(JobStep("compacted moved", len(names), archive.rows))
         self._folder.commit(commit_of(archive, self._clock(), add=added, remove=names))
-        self._on_step(Step("compacted committed", len(names), archive.rows))
+        self._on_step(JobStep("compacted committed", len(names), archive.rows))
 
     def _drop(self) -> None:
         archive = self._folder.archive
@@ -85,5 +85,5 @@ class Compactor:
             return
         for name in dropped:
             self._folder.files.delete(name)
-        self._on_step(Step("dropped", len(dropped), archive.rows))
+        self._on_step(JobStep("dropped", len(dropped), archive.rows))
         self._folder.commit(commit_of(archive, self._clock(), drop=dropped))

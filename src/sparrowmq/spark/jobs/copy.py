@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sparrowmq.spark.jobs.job import JobError, OnStep, Step
+from sparrowmq.spark.jobs.job import JobError, JobStep, OnStep
 from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.offsets import Offsets, QueueRange, from_json, share_out, to_json
 from sparrowmq.spark.options import Options
@@ -184,7 +184,7 @@ def check_kept(cluster: RemoteCluster, positions: Positions, journal: JobJournal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sending:
+class CopyTarget:
     """How a copy is sent."""
 
     name_server: str
@@ -215,7 +215,7 @@ class Copier:
         self,
         spark: "SparkSession",
         journal: JobJournal,
-        sending: Sending,
+        sending: CopyTarget,
         shape: Shape,
         on_step: OnStep,
         read: Read | None = None,
@@ -294,7 +294,7 @@ class Copier:
         self._journal.write({**(self._journal.read() or {}), "copy": copied.to_json()})
 
     def _report(self, name: str, copied: Copied, rows: int = 0) -> None:
-        self._on_step(Step(name, rows, copied.looked_at, copied.wanted))
+        self._on_step(JobStep(name, rows, copied.looked_at, copied.wanted))
 
 
 _DEDUP_KEY = "DEDUP_KEY"

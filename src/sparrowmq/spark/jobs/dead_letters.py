@@ -14,7 +14,7 @@ from sparrowmq.spark.frames import resent_as_it_was, resent_to_origin
 from sparrowmq.spark.jobs.copy import (
     Copied,
     Copier,
-    Sending,
+    CopyTarget,
     check_kept,
     copied_from,
     new_copy,
@@ -87,7 +87,7 @@ def send_back(
         copied = new_copy(f"{journal.path.parent.name} {runs}", starts, ends)
         journal.write({"runs": runs, "copy": copied.to_json(), **facts})
     before = copied.sent
-    sending = Sending(
+    sending = CopyTarget(
         name_server=letters.name_server,
         topic=to,
         rows_per_second=rows_per_second,

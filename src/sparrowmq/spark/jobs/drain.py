@@ -26,8 +26,8 @@ from sparrowmq.clock import Clock, system_clock
 from sparrowmq.protocol.names import check_topic
 from sparrowmq.spark.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.claims import Claim, Claims, claim_from
-from sparrowmq.spark.jobs.copy import Copied, Copier, Sending, copied_from, new_copy
-from sparrowmq.spark.jobs.job import JobError, OnStep, Step, ignore_step
+from sparrowmq.spark.jobs.copy import Copied, Copier, CopyTarget, copied_from, new_copy
+from sparrowmq.spark.jobs.job import JobError, JobStep, OnStep, ignore_step
 from sparrowmq.spark.jobs.journal import JobJournal, check_same_cluster, cluster_facts
 from sparrowmq.spark.offsets import Offsets, backlog
 from sparrowmq.spark.positions import ends_now, good_up_to
@@ -94,7 +94,7 @@ class Operator(Protocol):
         """Delete it everywhere."""
 
 
-class Drain:
+class DrainRun:
     """One drain and its journal."""
 
     def __init__(
@@ -119,18 +119,18 @@ class Drain:
         saved = self.prepare()
         claim = claim_from(saved.get("claim", {}))
         copied = copied_from(saved["copy"])
-        on_step(Step("planned", 0, copied.looked_at, copied.wanted))
+        on_step(JobStep("planned", 0, copied.looked_at, copied.wanted))
         self._create_topic(copied)
-        on_step(Step("created", 0, copied.looked_at, copied.wanted))
+        on_step(JobStep("created", 0, copied.looked_at, copied.wanted))
         if not copied.is_finished:
             assert spark is not None
             copied = self._copier(spark, on_step, claim).run(copied)
         if not saved["isMoved"]:
             self._check_claim(claim)
             self._move(copied)
-            on_step(Step("moving", 0, copied.looked_at, copied.wanted))
+            on_step(JobStep("moving", 0, copied.looked_at, copied.wanted))
             self._journal.write({**(self._journal.read() or {}), "isMoved": True})
-        on_step(Step("moved", 0, copied.looked_at, copied.wanted))
+        on_step(JobStep("moved", 0, copied.looked_at, copied.wanted))
         self._patience.call("giving up the claim", lambda: self._claims.release(claim))
         return copied
 
@@ -315,7 +315,7 @@ class Drain:
 
     def _copier(self, spark: "SparkSession", on_step: OnStep, claim: Claim) -> Copier:
         job = self.job
-        sending = Sending(
+        sending = CopyTarget(
             name_server=job.name_server,
             topic=job.to,
             queues=len(self._cluster.queues(job.to)),
@@ -393,7 +393,7 @@ def queues_for(copied: Copied) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class DrainReport:
+class DrainFigures:
     """Before and after, in numbers that the brokers gave."""
 
     copied: Copied
@@ -438,10 +438,10 @@ class DrainReport:
         return points
 
 
-def drain_report(drain: Drain, worked_by: str) -> DrainReport:
+def drain_report(drain: DrainRun, worked_by: str) -> DrainFigures:
     """The state of a drain; `worked_by` is the group that consumes the temporary topic."""
     job = drain.job
     copied = copied_from(drain.saved()["copy"])
     group = drain.offsets_of(job.group, job.topic)
     handled = drain.offsets_of(worked_by, job.to)
-    return DrainReport(copied, group, drain.ends_of(job.to), handled)
+    return DrainFigures(copied, group, drain.ends_of(job.to), handled)

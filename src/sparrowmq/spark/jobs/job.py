@@ -21,7 +21,7 @@ class JobError(RocketMQError):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JobStep:
     """What a job reports while it runs: something that has just been done."""
 
     name: str
@@ -33,10 +33,10 @@ class Step:
     """Messages to do in all, where that is known."""
 
 
-OnStep: TypeAlias = Callable[[Step], None]
+OnStep: TypeAlias = Callable[[JobStep], None]
 
 
-def ignore_step(step: Step) -> None:
+def ignore_step(step: JobStep) -> None:
     """For callers that show no progress."""
 
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
-from sparrowmq.spark.errors import ServerRefused, Unreachable
+from sparrowmq.spark.errors import ClusterUnreachable, ServerRefused
 from sparrowmq.spark.jobs.durable_files import replace_file, sync_folder
 from sparrowmq.spark.jobs.job import JobError
 from sparrowmq.spark.wire.cluster import RemoteCluster
@@ -156,7 +156,7 @@ def cluster_id(cluster: RemoteCluster) -> str | None:
     chosen = known[0] if known else uuid.uuid4().hex
     for address, found in ids.items():
         if found == "":
-            with suppress(ServerRefused, Unreachable):
+            with suppress(ServerRefused, ClusterUnreachable):
                 server = cluster.name_server(address)
                 server.ask(RequestCode.PUT_KV_CONFIG, {**_ID, "value": chosen})
                 # Asked for again: another job may have given it one meanwhile.
@@ -169,7 +169,7 @@ def _kept_id(cluster: RemoteCluster, address: str) -> str | None:
     """What a name server keeps, empty where it keeps none yet, None where it does not answer."""
     try:
         answer = cluster.name_server(address).call(RequestCode.GET_KV_CONFIG, _ID)
-    except Unreachable:
+    except ClusterUnreachable:
         return None
     return answer.fields.get("value", "") if answer.code == ResponseCode.SUCCESS else ""
 

@@ -15,13 +15,13 @@ from sparrowmq.spark.jobs.archive_query import Question
 from sparrowmq.spark.jobs.copy import (
     Copied,
     Copier,
+    CopyTarget,
     Read,
-    Sending,
     copied_from,
     new_copy,
     read_ranges,
 )
-from sparrowmq.spark.jobs.job import JobError, OnStep, Step, ignore_step
+from sparrowmq.spark.jobs.job import JobError, JobStep, OnStep, ignore_step
 from sparrowmq.spark.jobs.journal import (
     JobJournal,
     check_same_cluster,
@@ -89,7 +89,7 @@ class ReplayJob:
             )
 
 
-class Replay:
+class ReplayRun:
     """A replay and its journal."""
 
     def __init__(
@@ -121,10 +121,10 @@ class Replay:
             if not saved:
                 saved = {"job": asdict_text(job), "copy": copied.to_json()}
             self._journal.write({**saved, **cluster_facts(cluster, job.to)})
-        on_step(Step("planned", 0, copied.looked_at, copied.wanted))
+        on_step(JobStep("planned", 0, copied.looked_at, copied.wanted))
         if copied.is_finished:
             return copied
-        sending = Sending(
+        sending = CopyTarget(
             name_server=job.name_server,
             topic=job.to,
             queues=queues,

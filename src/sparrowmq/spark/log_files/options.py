@@ -13,7 +13,7 @@ from sparrowmq.spark.option_values import (
     read_size,
     read_topics,
 )
-from sparrowmq.spark.schema import READ_COLUMNS, Column, choose_columns
+from sparrowmq.spark.schema import READ_COLUMNS, SparkColumn, choose_columns
 
 
 class OnDamage(StrEnum):
@@ -25,8 +25,8 @@ class OnDamage(StrEnum):
     SKIP = "skip"
 
 
-LOG_OFFSET = Column("logOffset", "bigint", "where its record begins in the log")
-DAMAGE = Column("damage", "string", "what is wrong with the bytes there, null for a message")
+LOG_OFFSET = SparkColumn("logOffset", "bigint", "where its record begins in the log")
+DAMAGE = SparkColumn("damage", "string", "what is wrong with the bytes there, null for a message")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class LogOptions:
     topics: tuple[str, ...] = ()
     """Only messages of these; all without any."""
     on_damage: OnDamage = OnDamage.FAIL
-    columns: tuple[Column, ...] = (*READ_COLUMNS, LOG_OFFSET)
+    columns: tuple[SparkColumn, ...] = (*READ_COLUMNS, LOG_OFFSET)
     """`columns` names the wanted ones."""
     broker_name: str | None = None
     """What the column brokerName says: the files do not know it."""

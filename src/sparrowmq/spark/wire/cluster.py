@@ -16,7 +16,7 @@ from sparrowmq.protocol.hosts import parse_address
 from sparrowmq.protocol.json_reader import parse_json
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC, is_system_topic
 from sparrowmq.protocol.perm import PERM_READ_WRITE, is_readable, is_writable
-from sparrowmq.spark.errors import BrokerAway, ServerRefused, TopicMissing, Unreachable
+from sparrowmq.spark.errors import BrokerAway, ClusterUnreachable, ServerRefused, TopicMissing
 from sparrowmq.spark.wire.remoting import Answer, Remoting
 
 _EPOCH = "sparrowEpoch"
@@ -133,7 +133,7 @@ class RemoteCluster:
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         try:
             answer = self._from_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
-        except Unreachable:
+        except ClusterUnreachable:
             if topic in self._routes:
                 return self._routes[topic]
             raise
@@ -313,7 +313,7 @@ class RemoteCluster:
         try:
             broker = self.broker(queue.topic, queue.broker_name)
             return broker.ask(code, {**of_queue, **fields})
-        except Unreachable:
+        except ClusterUnreachable:
             # It may have come back elsewhere, or a slave may serve it now: look once.
             old = self.address(queue.topic, queue.broker_name)
             self.known_route(queue.topic)
@@ -328,14 +328,14 @@ class RemoteCluster:
 
     def _from_name_server(self, code: RequestCode, fields: dict[str, str]) -> Answer:
         """The answer of the first name server that gives one."""
-        failure: Unreachable | None = None
+        failure: ClusterUnreachable | None = None
         for address in self.name_servers:
             try:
                 return self._connection(address).call(code, fields)
-            except Unreachable as error:
+            except ClusterUnreachable as error:
                 failure = error
         assert failure is not None
-        raise Unreachable(
+        raise ClusterUnreachable(
             failure.address, failure.request, failure.reason, self._origin
         ) from failure
 

@@ -16,13 +16,13 @@ import pyarrow as pa
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.sys_flag import PULL_SUBSCRIPTION
 from sparrowmq.spark.decode.decoder import Decoder
-from sparrowmq.spark.errors import BrokerAway, DataLoss, ServerRefused, Unreachable
+from sparrowmq.spark.errors import BrokerAway, ClusterUnreachable, DataLoss, ServerRefused
 from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options
 from sparrowmq.spark.positions import GO_ON, went_back
 from sparrowmq.spark.pushdown import RowCondition, RowFilter, tag_condition, tag_expression
 from sparrowmq.spark.read_plan import loss_text
-from sparrowmq.spark.schema import Column
+from sparrowmq.spark.schema import SparkColumn
 from sparrowmq.spark.wire.cluster import VALID_END, RemoteCluster, epoch_field
 from sparrowmq.spark.wire.remoting import Answer, Patience, Remoting
 
@@ -46,7 +46,7 @@ class PulledRecords:
 def read_range(
     piece: QueueRange,
     options: Options,
-    columns: tuple[Column, ...],
+    columns: tuple[SparkColumn, ...],
     conditions: Iterable[RowCondition] = (),
     *,
     address: str | None = None,
@@ -127,7 +127,7 @@ class _Puller:
     def _pull(self, offset: int) -> PulledRecords:
         try:
             answer = self._answer(offset)
-        except Unreachable:
+        except ClusterUnreachable:
             self._leave_broker()
             raise
         if VALID_END in answer.fields:
@@ -182,7 +182,7 @@ class _Puller:
     def _ask_ahead(self, offset: int) -> None:
         """Let the broker prepare the next pull while this one is decoded."""
         if self._broker is not None:
-            with suppress(Unreachable):  # the real pull will meet it again
+            with suppress(ClusterUnreachable):  # the real pull will meet it again
                 self._broker.start(RequestCode.PULL_MESSAGE, self._fields(offset))
                 self._is_asked = True
 

@@ -25,10 +25,10 @@ from sparrowmq.protocol.hosts import parse_address
 from sparrowmq.protocol.json_reader import parse_json
 from sparrowmq.spark.errors import (
     BrokerAway,
+    ClusterUnreachable,
     NotTaken,
     RocketMQError,
     ServerRefused,
-    Unreachable,
 )
 
 _log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class Remoting:
         try:
             self.start(code, fields, body)
             return self.finish()
-        except Unreachable as error:
+        except ClusterUnreachable as error:
             if not was_idle or isinstance(error.__cause__, TimeoutError):
                 raise
         self.start(code, fields, body)
@@ -180,11 +180,13 @@ class Remoting:
             yield part
             size -= len(part)
 
-    def _failed(self, error: Exception) -> Unreachable:
+    def _failed(self, error: Exception) -> ClusterUnreachable:
         self.close()
         if isinstance(error, TimeoutError):
-            return Unreachable(self.address, self._request, f"no answer in {self.timeout_s:g} s")
-        return Unreachable(self.address, self._request, str(error) or type(error).__name__)
+            return ClusterUnreachable(
+                self.address, self._request, f"no answer in {self.timeout_s:g} s"
+            )
+        return ClusterUnreachable(self.address, self._request, str(error) or type(error).__name__)
 
 
 def _read_header(data: bytes) -> dict[str, Any]:
@@ -273,7 +275,7 @@ class Patience:
 def _away(error: RocketMQError) -> str:
     """That a server is away, nothing for one that is busy: under load that is normal."""
     match error:
-        case Unreachable():
+        case ClusterUnreachable():
             return f"{error.address} cannot be reached ({error.reason}),"
         case BrokerAway() | NotTaken():
             return f"{error};"
@@ -301,4 +303,4 @@ def _remedy(error: RocketMQError) -> str:
 def _may_pass(error: RocketMQError) -> bool:
     if isinstance(error, ServerRefused):
         return error.code in _BUSY or isinstance(error, NotTaken)
-    return isinstance(error, Unreachable | BrokerAway)
+    return isinstance(error, ClusterUnreachable | BrokerAway)

@@ -27,11 +27,11 @@ from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.spark.errors import (
     BrokerAway,
+    ClusterUnreachable,
     NotTaken,
     RocketMQError,
     ServerRefused,
     TopicMissing,
-    Unreachable,
 )
 from sparrowmq.spark.wire.cluster import Queue, RemoteCluster
 from sparrowmq.spark.wire.remoting import Answer, Patience, Remoting
@@ -289,7 +289,7 @@ def _check_stored(answer: Answer, address: str, what: str) -> None:
     if answer.code in STORED:
         return
     if answer.code == ResponseCode.GO_AWAY:
-        raise Unreachable(address, what, f"the broker stops ({answer.remark})")
+        raise ClusterUnreachable(address, what, f"the broker stops ({answer.remark})")
     if answer.code == ResponseCode.NO_PERMISSION:
         raise NotTaken(address, what, answer.code, answer.remark)
     wait_ms = answer.fields.get(_RETRY_AFTER)

@@ -32,7 +32,7 @@ _CLOCK_SLACK_MS = 3_600_000
 _STEPS_LIMIT = 100_000
 
 
-class Found(NamedTuple):
+class FoundEntries(NamedTuple):
     """Log offsets, newest first; `is_cut` when there may be more than were returned."""
 
     log_offsets: list[int]
@@ -108,7 +108,7 @@ class KeyIndex:
             file.append(batch)
             self._hashed = self._hashed.part(batch.count)
 
-    def find(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> Found:
+    def find(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> FoundEntries:
         """Log offsets of messages that may have this key, stored from `begin_ms` to `end_ms`.
 
         Hashes collide and times are whole seconds: the caller compares key and time of each.
@@ -125,7 +125,7 @@ class KeyIndex:
             for log_offset, second in file.chain(key_hash):
                 steps += 1
                 if steps > _STEPS_LIMIT:
-                    return Found(found, True)
+                    return FoundEntries(found, True)
                 if second < begin_ms - _CLOCK_SLACK_MS:
                     break
                 if log_offset < 0 or not begin_ms - 1000 < second <= end_ms:
@@ -133,9 +133,9 @@ class KeyIndex:
                 if found and found[-1] == log_offset:
                     continue  # the key is listed twice, or is the unique id as well
                 if len(found) >= limit:
-                    return Found(found, True)
+                    return FoundEntries(found, True)
                 found.append(log_offset)
-        return Found(found, False)
+        return FoundEntries(found, False)
 
     @property
     def unplaced_files(self) -> list[IndexFile]:

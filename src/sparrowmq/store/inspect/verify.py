@@ -30,7 +30,7 @@ from sparrowmq.store.index.key_index import INDEX_MARK
 from sparrowmq.store.inspect.verify_index import IndexCheck
 from sparrowmq.store.inspect.verify_queues import FoundDamage, QueueChecks
 from sparrowmq.store.layout import ABORT, CHECKPOINT, CONFIG_DIR, log_path
-from sparrowmq.store.messages import Progress
+from sparrowmq.store.messages import StartProgress
 from sparrowmq.store.recovery.log_scan import FileEnd, Hole
 from sparrowmq.store.recovery.quarantine import FILLER_TOPIC
 
@@ -39,7 +39,7 @@ _PROGRESS_EVERY = 4 * 1024 * 1024
 _TAIL_LOOKED_AT = 1024 * 1024
 
 
-class Finding(msgspec.Struct, frozen=True):
+class StoreFinding(msgspec.Struct, frozen=True):
     """Something at byte `position` of `path`; what is no damage is left to the next start."""
 
     path: str
@@ -51,7 +51,7 @@ class Finding(msgspec.Struct, frozen=True):
         return f"{self.path} at byte {self.position}: {self.reason}"
 
 
-Report: TypeAlias = Callable[[Finding | Progress], None]
+Report: TypeAlias = Callable[[StoreFinding | StartProgress], None]
 
 
 class Verified(msgspec.Struct):
@@ -135,9 +135,9 @@ class Verification:
                     self._tail(found, file_size, is_stopped=is_stopped)
             if self._end - reported >= _PROGRESS_EVERY:
                 reported = self._end
-                self._report(Progress("verify", reported - starts[0], total))
+                self._report(StartProgress("verify", reported - starts[0], total))
         self.found.log_bytes = self._end - starts[0]
-        self._report(Progress("verify", total, total))
+        self._report(StartProgress("verify", total, total))
 
     def _record(self, record: Record, queues: QueueChecks, index: IndexCheck) -> None:
         self.found.records += 1
@@ -167,7 +167,7 @@ class Verification:
             self.found.damage += 1
         else:
             self.found.left_to_start += 1
-        self._report(Finding(path, position, reason, is_damage))
+        self._report(StoreFinding(path, position, reason, is_damage))
 
 
 def verify(disk: Disk, report: Report, index_layout: IndexLayout | None = None) -> Verified:

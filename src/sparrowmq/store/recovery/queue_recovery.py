@@ -12,7 +12,7 @@ from sparrowmq.store.consume_queue import BLANK_UNIT_SIZE, UNIT, ConsumeQueue, F
 from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.durable_marks import QueueState, Snapshot, state_of
 from sparrowmq.store.layout import QUEUE_DIR
-from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.messages import Damage, StartProgress
 from sparrowmq.store.recovery.log_scan import Hole
 
 _CHECKED_BYTES = 64 * 1024 * 1024
@@ -23,7 +23,7 @@ class QueueRecovery:
     """Used once, by Recovery."""
 
     def __init__(
-        self, disk: Disk, dispatch: Dispatch, report: Callable[[Damage | Progress], None]
+        self, disk: Disk, dispatch: Dispatch, report: Callable[[Damage | StartProgress], None]
     ) -> None:
         self._disk = disk
         self._dispatch = dispatch

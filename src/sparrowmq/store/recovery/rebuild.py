@@ -20,7 +20,7 @@ from sparrowmq.store.index.entries import IndexLayout
 from sparrowmq.store.index.index_recovery import index_names
 from sparrowmq.store.index.key_index import INDEX_MARK
 from sparrowmq.store.layout import INDEX_DIR, LOCK, OWN_DIR, QUEUE_DIR, file_offset, queue_dir
-from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.messages import Damage, StartProgress
 from sparrowmq.store.store import Store
 from sparrowmq.store.trash import remove_tree
 
@@ -40,7 +40,7 @@ def rebuild(
     disk: Disk,
     config: StoreConfig,
     now_ms: int,
-    report: Callable[[Damage | Progress], None],
+    report: Callable[[Damage | StartProgress], None],
     *,
     zone: Zone = utc,
 ) -> Rebuilt:
@@ -60,7 +60,7 @@ def rebuild_locked(
     disk: Disk,
     config: StoreConfig,
     now_ms: int,
-    report: Callable[[Damage | Progress], None],
+    report: Callable[[Damage | StartProgress], None],
     *,
     zone: Zone = utc,
     cut_at: int | None = None,

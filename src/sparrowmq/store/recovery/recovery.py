@@ -24,7 +24,7 @@ from sparrowmq.store.durable_marks import Mark, Marks, Snapshot
 from sparrowmq.store.errors import StoreCorrupted
 from sparrowmq.store.flushing import Recovered
 from sparrowmq.store.layout import ABORT, LOG_DIR, QUARANTINE_DIR, log_path
-from sparrowmq.store.messages import Damage, Progress, Report
+from sparrowmq.store.messages import Damage, Report, StartProgress
 from sparrowmq.store.recovery.log_scan import FileEnd, Hole, LogScan, last_byte
 from sparrowmq.store.recovery.quarantine import fill, free_path, keep_aside
 from sparrowmq.store.recovery.queue_recovery import QueueRecovery
@@ -243,7 +243,7 @@ class Recovery:
         if end - self._told >= _PROGRESS_EVERY:
             self._told = end
             total = self._log.starts[-1] + self._config.log_file_size
-            self._report(Progress("scanning the log", end, total))
+            self._report(StartProgress("scanning the log", end, total))
             self._dispatch.write_tails(len(self._dispatch.dirty))
             self._dispatch.index.build()
 

@@ -27,9 +27,9 @@ from sparrowmq.store.commit_log import read_log
 from sparrowmq.store.errors import StoreCorrupted, StoreError
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.index.entries import IndexLayout
-from sparrowmq.store.inspect.verify import Finding, verify
+from sparrowmq.store.inspect.verify import StoreFinding, verify
 from sparrowmq.store.layout import CHECKPOINT, CONFIG_DIR, LOG_DIR, QUARANTINE_DIR, log_path
-from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.messages import Damage, StartProgress
 from sparrowmq.store.recovery.log_scan import FileEnd, Found, Hole, LogScan, last_byte
 from sparrowmq.store.recovery.quarantine import SMALLEST_FILLER, fill, free_path, keep_aside
 from sparrowmq.store.recovery.rebuild import check_strangers, config_of, rebuild_locked
@@ -74,7 +74,9 @@ class RepairPlan:
 # ---- planning
 
 
-def plan_repair(disk: Disk, layout: IndexLayout, report: Callable[[Progress], None]) -> RepairPlan:
+def plan_repair(
+    disk: Disk, layout: IndexLayout, report: Callable[[StartProgress], None]
+) -> RepairPlan:
     """Look through the whole store, changing nothing.
 
     Raises StoreCorrupted or StoreError for what no repair can help with.
@@ -145,7 +147,7 @@ class _Walk:
         self.records = 0
         self.end = starts[0]
 
-    def holes(self, report: Callable[[Progress], None]) -> Iterator[Hole]:
+    def holes(self, report: Callable[[StartProgress], None]) -> Iterator[Hole]:
         """Every place that is no record and has one after it."""
         first, total = self._starts[0], self._starts[-1] + self._size - self._starts[0]
         reported = first
@@ -156,7 +158,7 @@ class _Walk:
                 yield found
             if self.end - reported >= _PROGRESS_EVERY:
                 reported = self.end
-                report(Progress("looking for damage", reported - first, total))
+                report(StartProgress("looking for damage", reported - first, total))
 
     def _at(self, position: int) -> tuple[Found, int | None]:
         """What lies there, and where to go on; None at the end."""
@@ -220,12 +222,12 @@ def _tail(log: _Log, starts: list[int], size: int, end: int) -> Iterator[RepairS
 
 
 def _derived(
-    disk: Disk, layout: IndexLayout, report: Callable[[Progress], None]
+    disk: Disk, layout: IndexLayout, report: Callable[[StartProgress], None]
 ) -> list[RepairStep]:
-    findings: list[Finding] = []
+    findings: list[StoreFinding] = []
 
-    def collect(event: Finding | Progress) -> None:
-        if isinstance(event, Progress):
+    def collect(event: StoreFinding | StartProgress) -> None:
+        if isinstance(event, StartProgress):
             report(event)
         elif event.is_damage and not event.path.startswith(f"{CONFIG_DIR}/"):
             findings.append(event)
@@ -258,7 +260,7 @@ def carry_out(
     plan: RepairPlan,
     layout: IndexLayout,
     now_ms: int,
-    report: Callable[[Damage | Progress], None],
+    report: Callable[[Damage | StartProgress], None],
     *,
     zone: Zone = utc,
 ) -> list[RepairStep]:
@@ -280,7 +282,7 @@ def carry_out(
         done.append(_cut(disk, step, plan.file_size))
     left: list[Damage] = []
 
-    def watch(event: Damage | Progress) -> None:
+    def watch(event: Damage | StartProgress) -> None:
         if isinstance(event, Damage):
             left.append(event)
         report(event)

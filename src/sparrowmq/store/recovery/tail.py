@@ -23,7 +23,7 @@ from sparrowmq.store.epochs import LogEpochs, LogStart
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.index.key_index import INDEX_MARK
 from sparrowmq.store.layout import LOCK, LOG_DIR, OWN_DIR, QUARANTINE_DIR, file_name, log_path
-from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.messages import Damage, StartProgress
 from sparrowmq.store.recovery.log_scan import FileEnd
 from sparrowmq.store.recovery.quarantine import free_path, keep_aside
 from sparrowmq.store.recovery.rebuild import rebuild_locked, remember_queues
@@ -84,7 +84,7 @@ def cut_tail(
     config: StoreConfig,
     cut_at: int,
     now_ms: int,
-    report: Callable[[Damage | Progress], None],
+    report: Callable[[Damage | StartProgress], None],
 ) -> list[str]:
     """End the log at `cut_at`, with queues and index; the paths that its end is kept at.
 
