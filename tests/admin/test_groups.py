@@ -198,7 +198,7 @@ def test_an_update_changes_what_is_given_and_leaves_the_rest(
 WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("group", {"group": "nope"}, NotFound, "group nope does not exist; those that do"),
     ("lag", {"group": "nope", "topic": "orders"}, NotFound, "group nope does not exist"),
-    ("update_group", {"group": "nope", "retries": 1}, NotFound, "asked were: broker-a"),
+    ("update_group", {"group": "nope", "retries": 1}, NotFound, "create it with: sparrowmq group"),
     ("create_group", {"group": "a b"}, ValueError, "characters that are not allowed"),
     ("create_group", {"group": "g", "attributes": {"x": None}}, ValueError, "needs a value"),
     ("create_group", {"group": "g", "retries": -7}, ValueError, "is -7, must be -1 or more"),

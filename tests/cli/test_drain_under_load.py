@@ -142,7 +142,7 @@ def test_the_command_may_be_interrupted_and_says_how_to_go_on(number: signal.Sig
         assert run("send", "orders", "x", "--count", "2", *at).returncode == 0
         with draining(running.name_server) as process:
             assert process.stderr is not None
-            assert "messages left to billing" in process.stderr.readline()
+            assert "message left to billing" in process.stderr.readline()
             process.send_signal(number)
             _, said = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 128 + number

@@ -96,7 +96,7 @@ def test_a_queue_whose_broker_is_away_is_pulled_again_after_3_s() -> None:
 def test_nothing_that_goes_wrong_with_a_pull_ends_the_pulls(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(*_: object) -> NoReturn:
+    async def fail(*_: object, **__: object) -> NoReturn:
         raise error
 
     with SimCluster(seed=1).run() as sim:
