@@ -213,7 +213,7 @@ _BY_LOWER = {name.lower(): name for name in WRITE_NAMES}
 
 
 class ColumnError(RocketMQError, ValueError):
-    """The column `column` is missing, has a wrong type or holds a value that no message can hold."""
+    """The column `column` is missing, has a wrong type or holds a value that cannot be sent."""
 
     def __init__(self, column: str, problem: str) -> None:
         super().__init__(f"column {column}: {problem}")

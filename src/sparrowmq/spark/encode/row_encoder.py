@@ -58,7 +58,7 @@ class EncodedRows:
 
 
 class RowEncoder:
-    """Encodes the Arrow batches of one task. Raises ColumnError for rows that no message can hold."""
+    """Encodes the Arrow batches of one task. Raises ColumnError for rows that cannot be sent."""
 
     def __init__(
         self, positions: ColumnPlaces, topic: str | None, keys: RowKeys, max_message_bytes: int
@@ -113,7 +113,7 @@ class RowEncoder:
         return topics, encoded.indices.to_numpy().astype(np.int64)
 
     def _with_keys(self, bodies: pa.Array, properties: pa.Array, own: pa.Array | None) -> pa.Array:
-        """Each row's unique id, its own or one made from its content, followed by its properties."""
+        """Each row's unique id, its own or made from its content, followed by its properties."""
         content = pc.binary_join_element_wise(bodies, properties, b"")
         keys = self._keys.next(row_crcs(*values_of(content)))
         if own is not None:

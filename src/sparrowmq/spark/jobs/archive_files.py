@@ -1,7 +1,7 @@
-"""The files of an archive: what is asked of them, on this machine's disk or where Hadoop reaches.
+"""The files of an archive: the operations on them, for this machine's disk and for Hadoop.
 
-On this machine Python does it, because it can sync files and folders; Hadoop's local file system
-syncs nothing. HDFS and object stores are reached by way of the JVM that Spark runs in.
+On this machine Python does the work, because it can sync files and folders; Hadoop's local file
+system syncs nothing. HDFS and object stores are reached through the JVM that Spark runs in.
 """
 
 import os
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class ArchiveFiles(Protocol):
-    """Names are relative to the archive's root, with slashes. Hidden files are not listed."""
+    """File operations. Names are relative to the archive's root, with slashes; hidden files are not
+    listed."""
 
     @property
     def root(self) -> str:
@@ -115,7 +116,7 @@ class LocalFiles:
         folders: set[Path] = set()
         for source, target in names.items():
             old, new = self._folder / source, self._folder / target
-            sync_file(old)  # Spark has written it, and syncs nothing
+            sync_file(old)  # written by Spark, which syncs nothing
             make_folder(new.parent)
             old.rename(new)
             folders.add(new.parent)
@@ -129,7 +130,7 @@ class LocalFiles:
             shutil.rmtree(path)
             return
         path.unlink(missing_ok=True)
-        # Hadoop's checksum of it, from versions that moved files by Hadoop.
+        # Hadoop's checksum file, left by versions that moved files through Hadoop.
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
@@ -139,21 +140,21 @@ _DEFAULT_FILE_SYSTEM = "spark.hadoop.fs.defaultFS"
 
 
 def archive_files(spark: "SparkSession", root: str) -> ArchiveFiles:
-    """The files below a folder: those of this machine's disk, or what Hadoop makes of the name."""
+    """The files below a folder: on this machine's disk, or wherever Hadoop resolves the name."""
     found = HadoopFiles(spark, root)
     folder = found.local_folder
     return found if folder is None else LocalFiles(folder)
 
 
 OF_HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
-"""Folders with settings of the user's, which may name another file system than this machine's."""
+"""Folders with the user's settings, which may name a file system other than this machine's."""
 
 
 def local_files(
     root: str, settings: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> LocalFiles | None:
-    """The files below a folder that is certain to be on this machine's disk, before there is a
-    session to ask; None for any other. `settings` are those of the session to come."""
+    """The files below a folder that is certain to be on this machine's disk, while there is no
+    session yet to ask; None for any other. `settings` are for the session that will start."""
     scheme, colon, rest = root.partition(":")
     if colon and "/" not in scheme:
         return LocalFiles(Path("/" + rest.lstrip("/"))) if scheme == "file" else None
@@ -163,15 +164,15 @@ def local_files(
 
 
 class HadoopFiles:
-    """Files by way of the JVM that the session runs in: HDFS, object stores.
+    """Files reached through the JVM that the session runs in: HDFS, object stores.
 
-    A commit is synced where the file system can do that (HDFS); object stores keep what was closed.
-    Data files are written and closed by Spark's executors: on HDFS a power cut of all machines that
-    hold a block can lose them, unless `dfs.datanode.synconclose` is set.
+    A commit is synced where the file system can do that (HDFS); object stores keep closed files.
+    Spark's executors write and close data files: on HDFS a power cut of all machines that hold a
+    block can lose them, unless `dfs.datanode.synconclose` is set.
     """
 
     def __init__(self, spark: "SparkSession", root: str) -> None:
-        # PySpark has no public way to the JVM's file systems.
+        # PySpark has no public API for the JVM's file systems.
         context: Any = spark.sparkContext
         self._jvm: Any = context._jvm
         self._gateway: Any = context._gateway
@@ -180,7 +181,7 @@ class HadoopFiles:
         given = self._hadoop.Path(root)
         self._fs = given.getFileSystem(conf)
         if self._fs.getScheme() == "file" and not given.isAbsolute():
-            # Java would take the folder that it was started in.
+            # Java would resolve it against the folder in which Java was started.
             given = self._hadoop.Path(str(Path.cwd() / root))
         self._root = str(self._fs.makeQualified(given).toString()).rstrip("/")
         self._context = self._hadoop.FileContext.getFileContext(self._fs.getUri(), conf)
@@ -246,7 +247,7 @@ class HadoopFiles:
         self._rename(self._draft(name, data), name, "OVERWRITE")
 
     def _draft(self, name: str, data: bytes) -> Any:
-        # Nothing locks other machines out: each run has drafts of its own.
+        # No lock keeps other machines out, so each run has its own draft names.
         draft = self._path(f"{name}.{uuid.uuid4().hex[:8]}.unfinished")
         stream = self._fs.create(draft, True)
         try:
@@ -264,7 +265,7 @@ class HadoopFiles:
         self._context.rename(draft, self._path(name), how)
 
     def move(self, names: Mapping[str, str]) -> None:
-        """Give data files new names."""
+        """Rename data files; the class says what survives a power cut."""
         for source, target in names.items():
             to = self._path(target)
             self._fs.mkdirs(to.getParent())

@@ -259,7 +259,7 @@ class RemoteCluster:
         return int(answer.fields["offset"])
 
     def end(self, queue: Queue, since: int = UNKNOWN_EPOCH) -> QueueEnd:
-        """Where a queue ends, with the epoch, and up to where offsets of epoch `since` are valid."""
+        """Where a queue ends, with the epoch, and how far offsets of epoch `since` are valid."""
         fields = {"committed": "true", _EPOCH: str(since)}
         answer = self._ask(queue, RequestCode.GET_MAX_OFFSET, fields)
         valid_end = answer.fields.get(VALID_END) if since != UNKNOWN_EPOCH else None
