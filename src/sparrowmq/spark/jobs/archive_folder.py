@@ -166,7 +166,7 @@ def check_folder(files: ArchiveFiles) -> None:
 
 
 def _was_just_begun(files: ArchiveFiles) -> bool:
-    """Whether a run was killed while it began an archive: that leaves an empty log, or one draft."""
+    """Whether a run was killed while it began an archive: it leaves an empty log, or one draft."""
     return all(
         name.startswith(IDENTITY) and name.endswith(".unfinished") for name in files.names(LOG)
     )
