@@ -130,7 +130,7 @@ def rebuild_table(disk: Disk, name: str) -> str:
         if disk.exists(path) or disk.exists(f"{path}{_BACKUP}"):
             raise ValueError(f"{path} or its .bak is still there; move it away first")
         if name not in _MADE:
-            raise ValueError(f"{name} is none of the tables {', '.join(sorted(_MADE))}")
+            raise ValueError(f"{name} is not one of the tables {', '.join(sorted(_MADE))}")
         return _make(disk, name)
     finally:
         lock.release()

@@ -149,7 +149,7 @@ class History:
         try:
             saved = msgspec.msgpack.decode(path.read_bytes(), type=_Saved)
             if (saved.format, saved.cluster) != (_FORMAT, cluster):
-                raise ValueError(f"it is of cluster {saved.cluster}")
+                raise ValueError(f"it belongs to cluster {saved.cluster}")
             loaded = {name: _restored(each) for name, each in saved.series.items()}
         except (msgspec.DecodeError, ValueError) as error:
             aside = path.with_suffix(".aside")

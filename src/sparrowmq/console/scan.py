@@ -174,5 +174,5 @@ def parse_cursor(topic: str, text: str) -> dict[MessageQueue, int]:
             broker, queue, offset = part.strip().rsplit("/", 2)
             found[MessageQueue(topic, broker, int(queue))] = int(offset)
         except ValueError:
-            raise ValueError(f"{part!r} is no place; write broker-a/3/1841") from None
+            raise ValueError(f"{part!r} is not a place; write broker-a/3/1841") from None
     return found

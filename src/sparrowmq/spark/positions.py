@@ -32,7 +32,7 @@ from sparrowmq.spark.wire.cluster import (
 )
 
 EPOCHS = "$epochs"
-GO_ON = "Set failOnDataLoss=false (archive: --allow-data-loss) to go on with the new messages"
+GO_ON = "Set failOnDataLoss=false (archive: --allow-data-loss) to continue with new messages"
 
 Positions: TypeAlias = dict[Queue, QueuePosition]
 

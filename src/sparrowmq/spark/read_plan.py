@@ -171,7 +171,7 @@ def loss_text(queue: Queue, wanted: int, earliest: int) -> str:
     return (
         f"{queue}: offset {wanted} was wanted, but the broker's oldest is {earliest}:"
         f" {earliest - wanted} messages were deleted before they were read. Keep messages longer"
-        " (fileReservedTime), read more often, or set failOnDataLoss=false to go on with the rest"
+        " (fileReservedTime), read more often, or set failOnDataLoss=false to read the rest"
     )
 
 
@@ -276,7 +276,7 @@ def _check_gone(cluster: RemoteCluster, queue: Queue, options: Options) -> None:
         )
     else:
         what = "does not exist any more (queues of the topic were taken away);"
-    text = f"{queue} {what} set failOnDataLoss=false to go on with the others"
+    text = f"{queue} {what} set failOnDataLoss=false to continue with the others"
     if options.fail_on_data_loss:
         raise DataLoss(text)
     _log.warning("%s", text)

@@ -112,7 +112,7 @@ def chosen(queues: list[MessageQueue], text: str) -> MessageQueue:
     for queue in queues:
         if f"{queue.broker_name}/{queue.queue_id}" == text:
             return queue
-    raise ValueError(f"{text!r} is no queue of this topic; write broker-a/3")
+    raise ValueError(f"{text!r} is not a queue of this topic; write broker-a/3")
 
 
 def wanted_by(view: View) -> Callable[[MessageExt], bool]:

@@ -69,7 +69,7 @@ class Claims:
         for held in self._held():
             if held.id != own:
                 raise JobError(
-                    f"{self._what} by {held}. Go on with that journal (--state); if its operator"
+                    f"{self._what} by {held}. Continue with that journal (--state); if its operator"
                     " has given up, --take-over drains from here, and what was copied to"
                     f" {held.to} is copied once more"
                 )
@@ -91,7 +91,7 @@ class Claims:
         if not held:
             raise JobError(
                 f"the claim on {self._topic} for {self._group} was taken away from the name"
-                " servers. This run stops; run it again to claim it anew"
+                " servers. This run stops; start it again to renew the claim"
             )
 
     def release(self, claim: Claim) -> None:

@@ -213,5 +213,5 @@ def _damage(wanted: LogRange, at: int, fault: str | None) -> DamagedBytes | None
         return None
     end = wanted.end if following is None else following
     return DamagedBytes(
-        at, end, fault or f"total size {size} and magic 0x{magic:08X} are no record's"
+        at, end, fault or f"total size {size} and magic 0x{magic:08X} are not those of a record"
     )

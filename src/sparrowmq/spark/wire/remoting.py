@@ -195,7 +195,7 @@ def _read_header(data: bytes) -> dict[str, Any]:
     except ValueError:
         header = parse_json(data)  # Java writes invalid JSON
     if not isinstance(header, dict):
-        raise BodyError("a header that is no JSON object")
+        raise BodyError("a header that is not a JSON object")
     return header
 
 
