@@ -29,32 +29,32 @@ class ArchiveFiles(Protocol):
 
     @property
     def root(self) -> str:
-        """What Spark reads and writes the archive by."""
+        """The path by which Spark reads and writes the archive."""
 
     @property
     def local_folder(self) -> Path | None:
         """The root on this machine's disk, None for others."""
 
     def names(self, folder: str = "") -> list[str]:
-        """The names in a folder, sorted; none where it does not exist."""
+        """The names in a folder, sorted; empty if it does not exist."""
 
     def data_files(self, folder: str = "") -> dict[str, int]:
         """Sizes of all Parquet files below a folder, by their names in it."""
 
     def read(self, name: str) -> bytes:
-        """All of a file. Raises FileNotFoundError."""
+        """The contents of a file. Raises FileNotFoundError."""
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file, whole or not at all; False where there is one of that name already."""
+        """Create a file, whole or not at all; False if one of that name exists already."""
 
     def replace(self, name: str, data: bytes) -> None:
-        """Give a file this content; readers see the old or the new one."""
+        """Replace the content of a file; readers see the old or the new one."""
 
     def move(self, names: Mapping[str, str]) -> None:
-        """Give data files new names; they and their content stay after a power cut."""
+        """Rename data files; names and content survive a power cut."""
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with all that is in it; nothing where there is none."""
+        """Delete a file, or a folder with its contents; does nothing if it is missing."""
 
 
 class LocalFiles:
@@ -65,7 +65,7 @@ class LocalFiles:
 
     @property
     def root(self) -> str:
-        """What Spark reads and writes the archive by."""
+        """The path by which Spark reads and writes the archive."""
         return f"file:{self._folder}"
 
     @property
@@ -74,7 +74,7 @@ class LocalFiles:
         return self._folder
 
     def names(self, folder: str = "") -> list[str]:
-        """The names in a folder, sorted; none where it does not exist."""
+        """The names in a folder, sorted; empty if it does not exist."""
         try:
             found = [path.name for path in (self._folder / folder).iterdir()]
         except FileNotFoundError:
@@ -91,11 +91,11 @@ class LocalFiles:
         }
 
     def read(self, name: str) -> bytes:
-        """All of a file. Raises FileNotFoundError."""
+        """The contents of a file. Raises FileNotFoundError."""
         return (self._folder / name).read_bytes()
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file, whole or not at all; False where there is one of that name already.
+        """Create a file, whole or not at all; False if one of that name exists already.
 
         Only one run at a time writes here (`FolderLock`), so looking first is enough.
         """
@@ -106,13 +106,13 @@ class LocalFiles:
         return True
 
     def replace(self, name: str, data: bytes) -> None:
-        """Give a file this content; readers see the old or the new one."""
+        """Replace the content of a file; readers see the old or the new one."""
         path = self._folder / name
         make_folder(path.parent)
         replace_file(path, data)
 
     def move(self, names: Mapping[str, str]) -> None:
-        """Give data files new names; they and their content stay after a power cut."""
+        """Rename data files; names and content survive a power cut."""
         folders: set[Path] = set()
         for source, target in names.items():
             old, new = self._folder / source, self._folder / target
@@ -124,7 +124,7 @@ class LocalFiles:
             sync_folder(folder)
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with all that is in it; nothing where there is none."""
+        """Delete a file, or a folder with its contents; does nothing if it is missing."""
         path = self._folder / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -188,7 +188,7 @@ class HadoopFiles:
 
     @property
     def root(self) -> str:
-        """What Spark reads and writes the archive by."""
+        """The path by which Spark reads and writes the archive."""
         return self._root
 
     @property
@@ -201,7 +201,7 @@ class HadoopFiles:
         return self._hadoop.Path(f"{self._root}/{name}".rstrip("/"))
 
     def names(self, folder: str = "") -> list[str]:
-        """The names in a folder, sorted; none where it does not exist."""
+        """The names in a folder, sorted; empty if it does not exist."""
         if not self._fs.exists(self._path(folder)):
             return []
         listed = self._fs.listStatus(self._path(folder))
@@ -223,7 +223,7 @@ class HadoopFiles:
         return dict(sorted(found.items()))
 
     def read(self, name: str) -> bytes:
-        """All of a file. Raises FileNotFoundError."""
+        """The contents of a file. Raises FileNotFoundError."""
         with _raised_as(_MISSING, FileNotFoundError(f"{self._root}/{name}")):
             stream = self._fs.open(self._path(name))
         try:
@@ -232,7 +232,7 @@ class HadoopFiles:
             stream.close()
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file, whole or not at all; False where there is one of that name already."""
+        """Create a file, whole or not at all; False if one of that name exists already."""
         if self._fs.exists(self._path(name)):
             return False
         try:
@@ -243,7 +243,7 @@ class HadoopFiles:
         return True
 
     def replace(self, name: str, data: bytes) -> None:
-        """Give a file this content; readers see the old or the new one."""
+        """Replace the content of a file; readers see the old or the new one."""
         self._rename(self._draft(name, data), name, "OVERWRITE")
 
     def _draft(self, name: str, data: bytes) -> Any:
@@ -273,7 +273,7 @@ class HadoopFiles:
                 raise OSError(f"{self._root}/{source} cannot be renamed to {to}")
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with all that is in it; nothing where there is none."""
+        """Delete a file, or a folder with its contents; does nothing if it is missing."""
         self._fs.delete(self._path(name), True)
 
 
