@@ -54,8 +54,8 @@ class DrainUnfinished(AdminError):
 
     def __init__(self, drain: BrokerDrain, reason: str) -> None:
         super().__init__(
-            f"{reason}; {drain.broker} stays read-only. Go on with: sparrowmq broker drain"
-            f" {drain.broker}; or back with: sparrowmq broker resume {drain.broker}"
+            f"{reason}; {drain.broker} stays read-only. Continue with: sparrowmq broker drain"
+            f" {drain.broker}; undo with: sparrowmq broker resume {drain.broker}"
         )
         self.drain = drain
 

@@ -1,4 +1,4 @@
-"""Tables that several commands print: brokers, changes of settings, settings of servers."""
+"""Tables that several commands print: brokers, changed settings, server settings."""
 
 from collections.abc import Iterable, Sequence
 
@@ -22,7 +22,7 @@ _BROKERS = (
 
 
 def broker_table(listed: Iterable[BrokerInfo]) -> Table:
-    """Brokers with figures; those that did not answer have none."""
+    """Brokers with figures, which are missing for those that did not answer."""
     return table(_BROKERS, [_broker(each) for each in listed], empty="no broker is registered")
 
 
@@ -49,12 +49,12 @@ def _broker(broker: BrokerInfo) -> list[Value]:
 
 
 def part(used: float | None) -> Part | None:
-    """A figure of a broker's disk; Apache's answer less than 0 for one that they cannot read."""
+    """A figure of a broker's disk; Apache's brokers report less than 0 for an unreadable one."""
     return None if used is None or used < 0 else Part(used)
 
 
 def change_table(changes: Sequence[SettingChange], *, server: str = "BROKER") -> Table:
-    """What changes where."""
+    """The changes, with the server of each."""
     columns = (("FIELD", "field"), (server, server.lower()), ("WAS", "was"), ("NOW", "now"))
     rows = [
         [each.setting.replace("_", "-"), each.broker, _shown(each.before), _shown(each.after)]
@@ -64,5 +64,5 @@ def change_table(changes: Sequence[SettingChange], *, server: str = "BROKER") ->
 
 
 def _shown(value: bool | int | str | None) -> Value:
-    """None is an attribute that is not set, which is known."""
+    """A value as a cell: None is an attribute known to be unset, not an unknown value."""
     return "" if value is None else value

@@ -1,4 +1,4 @@
-"""Groups of commands: imported when they are used, and helpful about names that are mistyped."""
+"""Groups of commands: imported on use, and helpful about mistyped names."""
 
 import signal
 import sys
@@ -13,12 +13,12 @@ from sparrowmq.cli.stop_signal import STOPPED_BY, sigterm_like_ctrl_c
 
 
 class Group(click.Group):
-    """Names the commands there are when another one is asked for."""
+    """Lists its commands when asked for an unknown one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command. Raises UsageError that names the nearest one and all others."""
+        """The command. Raises UsageError that names the most similar one and all others."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -32,7 +32,7 @@ class Group(click.Group):
 
 
 class LazyGroup(Group):
-    """Knows the names of its commands, and imports the module of the one that is asked for.
+    """Knows the names of its commands, and imports the module of the requested one.
 
     Commands need different libraries, and some of them take a second to import: `sparrowmq send`
     must not wait for Spark. `modules` maps each command to a module of `sparrowmq.cli.commands`,
@@ -66,6 +66,6 @@ class LazyGroup(Group):
             sys.exit(128 + number)
 
     def report_stop(self, number: int) -> None:
-        """Say what a signal has ended, where there is something to say."""
+        """Report what a signal has ended, if there is something to report."""
         if number == signal.SIGINT:
             click.echo(err=True)  # the terminal has written ^C

@@ -1,6 +1,6 @@
-"""Names of topics, groups, brokers and contexts for the completion of shells.
+"""Names of topics, groups, brokers and contexts for shell completion.
 
-A key press must not wait for a cluster: names are kept for 30 s in the user's cache folder, a
+A key press must not wait for a cluster: names are cached for 30 s in the user's cache folder, a
 cluster that does not answer within a second has no names, and nothing is ever printed.
 """
 
@@ -35,36 +35,36 @@ Ask = Callable[[Admin], Awaitable[list[str]]]
 def complete_topics(
     ctx: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Topics of the cluster that the command line names."""
+    """Complete topics of the cluster that the command line selects."""
     return _items(ctx, "topics", _topics, incomplete)
 
 
 def complete_groups(
     ctx: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Its consumer groups."""
+    """Complete its consumer groups."""
     return _items(ctx, "groups", _groups, incomplete)
 
 
 def complete_dead_letter_groups(
     ctx: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Its groups that have dead letters."""
+    """Complete its groups that have dead letters."""
     return _items(ctx, "dead-letters", lambda admin: admin.dead_letter_groups(), incomplete)
 
 
 def complete_brokers(
     ctx: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Its brokers."""
+    """Complete its brokers."""
     return _items(ctx, "brokers", _brokers, incomplete)
 
 
 def complete_contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """The contexts of the user."""
+    """Complete the user's contexts."""
     try:
         names = known_contexts().clusters
-    except (OSError, ValueError):  # the file is broken; the command itself says so
+    except (OSError, ValueError):  # the file is broken; the command itself reports it
         return []
     return [name for name in sorted(names) if name.startswith(incomplete)]
 
@@ -87,34 +87,34 @@ async def _groups(admin: Admin) -> list[str]:
 
 def _items(ctx: click.Context, kind: str, ask: Ask, incomplete: str) -> list[CompletionItem]:
     servers: str | None = ctx.params.get("name_servers") or ctx.params.get("name_server")
-    if servers is None:  # they could not be found; the command itself says why
+    if servers is None:  # not found; the command itself reports why
         return []
     names = CachedNames(cache_folder(os.environ), system_clock).get(servers, kind, ask)
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where the names of clusters are kept for a while."""
+    """The folder in which names of clusters are cached."""
     home = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "~"), ".cache")
     return Path(home, "sparrowmq").expanduser()
 
 
 class CachedNames:
-    """Names that a cluster had lately."""
+    """Cached names of a cluster."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
 
     def get(self, servers: str, kind: str, ask: Ask) -> list[str]:
-        """The names from the last 30 s, or asked for now; none if that fails."""
+        """The names from the last 30 s, or fetched now; none if that fails."""
         digest = hashlib.sha256(servers.encode()).hexdigest()[:16]
         path = self._folder / f"{kind}-{digest}.json"
         known = self._read(path)
         if known is not None:
             return known
         names = _asked(servers, ask)
-        # Also an empty list: the next key press need not wait for a silent cluster again.
+        # Cache an empty list too: the next key press need not wait for a silent cluster again.
         with suppress(OSError):
             self._write(path, names)
         return names
@@ -140,7 +140,7 @@ def _asked(servers: str, ask: Ask) -> list[str]:
         async with asyncio.timeout(_WAIT_S), Admin(servers, timeout_s=_WAIT_S) as admin:
             return await ask(admin)
 
-    logging.disable(logging.CRITICAL)  # this process ends with the names
+    logging.disable(logging.CRITICAL)  # this process only prints the names and ends
     try:
         return asyncio.run(run())
     except (AdminError, ClientError, NetError, SparrowMQError, TimeoutError, OSError, ValueError):

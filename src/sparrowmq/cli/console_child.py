@@ -1,8 +1,8 @@
-"""The console of `sparrowmq up`: a process of its own beside the servers.
+"""The console of `sparrowmq up`: a separate process beside the servers.
 
-Its socket is opened before the ready line, which names the address; the process starts after it.
-A browser that is faster waits in the socket's queue. The servers never fail because of a console:
-one that cannot start, or ends, is a warning.
+Its socket is opened before the ready line, which names the address; the process starts after that.
+A browser that connects earlier waits in the socket's queue. The servers never fail because of a
+console: one that cannot start, or ends, only causes a warning.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ log = logging.getLogger("sparrowmq.console")
 
 
 class ConsoleChild:
-    """A console that belongs to servers of this process."""
+    """A console that belongs to the servers of this process."""
 
     def __init__(self, listener: socket, flags: list[str]) -> None:
         self._listener = listener
@@ -40,7 +40,7 @@ class ConsoleChild:
 
     @asynccontextmanager
     async def beside(self, name_server: str, state: Path) -> AsyncIterator[None]:
-        """Run it while the block runs, from `start` on."""
+        """Run the console while the block runs, from `start` on."""
         # Closed here too: a task that is cancelled before its first step closes nothing.
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self._run(name_server, state))
@@ -75,7 +75,7 @@ class ConsoleChild:
 async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is not None:
         return
-    # No signal: after a Ctrl-C, which the terminal sends to both, a second one would cut it short.
+    # No signal: the terminal sends Ctrl-C to both, and a second signal would cut its end short.
     assert process.stdin is not None
     process.stdin.close()
     try:

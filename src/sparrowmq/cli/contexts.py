@@ -3,9 +3,9 @@
     sparrowmq context add production --name-servers 10.0.0.1:9876,10.0.0.2:9876
     sparrowmq context use production
 
-The file is described in `sparrowmq.cluster_address`, which reads it for programs. They obey
-`SPARROWMQ_CONTEXT` and never the context in use. It is replaced as a whole and belongs to its owner
-alone (0600), since addresses of production need not be known to everyone on a machine.
+`sparrowmq.cluster_address` describes the file and reads it for programs, which obey
+`SPARROWMQ_CONTEXT` and never the context in use. The file is replaced as a whole and only its owner
+can read it (0600), since not everyone on a machine needs to know the addresses of production.
 """
 
 import fcntl
@@ -33,27 +33,27 @@ _HEADING = "# Kept by `sparrowmq context`, which does not keep comments.\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contexts:
-    """What the file says. Changes are new values; `write` puts one into the file."""
+    """The contents of the file. Changes return new values; `write` stores one in the file."""
 
     path: Path
     clusters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The name servers of each."""
+    """The name servers of each context."""
     in_use: str | None = None
 
     def find(self, name: str, named_by: str) -> NameServerAddresses:
-        """A cluster's name servers. Raises ValueError that lists the contexts there are."""
+        """A cluster's name servers. Raises ValueError that lists the existing contexts."""
         return name_servers_of_context(name, self.clusters, self.path, named_by)
 
     def find_used(self) -> NameServerAddresses | None:
-        """Those of the context in use, if one is. Raises ValueError if it does not exist."""
+        """The name servers of the context in use, if any. Raises ValueError if it is missing."""
         if self.in_use is None:
             return None
         found = self.find(self.in_use, f"the line {_IN_USE}")
         return found._replace(origin=f"context {self.in_use}, in use")
 
     def added(self, name: str, addresses: tuple[str, ...]) -> "Contexts":
-        """With one more. Raises ValueError for an illegal name or address, and for a name that
-        has other addresses already."""
+        """The contexts with one more. Raises ValueError for an illegal name or address, and for a
+        name that already has other addresses."""
         _check_name(name)
         if not addresses:
             raise ValueError("a context needs an address, such as --name-servers 127.0.0.1:9876")
@@ -68,12 +68,13 @@ class Contexts:
         return replace(self, clusters={**self.clusters, name: addresses})
 
     def used(self, name: str) -> "Contexts":
-        """With this one in use. Raises ValueError if it does not exist."""
+        """The contexts with this one in use. Raises ValueError if it does not exist."""
         self.find(name, "the argument NAME")
         return replace(self, in_use=name)
 
     def removed(self, name: str) -> "Contexts":
-        """Without it; if it was in use, none is. Raises ValueError if it does not exist."""
+        """The contexts without this one; if it was in use, none is now. Raises ValueError if it
+        does not exist."""
         self.find(name, "the argument NAME")
         left = {each: self.clusters[each] for each in self.clusters if each != name}
         return replace(self, clusters=left, in_use=None if self.in_use == name else self.in_use)
@@ -93,7 +94,7 @@ class Contexts:
             raise
 
     def _text(self) -> str:
-        # JSON's texts and lists of texts are TOML's
+        # JSON strings and lists of strings are valid TOML
         lines = [_HEADING]
         if self.in_use is not None:
             lines.append(f"{_IN_USE} = {json.dumps(self.in_use)}\n")
@@ -104,7 +105,7 @@ class Contexts:
 
 
 def known_contexts(environment: Mapping[str, str] = os.environ) -> Contexts:
-    """The user's. Raises ValueError for a file that is no file of contexts."""
+    """The user's contexts. Raises ValueError for a file that does not contain contexts."""
     path = contexts_file(environment)
     clusters = read_contexts(path)
     if not path.exists():
@@ -118,8 +119,8 @@ def known_contexts(environment: Mapping[str, str] = os.environ) -> Contexts:
 def change_contexts(
     change: Callable[[Contexts], Contexts], environment: Mapping[str, str] = os.environ
 ) -> Contexts:
-    """Change the user's file; what it says now. Changes at the same time wait for each other, so
-    that none is lost. Raises ValueError for what cannot be, OSError."""
+    """Change the user's file and return its new contents. Concurrent changes wait for each other,
+    so that none is lost. Raises ValueError for an impossible change, OSError."""
     folder = contexts_file(environment).parent
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(folder, os.O_RDONLY)

@@ -1,11 +1,11 @@
-"""Open files: the limit is raised at the start, and shared out between files and connections.
+"""Open files: the limit is raised at the start, and divided between files and connections.
 
 ```
 limit of the process │ own needs │ queue files kept open │ connections
 ```
 
-A server that ran out of descriptors could not save what it has acknowledged. Hence connections get
-what files leave, and never the other way round (decision 18).
+A server that runs out of descriptors could not save what it has acknowledged. So connections get
+what files leave, never the other way round (decision 18).
 """
 
 import sys
@@ -20,16 +20,16 @@ Config = TypeVar("Config", bound=BrokerConfig | NameServerConfig)
 
 _BROKER_FILES = 192
 """Standard streams, loop, listeners, lock, log and index files (64 of which may be open for
-reading), journals, tables, the sync helper, connections to name servers; and those connections that
-are accepted before they can be refused."""
+reading), journals, tables, the sync helper, connections to name servers, and connections that must
+be accepted before they can be refused."""
 BROKER_NEEDS = _BROKER_FILES + MOST_HA_CONNECTIONS
-"""Slaves copy from a port of their own, which has a share of its own: whatever else connects there
-takes nothing from files and clients."""
+"""Slaves copy from a separate port, which has a separate share: whatever else connects there takes
+nothing from files and clients."""
 NAMESERVER_NEEDS = 64
 _LEAST_REST = 32
 _FILES_PART = 4
-"""Where not everything fits, files get this part: one that is opened again costs microseconds, a
-connection that is refused costs its client the service."""
+"""If not everything fits, files get one part in this many: reopening a file costs microseconds,
+refusing a connection costs the client its service."""
 
 
 class Shares(NamedTuple):
@@ -67,22 +67,22 @@ class Descriptors:
     def __init__(self, limit: int, wanted: int) -> None:
         self.limit = limit
         self.wanted = wanted
-        """With so many, nothing has to be lowered."""
+        """With this many descriptors, nothing has to be cut."""
 
     @classmethod
     def raised_for(cls, *servers: BrokerConfig | NameServerConfig) -> Self:
-        """Let this process open as many files as these servers want, as far as it may."""
+        """Let this process open as many files as these servers want, as far as it is allowed to."""
         wanted = sum(map(_wanted, servers))
         return cls(_raise_limit(wanted), wanted)
 
     @classmethod
     def possible_for(cls, *servers: BrokerConfig | NameServerConfig) -> Self:
-        """What `raised_for` would reach, changing nothing."""
+        """The limit that `raised_for` would reach; changes nothing."""
         wanted = sum(map(_wanted, servers))
         return cls(_possible_limit(wanted), wanted)
 
     def fit(self, config: Config) -> Config:
-        """The configuration, with fewer connections and queue files where not all of them fit.
+        """The configuration, with fewer connections and queue files if not all of them fit.
 
         Raises TooFewDescriptors.
         """
@@ -128,10 +128,10 @@ def _raise_limit(wanted: int) -> int:
 
 
 def _limits() -> tuple[int, int]:
-    """Soft and hard."""
+    """The soft and the hard limit."""
     try:
         import resource
-    except ImportError:  # on Windows, where settings can be looked at and no server runs
+    except ImportError:  # on Windows, which can show settings but run no server
         return sys.maxsize, sys.maxsize
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY

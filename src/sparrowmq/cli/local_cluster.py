@@ -1,4 +1,4 @@
-"""`up --brokers N --slaves M`: one name server here, each broker in a process of its own.
+"""`up --brokers N --slaves M`: one name server here, each broker in a separate process.
 
 ```
                     ports (p is --port)        metrics    data
@@ -8,8 +8,8 @@ broker-a, slave 1   p + 20, …                  5577       DATA/broker-a-slave-
 broker-b, slave 1   p + 30, …                  5587       DATA/broker-b-slave-1
 ```
 
-A single master keeps its name and its data in DATA itself, so that `up --slaves 1` goes on with the
-messages of `up`.
+A single master keeps its name and stores its data in DATA itself, so that `up --slaves 1` continues
+with the messages of `up`.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
 
 _PORT_STEP = 10
-"""Between two brokers: each also uses port - 2 and the HA port."""
+"""Distance between the ports of two brokers: each also uses port - 2 and the HA port."""
 _STOP_S = 10.0
 _LOOK_AGAIN_S = 0.05
 
@@ -50,7 +50,7 @@ class ServerProcess:
     broker_id: int
     data_dir: Path
     place: int
-    """How many steps its ports lie after those of the first broker."""
+    """How many steps its ports are above those of the first broker."""
 
     @property
     def is_master(self) -> bool:
@@ -59,12 +59,12 @@ class ServerProcess:
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """Its name for people."""
         return self.broker_name if self.is_master else f"{self.broker_name} slave {self.broker_id}"
 
 
 def members(first: BrokerConfig, brokers: int, slaves: int) -> Iterator[ServerProcess]:
-    """Masters before slaves, which look for them."""
+    """The members, masters before slaves, which look for their masters."""
     for broker_id in range(slaves + 1):
         for number in range(brokers):
             name = first.broker_name if brokers == 1 else _name(number)
@@ -83,7 +83,7 @@ def _name(number: int) -> str:
 
 
 def broker_arguments(first: BrokerConfig, member: ServerProcess, name_server: str) -> list[str]:
-    """The command line of one broker: the first one's settings where they may be shared."""
+    """The command line of one broker: those settings of the first broker that can be shared."""
     port, ha_port = (
         each + member.place * _PORT_STEP if each else 0 for each in (first.port, first.ha_port)
     )
@@ -113,10 +113,11 @@ _Child = tuple[asyncio.subprocess.Process, str]
 
 @asynccontextmanager
 async def _child(title: str, arguments: list[str]) -> AsyncIterator[_Child]:
-    """A broker process that is ready, and where its metrics are; ended when the block is left."""
+    """Start a broker, wait until it is ready, and yield its process and the address of its metrics.
+    It ends when the block is left."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "sparrowmq", "broker", *arguments),
-        # Everything is in its flags: what the environment says was decided here, by precedence.
+        # The flags hold everything: the precedence of the environment was already applied here.
         env={name: text for name, text in os.environ.items() if not name.startswith(PREFIX)},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -151,9 +152,9 @@ async def serve_several(
     *,
     console: ConsoleWish = None,
 ) -> None:
-    """Serve until a signal comes; `flags` are for each broker besides its settings.
+    """Serve until a signal arrives; `flags` are given to each broker besides its settings.
 
-    Raises CannotServe when a broker dies, and all others stop.
+    If a broker dies, all others stop, and this raises CannotServe.
     """
     stopping = await stop_signal()
     nameserver = fitted_to(nameserver, Descriptors.raised_for(nameserver))
@@ -179,15 +180,15 @@ async def serve_several(
             await stopping.wait()
             for watch in watches:
                 watch.cancel()
-        # Masters first: what they acknowledge until the end is on their slaves then. The stack ends
-        # the slaves.
+        # Masters first, so that their slaves have what they acknowledge until the end. The stack
+        # ends the slaves.
         masters = (process for member, process in started if member.is_master)
         await asyncio.gather(*(_end(process) for process in masters))
 
 
 async def _until_registered(names: NameServer, count: int, stopping: asyncio.Event) -> None:
-    """Return when so many brokers are known, or at a signal. A slave registers when its master has
-    accepted it."""
+    """Return when this many brokers are registered, or at a signal. A slave registers after its
+    master has accepted it."""
     while len(names.table.live) < count and not stopping.is_set():
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_AGAIN_S):

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 Warn: TypeAlias = Callable[[str], None]
-"""Reports what does not keep a command from running."""
+"""Reports a problem that does not stop a command."""
 
 LOG_LEVEL_VARIABLE = "SPARROWMQ_LOG_LEVEL"
 _PER_TEMPLATE = 20
@@ -21,7 +21,7 @@ _WINDOW_MS = 10_000
 
 
 class FloodGate(logging.Filter):
-    """Lets a message template through a few times per window, and says that it holds back more."""
+    """Lets a message template through a few times per window, and says when it holds back more."""
 
     def __init__(self, most: int = _PER_TEMPLATE, window_ms: int = _WINDOW_MS) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class FloodGate(logging.Filter):
         self._seen: Counter[str] = Counter()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is written."""
+        """Whether to write a record."""
         window = int(record.created * 1000) // self._window_ms
         if window != self._window:
             self._window = window
@@ -82,15 +82,15 @@ _LOG_LEVEL: dict[str, Any] = {
 
 
 class LogLevel(NamedTuple):
-    """The level that a server logs at, and why it must not start."""
+    """The level that a server logs at, and a problem for which it must not start."""
 
     level: str
     problem: str = ""
 
 
 def log_level_option() -> click.Option:
-    """Of servers, which set up their logs themselves, and report a wrong level together with all
-    other problems of their settings."""
+    """The option for servers, which set up their logs themselves, and report a wrong level together
+    with all other problems of their settings."""
     return click.Option(["--log-level"], default="info", callback=_read_level, **_LOG_LEVEL)
 
 
@@ -103,7 +103,7 @@ def _read_level(ctx: click.Context, param: click.Parameter, text: str) -> LogLev
 
 
 def _set_up(ctx: click.Context, param: click.Parameter, level: str) -> None:
-    """Until the command ends: it may be called by a program that has logs of its own."""
+    """Set up logs until the command ends: a program with its own logs may have called it."""
     root = logging.getLogger()
     handlers, before = root.handlers[:], root.level
     root.handlers[:] = []  # `force` would close them
@@ -124,7 +124,7 @@ with_log_level = click.option(
     callback=_set_up,
     **_LOG_LEVEL,
 )
-"""For commands that run for long; their logs are set up before they start."""
+"""For long-running commands; their logs are set up before they start."""
 
 
 # ---- warnings and errors of commands
@@ -134,7 +134,7 @@ with_log_level = click.option(
 def without_client_warnings() -> Iterator[None]:
     """For a block whose failure the command reports itself: a client's warning says the same.
 
-    A level below warning was asked for and is obeyed.
+    A level below warning was requested explicitly and still applies.
     """
     logger = logging.getLogger("sparrowmq.client")
     before = logger.level
@@ -147,16 +147,16 @@ def without_client_warnings() -> Iterator[None]:
 
 
 def print_warning(text: str) -> None:
-    """A line for people."""
+    """Print a warning for people."""
     click.echo(f"warning: {text}", err=True)
 
 
 def log_warning(text: str) -> None:
-    """A line of the log, for programs that read it."""
+    """Write a warning to the log, for programs that read it."""
     # The text itself is the template: warnings with one template would count as a flood.
     logging.getLogger("sparrowmq").warning(text)
 
 
 def log_error(text: str) -> None:
-    """A line of the log that says why a command ends."""
+    """Write to the log why a command ends."""
     logging.getLogger("sparrowmq").error(text)

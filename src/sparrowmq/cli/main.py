@@ -33,7 +33,7 @@ _MODULES = {
     "spark": "spark",
     "completion": "completion",
 }
-# `config` lists unknown variables itself; servers may have to report them as JSON.
+# `config` lists unknown variables itself; servers may need to report them as JSON.
 _WARN_THEMSELVES = frozenset({"config", "nameserver", "broker", "up"})
 
 
@@ -62,7 +62,7 @@ def app(ctx: click.Context) -> None:
 
 def main() -> None:
     """Entry point."""
-    # numpy's linear algebra, which we do not use, starts a thread for every core otherwise.
+    # Otherwise numpy's linear algebra, which we do not use, starts a thread for every core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         app(prog_name="sparrowmq")

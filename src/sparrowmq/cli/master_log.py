@@ -1,4 +1,4 @@
-"""Asking a master what its log is, for a slave whose store is looked at without its broker."""
+"""Asks a master to describe its log, for examining a slave's store without its broker."""
 
 import asyncio
 import logging
@@ -18,13 +18,13 @@ _ANSWER_S = 5.0
 
 
 class NoMaster(Exception):
-    """The master was not found or does not say what its log is; the text says why."""
+    """The master was not found or does not describe its log; the text says why."""
 
 
 def log_of_master(
     master: str | None, name_servers: Sequence[str], broker_name: str
 ) -> LogDescription:
-    """What the broker at `master` says, or the master of a name that name servers know.
+    """The log of the broker at `master`, or of the master that name servers know by its name.
 
     Raises NoMaster.
     """
@@ -39,7 +39,7 @@ async def _ask(master: str | None, name_servers: Sequence[str], broker_name: str
                 peers, master or await _find(peers, name_servers, broker_name)
             )
         except NoMaster as error:
-            found = error  # raised below: the group would wrap it into a group of its own
+            found = error  # raised below: the task group would wrap it in an exception group
         finally:
             await peers.close()
     if isinstance(found, NoMaster):

@@ -1,5 +1,5 @@
-"""How commands write a message: a line for people, JSON for programs, its bytes, or its body in a
-table; never cut without a word."""
+"""How commands print a message: a line for people, JSON for programs, its bytes, or its body in a
+table; never cut silently."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 
 T = TypeVar("T")
 Form: TypeAlias = Callable[[MessageExt], str | bytes]
-"""What is written for a message."""
+"""The function that formats a message for printing."""
 
 
 def line_of(message: MessageExt) -> str:
@@ -26,7 +26,7 @@ def line_of(message: MessageExt) -> str:
 
 
 def _harmless(text: str) -> str:
-    """A body in one line, without characters that would control the terminal it is shown on."""
+    """A body on one line, without characters that control the terminal."""
     return "".join(
         each if each == "\t" or unicodedata.category(each) != "Cc" else f"\\x{ord(each):02x}"
         for each in text
@@ -67,9 +67,9 @@ BODY_FORMS = ("text", "json", "hex")
 
 _MOST = 10_000
 MORE = f"--limit N for more, up to {_MOST:,}; --since and --until for others"
-"""What to do about a table of messages that is cut."""
+"""How to see the rest of a table of messages that was cut."""
 _PREVIEW = 200
-"""Characters of a body in a table."""
+"""How many characters of a body a table shows."""
 
 
 def message_options(command: Callable[..., T]) -> Callable[..., T]:
@@ -93,7 +93,7 @@ def message_options(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def body_text(message: MessageExt, form: str, *, whole: bool) -> str:
-    """A body in a form; for a table only its beginning, which then says how long it is."""
+    """A body in a form; for a table only the beginning, followed by the body's length."""
     try:
         text = _formed(message, form)
     except (BodyError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Kinds of values that options of several commands take, with errors that say what is allowed."""
+"""Value types shared by options of several commands, with errors that say what is allowed."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ class Duration(click.ParamType[float]):
 
 
 class Wait(Duration):
-    """How long to wait for something: a time that is more than 0."""
+    """How long to wait for something: more than 0."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -47,8 +47,8 @@ class Moment(click.ParamType[datetime]):
     name = "time"
 
     def __init__(self, *, is_relative: bool = True) -> None:
-        """Jobs that are repeated under the times they were given take no relative ones: the second
-        run would be another job."""
+        """`is_relative=False` is for jobs that a second run recognises by their times: with a
+        relative time it would be a different job."""
         self._now = system_clock if is_relative else None
 
     def convert(
@@ -77,7 +77,7 @@ def read_moment(text: str, now_ms: int | None) -> datetime:
 
 
 class Permission(click.ParamType[int]):
-    """What clients may do with a topic: a number of Apache's, or letters."""
+    """What clients may do with a topic: one of Apache's numbers, or letters."""
 
     name = "permission"
 

@@ -4,9 +4,9 @@
            ── terminal  ▶ an aligned table, numbers with thousands separators
            ── pipe      ▶ the same columns, one header line, tab-separated, plain numbers
 
-A report holds values, never formatted texts, so that all three say the same. A value that could
-not be had is None and shown as `?`, never as 0. Times are datetimes with a zone and shown in UTC;
-JSON has them as text and, under the key with `Ms` at its end, in milliseconds.
+A report holds values, never formatted texts, so that all three say the same. An unavailable value
+is None and shown as `?`, never as 0. Times are datetimes with a zone and shown in UTC; JSON has
+them as text and, under a key that ends with `Ms`, in milliseconds.
 """
 
 import json
@@ -20,7 +20,7 @@ from typing import Any, TextIO, TypeAlias
 from sparrowmq.admin.values import BrokerFailure
 
 Value: TypeAlias = bool | int | float | str | datetime | timedelta | Enum | Sequence["Value"] | None
-"""A cell. None: the truth is not known. An empty text: there is nothing to show."""
+"""A cell. None: the value is unknown. An empty text: there is nothing to show."""
 
 UNKNOWN = "?"
 
@@ -48,7 +48,7 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Value]]
     key: str = "items"
-    """Under which name the rows stand in a JSON document."""
+    """The key of the rows in a JSON document."""
     title: str = ""
     """A heading, for commands that print more than one table."""
     total: int | None = None
@@ -57,7 +57,7 @@ class Table:
     more: str = "--limit 0 for all"
     """How to see the rest of a table that is cut."""
     is_counted: bool = True
-    """False where it is only known that there are more rows than these."""
+    """False if it is only known that there are more rows than these."""
 
     @property
     def is_cut(self) -> bool:
@@ -74,13 +74,13 @@ class Report:
     facts: dict[str, Value] = field(default_factory=dict)
     """Single values, by their keys in JSON; people see them as lines above the tables."""
     notes: Sequence[str] = ()
-    """Sentences for people, such as what to do next: on standard error, not in JSON."""
+    """Sentences for people, such as what to do next: printed on standard error, not in JSON."""
 
 
 def table(
     columns: Sequence[tuple[str, str] | Column], rows: Sequence[Sequence[Value]], **more: Any
 ) -> Table:
-    """A table whose columns are pairs of title and key, or have more to say."""
+    """A table whose columns are pairs of title and key, or a Column with more details."""
     made = [each if isinstance(each, Column) else Column(*each) for each in columns]
     return Table(made, rows, **more)
 
@@ -104,7 +104,7 @@ def document(report: Report) -> dict[str, Any]:
 
 
 def json_text(found: object, *, indent: int | None = 2) -> str:
-    """JSON as commands print it. Streams have one object in a line."""
+    """JSON as commands print it. Streams print one object per line."""
     return json.dumps(found, ensure_ascii=False, indent=indent)
 
 
@@ -142,7 +142,7 @@ def _plain(value: Value) -> Any:
 
 
 def lines_for_people(report: Report, stream: TextIO | None = None) -> Iterator[str]:
-    """The tables as text for a terminal, styled as far as the stream shows it; names are never
+    """The tables as text for a terminal, styled if the stream supports it; names are never
     cut."""
     from sparrowmq.cli.terminal_table import TerminalTables, TextColumn  # rich takes 60 ms
 
@@ -178,7 +178,7 @@ def lines_for_pipes(report: Report) -> Iterator[str]:
 
 
 def cut_note(each: Table) -> str:
-    """How many rows there are where not all are shown."""
+    """How many rows there are, if not all are shown."""
     total = f"{each.total:,}" if each.is_counted else f"more than {len(each.rows):,}"
     return f"{len(each.rows):,} of {total}; {each.more}"
 
@@ -194,7 +194,7 @@ def _texts(each: Table, *, is_partial: bool) -> list[list[str]]:
 
 
 def _is_right(each: Table, index: int) -> bool:
-    """Whether a column has numbers and nothing else, except cells without anything to show."""
+    """Whether a column has only numbers and empty cells."""
     values = [row[index] for row in each.rows if row[index] != ""]
     return bool(values) and all(map(_is_number, values))
 
@@ -268,7 +268,7 @@ def _words(key: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """A text in one line, without characters that would control the terminal it is shown on."""
+    """A text on one line, without characters that control the terminal."""
     return "".join(
         each if unicodedata.category(each) not in ("Cc", "Cf") else f"\\x{ord(each):02x}"
         for each in text

@@ -1,11 +1,11 @@
-"""Files that a server may not use: which one, who wants it, whose it is, and what to do."""
+"""Errors about files that a server may not use: which file, which user, its owner, and a remedy."""
 
 import errno
 import os
 from pathlib import Path
 
 NOT_PERMITTED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-"""Errors that another owner, another mode or another mount would mend."""
+"""Errors that another owner, mode or mount would fix."""
 
 
 def not_permitted(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Queues and places as people write them: `broker-a/3`, `broker-a/3/1841`; and places to go on at.
+"""Queues and places as people write them: `broker-a/3`, `broker-a/3/1841`; and reset targets.
 
 Used by options of several commands, and by everything that prints a queue.
 """
@@ -17,7 +17,7 @@ MAX_OFFSET = 2**63 - 1
 
 
 class QueueName(NamedTuple):
-    """A queue of a topic that another option names."""
+    """A queue, of a topic given by another option."""
 
     broker: str
     queue_id: int
@@ -45,7 +45,7 @@ class QueueType(click.ParamType[QueueName]):
 
 
 class Goal(click.ParamType[Any]):
-    """Where a group goes on: `earliest`, `latest`, a time, or an offset."""
+    """Where a group continues: `earliest`, `latest`, a time, or an offset."""
 
     name = "place"
 
@@ -57,7 +57,7 @@ class Goal(click.ParamType[Any]):
             found: str | datetime | int = value
             return found
         text = str(value)
-        # A year alone reads like an offset, so that a date needs its month and day.
+        # A year alone looks like an offset, so a date needs its month and day.
         if text.isascii() and text.isdigit():
             if int(text) > MAX_OFFSET:
                 self.fail(f"{value!r} is not an offset, the largest is {MAX_OFFSET}", param, ctx)
@@ -70,7 +70,7 @@ class Goal(click.ParamType[Any]):
 
 
 class Steps(click.ParamType[int]):
-    """`+1` or `-100`: so many messages on or back."""
+    """`+1` or `-100`: this many messages forward or back."""
 
     name = "number"
 
@@ -96,5 +96,5 @@ def place_text(message: MessageExt) -> str:
 
 
 def chosen_queues(topic: str, names: Iterable[QueueName]) -> list[MessageQueue]:
-    """The queues of a topic that options name."""
+    """The queues of a topic that are named in options."""
     return [each.of(topic) for each in names]

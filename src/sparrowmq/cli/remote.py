@@ -32,7 +32,7 @@ from sparrowmq.protocol.errors import ProtocolError
 
 T = TypeVar("T")
 ORIGIN = "sparrowmq.name_servers_origin"
-"""Where a command's context keeps the words that say where its addresses come from."""
+"""The key in a command's context for the words that say where its addresses come from."""
 
 _CONTEXT = "sparrowmq.context"
 ADDRESSES = "HOST:PORT,…"
@@ -44,7 +44,7 @@ NOT_A_NAME_SERVER = "is that a broker? --name-servers takes name servers, port 9
 
 
 def found_addresses(ctx: click.Context, param: click.Parameter, text: str | None) -> str:
-    """The addresses as one text. Raises UsageError for anything but a list of host:port."""
+    """The addresses as one text. Raises UsageError for anything but a list of `host:port`."""
     from sparrowmq.net.peers import split_address
 
     context: str | None = ctx.meta.get(_CONTEXT)
@@ -69,11 +69,11 @@ def found_addresses(ctx: click.Context, param: click.Parameter, text: str | None
 
 
 def _of_command(text: str | None, context: str | None) -> NameServerAddresses:
-    """Programs obey arguments and variables; commands the context in use as well. Raises
-    ValueError."""
+    """Find the name servers: programs obey arguments and variables; commands also obey the context
+    in use. Raises ValueError."""
     if context is not None:
         return known_contexts().find(context, "--context")
-    # Commands report all variables that are not known, at their start
+    # Commands report all unknown variables at their start
     found = find_name_servers(text, log=None)
     if found.origin != DEFAULT_ORIGIN:
         return found
@@ -111,15 +111,15 @@ def name_servers_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_remote(work: Awaitable[T], *, is_long: bool = False) -> T:
-    """Run a command's work; an ordinary failure is one line on standard error and exit code 1.
+    """Run a command's work; an expected failure is one line on standard error and exit code 1.
 
-    A client in work that goes on for long (`is_long`) logs its warnings.
+    In long-running work (`is_long`) the client logs its warnings.
     """
 
     async def run() -> T:
         return await work
 
-    # The line below says what failed; without a handler Python would print warnings of its own.
+    # The line below says what failed; without a handler Python would print the warnings itself.
     logging.getLogger("sparrowmq").addHandler(logging.NullHandler())
     try:
         with nullcontext() if is_long else without_client_warnings():
@@ -132,7 +132,7 @@ def run_remote(work: Awaitable[T], *, is_long: bool = False) -> T:
 
 
 def no_name_server(addresses: str, failure: str) -> str:
-    """No name server answers, and what to do about it at a terminal."""
+    """The text for unreachable name servers, and what to do about it at a terminal."""
     context = click.get_current_context(silent=True)
     where = context.meta.get(ORIGIN, "") if context is not None else ""
     where = where.replace(" (from ", ", from ").removesuffix(")")
@@ -143,7 +143,7 @@ def no_name_server(addresses: str, failure: str) -> str:
 
 
 def explained(error: SparrowMQError) -> str:
-    """What failed. Errors of clients advise programs; people at a terminal have options."""
+    """What failed. Client errors give advice for programs; people at a terminal have options."""
     if isinstance(error, NameServersAway | NoNameServer):
         return no_name_server(", ".join(error.addresses), error.failure)
     if isinstance(error, NameServerRefusal | NameServerRefused):

@@ -59,16 +59,16 @@ _EXPECTED = (
     *(DiskError, StoreError, OSError, BrokerNameTaken, SlavesHaveMessages),
     *(CannotServe, ConfigError, SettingError),
 )
-"""What is reported in one line, and ends a server with code 1."""
+"""Errors that are reported in one line and end a server with code 1."""
 
 
 @asynccontextmanager
 async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
-    """A broker with everything real: disk, clock, threads, syncing process."""
+    """Run a broker with everything real: disk, clock, threads, syncing process."""
     disk = RealDisk(config.data_dir)
     _make_data_dir(config.data_dir)
     syncer = ProcessSyncer(disk)
-    syncer.start()  # now, while there are descriptors for its socket
+    syncer.start()  # now, while descriptors for its socket are left
     workers = ThreadWorkers(_COLD_READERS, "cold-reads")
     server = BrokerServer(
         config,
@@ -91,7 +91,7 @@ async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
 
 
 def _make_data_dir(path: Path) -> None:
-    """Raises CannotServe for one that cannot be used, before anything else is started."""
+    """Create the data directory. Raises CannotServe for an unusable one, before anything starts."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -104,7 +104,7 @@ def _make_data_dir(path: Path) -> None:
 
 
 async def serve_nameserver(config: NameServerConfig) -> None:
-    """A name server until a signal comes."""
+    """Run a name server until a signal arrives."""
     stopping = await stop_signal()
     config = fitted_to(config, Descriptors.raised_for(config))
     async with nameserver_running(config) as server:
@@ -114,13 +114,13 @@ async def serve_nameserver(config: NameServerConfig) -> None:
 
 @asynccontextmanager
 async def nameserver_running(config: NameServerConfig) -> AsyncIterator[NameServer]:
-    """A name server with its pages for monitoring."""
+    """Run a name server with its monitoring pages."""
     async with NameServer(config).running() as server, nameserver_monitoring.monitored(server):
         yield server
 
 
 async def serve_broker(config: BrokerConfig, *, with_parent: bool = False) -> None:
-    """A broker until a signal comes, or until standard input closes when it belongs to a parent."""
+    """Run a broker until a signal arrives or, if it belongs to a parent, standard input closes."""
     stopping = await stop_signal(with_parent=with_parent)
     config = fitted_to(config, Descriptors.raised_for(config))
     await _serve(config, stopping)
@@ -132,8 +132,8 @@ async def _serve(
     beside: str = "",
     console: ConsoleChild | None = None,
 ) -> None:
-    """One broker; the ready line names what runs `beside` it. It is printed once: a broker that
-    starts again keeps its addresses."""
+    """Run one broker; the ready line names what runs `beside` it. The line is printed once: a
+    broker that restarts itself keeps its addresses."""
     was_ready = asyncio.Event() if console is None else console.start
 
     def ready(server: BrokerServer) -> None:
@@ -147,7 +147,7 @@ async def _serve(
 
 
 def _metrics(server: BrokerServer | NameServer) -> str:
-    """Where they are, at the end of a ready line."""
+    """The address of the metrics, for the end of a ready line."""
     host, port = server.config.metrics_listen_host, server.metrics_port
     return f", metrics {page_address(host, port, '/metrics')}" if port else ""
 
@@ -160,8 +160,8 @@ def _name(config: BrokerConfig) -> str:
 async def serve_up(
     nameserver: NameServerConfig, broker: BrokerConfig, *, console: ConsoleWish = None
 ) -> None:
-    """Name server and broker, which registers with that one alone, in one process; the console in
-    another, if there is to be one."""
+    """Run a name server and a broker, which registers only with that name server, in one process;
+    the console, if requested, runs in another."""
     stopping = await stop_signal()
     _make_data_dir(broker.data_dir)  # the name server keeps a file there, too
     descriptors = Descriptors.raised_for(nameserver, broker)
@@ -177,7 +177,7 @@ async def serve_up(
 async def console_beside(
     wish: ConsoleWish, name_server: str, data: Path
 ) -> AsyncIterator[ConsoleChild | None]:
-    """The console that was wished for; None if it was not, or cannot be had."""
+    """The console, if requested; None if it is not, or cannot start."""
     child = wish() if wish is not None else None
     if child is None:
         yield None
@@ -187,7 +187,7 @@ async def console_beside(
 
 
 def fitted_to(config: Config, descriptors: Descriptors) -> Config:
-    """The configuration within a limit of open files; a large cut is logged. Raises CannotServe."""
+    """The configuration cut down to the open-file limit; logs a large cut. Raises CannotServe."""
     try:
         fitted = descriptors.fit(config)
     except TooFewDescriptors as error:
@@ -206,14 +206,14 @@ def fitted_to(config: Config, descriptors: Descriptors) -> Config:
 
 
 def say_ready(text: str) -> None:
-    """The line that scripts wait for: sends succeed from now on."""
+    """Print the line that scripts wait for: sends succeed from now on."""
     print(f"sparrowmq ready: {text}", flush=True)
 
 
 def run(work: Coroutine[Any, Any, None], *, as_json: bool, ports: str = "--port") -> int:
-    """Run a server to its end; the exit code. Each failure is reported in one line.
+    """Run a server to its end and return the exit code. Each failure is reported in one line.
 
-    `ports` are the flags that choose one.
+    `ports` names the flags that choose a port.
     """
     code = 0
     try:
@@ -235,7 +235,7 @@ def _report(text: str, *, as_json: bool) -> None:
 
 
 def _run_loop(work: Coroutine[Any, Any, None]) -> None:
-    # What exists by now lives as long as the process, and messages leave no cycles: collecting
+    # Objects that exist now live as long as the process, and messages leave no cycles: collecting
     # after every 700 objects, the default, costs 2 % of the time.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -243,7 +243,7 @@ def _run_loop(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
-    # Only chosen here: an error of a loop that runs below `except` would seem to come from there.
+    # Only choose the loop here: an error in a loop that runs inside `except` would look chained.
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""Commands that run a server, and have verbs for servers that run elsewhere.
+"""Commands that run a server, and have verbs for servers that already run elsewhere.
 
 ```
 sparrowmq broker --port 10911         runs a server: there is no verb
@@ -6,8 +6,8 @@ sparrowmq broker run --port 10911     the same
 sparrowmq broker promote broker-a     a verb, with options of its own
 ```
 
-Settings belong to a server that is started. With a verb they are refused, before it or after it:
-`sparrowmq broker --port 10921 promote broker-a` would look as if it had reached the broker at that
+Settings are for starting a server. With a verb they are refused, whether before or after it:
+`sparrowmq broker --port 10921 promote broker-a` would look as if it reached the broker at that
 port.
 """
 
@@ -27,8 +27,8 @@ RUN = "run"
 
 
 class ServerGroup(LazyGroup):
-    """Runs `server` without a verb and with `run`; `modules` has the other verbs, as a LazyGroup
-    has its commands."""
+    """Runs `server` without a verb and with `run`; `modules` has the other verbs, like the commands
+    of a LazyGroup."""
 
     def __init__(self, server: SettingsCommand, *, modules: Mapping[str, str]) -> None:
         super().__init__(server.name, help=server.help, callback=_before_verb, modules=modules)
@@ -65,14 +65,14 @@ class ServerGroup(LazyGroup):
         return ctx
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Verbs, and settings of the server that runs without one."""
+        """Complete verbs, and the settings of the server that runs without a verb."""
         found = super().shell_complete(ctx, incomplete)
         known = {each.value for each in found}
         settings = self._server.shell_complete(ctx, incomplete)
         return [*found, *(each for each in settings if each.value not in known)]
 
     def _check_rest(self, ctx: click.Context) -> None:
-        """Raises UsageError for what follows the settings: a verb comes first."""
+        """Raises UsageError for anything after the settings: a verb comes first."""
         if not ctx.args:
             return
         verb = ctx.args[0]
@@ -100,7 +100,7 @@ class ServerGroup(LazyGroup):
 
 @click.pass_context
 def _before_verb(ctx: click.Context) -> None:
-    """Servers report unknown variables themselves, maybe as JSON."""
+    """Report unknown variables, but only for verbs: servers report theirs, perhaps as JSON."""
     if ctx.invoked_subcommand != RUN:
         warn_of_unknown_variables()
 

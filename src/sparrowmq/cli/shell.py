@@ -1,4 +1,4 @@
-"""`Shell`: what a command that looks at a cluster or changes it shares with all others.
+"""`Shell`: what all commands that query or change a cluster share.
 
     @group.command("lag")
     @click.argument("name")
@@ -46,8 +46,8 @@ IN_PART = 3
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 _WATCH_S = 2.0
 _SILENCE_S = 60.0
-"""How long a broker that did not answer is not asked again: longer than most commands take, and not
-for ever, since some wait for minutes. A command that repeats itself asks it in every round."""
+"""How long to skip a broker that did not answer: longer than most commands take, but not for ever,
+since some wait for minutes. A command that repeats itself asks it in every round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,9 @@ class Shell:
 
     name_servers: str
     origin: str = ""
-    """Who named the name servers, as ` (from …)`; empty for an option."""
+    """Where the name servers were configured, as ` (from …)`; empty for an option."""
     timeout_s: float | None = None
-    """How long each broker may take; None for what Admin allows, 5 s."""
+    """How long each broker may take; None for Admin's default, 5 s."""
     as_json: bool = False
     is_quiet: bool = False
     is_verbose: bool = False
@@ -68,13 +68,13 @@ class Shell:
     # ---- asking
 
     def ask(self, work: Callable[[Admin], Awaitable[T]]) -> T:
-        """Run an operation. A failure is one line on standard error and exit code 1; a change that
-        was made on some brokers only is exit code 3."""
+        """Run an operation. A failure is one line on standard error and exit code 1; a change made
+        on only some brokers is exit code 3."""
         return run_remote(self._with_admin(work))
 
     def report(self, look: Callable[[Admin], Awaitable[Report]]) -> None:
-        """Print what an operation finds, once or again and again, and end with exit code 3 where
-        brokers did not answer."""
+        """Print what an operation finds, once or repeatedly, and end with exit code 3 if brokers
+        did not answer."""
         if self.watch_s is not None:
             run_remote(self._with_admin(functools.partial(self._watch, look)))
             return
@@ -100,8 +100,8 @@ class Shell:
             raise
 
     async def _watch(self, look: Callable[[Admin], Awaitable[Report]], admin: Admin) -> None:
-        """Repeat. The first round has to succeed, since a wrong address would be repeated in vain;
-        later ones may fail, and the next one follows all the same."""
+        """Repeat. The first round has to succeed, since repeating with a wrong address is
+        pointless; later rounds may fail, and the next one follows all the same."""
         assert self.watch_s is not None
         self._show_round(await look(admin))
         while True:
@@ -122,7 +122,7 @@ class Shell:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether people read what is printed, and not a program."""
+        """Whether people, not a program, read the output."""
         return sys.stdout.isatty()
 
     def show(self, report: Report, *, one_line: bool = False) -> None:
@@ -142,7 +142,7 @@ class Shell:
             self.say(note)
 
     def _show_parts(self, error: PartlyDone) -> None:
-        """Print on which brokers a change was made."""
+        """Print the brokers on which a change was made."""
         results = dict.fromkeys(error.done, "done") | dict.fromkeys(error.failed, "not done")
         results |= dict.fromkeys(error.unknown, "not known")
         rows = [[broker, result] for broker, result in results.items()]
@@ -152,26 +152,26 @@ class Shell:
         self.warn(explained(error))
 
     def say(self, text: str) -> None:
-        """A sentence for people, on standard error."""
+        """Print a sentence for people on standard error."""
         if not self.is_quiet:
             click.echo(text, err=True)
 
     def warn(self, text: str) -> None:
-        """A failure, on standard error, also for those who asked for quiet."""
+        """Print a failure on standard error, even with --quiet."""
         click.echo(f"sparrowmq: {text}", err=True)
 
     def done(self, text: str) -> None:
-        """What was changed, and in which cluster."""
+        """Print what was changed, and in which cluster."""
         self.say(f"{text} ({self.where})")
 
     @property
     def where(self) -> str:
-        """The cluster in words: its name servers, and who named them."""
+        """The cluster in words: its name servers, and where they were configured."""
         named_by = self.origin.replace(" (from ", ", from ").removesuffix(")")
         return f"name servers {self.name_servers.replace(';', ', ')}{named_by}"
 
     def preview(self, report: Report) -> None:
-        """What a change concerns, for people who are asked whether to go on."""
+        """Show what a change affects, to people who are asked to confirm it."""
         if not self.is_quiet:
             for line in lines_for_people(report, sys.stderr):
                 click.echo(line, err=True)
@@ -179,8 +179,8 @@ class Shell:
     # ---- asking back
 
     def confirm(self, what: str, name: str, *, yes: bool) -> None:
-        """Ask before something is lost: at a terminal the name has to be typed, elsewhere `--yes`
-        is needed. Ends the command with exit code 1 otherwise."""
+        """Ask before something is lost: at a terminal the user has to type the name, elsewhere
+        `--yes` is needed. Otherwise the command ends with exit code 1."""
         if yes:
             return
         if not sys.stdin.isatty():
@@ -199,8 +199,8 @@ class Shell:
 def shell_options(
     *, watch: bool = False, json: bool = True, timeout: bool = True
 ) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Options of every command over a cluster; the command gets them as `shell`. Without `timeout`
-    it has one of its own, which limits all of it."""
+    """The options of every cluster command, which gets them as `shell`. `timeout=False` is for a
+    command that has its own --timeout, which limits the whole command."""
 
     def add(command: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(command)
@@ -263,7 +263,7 @@ def _options(*, watch: bool, json: bool, timeout: bool) -> list[Callable[[Any], 
 
 
 def local_shell_options(command: Callable[..., T]) -> Callable[..., T]:
-    """Options of commands that print as the others do and ask no cluster."""
+    """The options of commands that print like the others but do not ask a cluster."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, as_json: bool, is_quiet: bool, **values: Any) -> T:
@@ -280,8 +280,8 @@ def selected(names: Iterable[str], match: str | None, limit: int) -> tuple[list[
 
 
 def key_value_pairs(pairs: Sequence[str], what: str) -> dict[str, str]:
-    """`KEY=VALUE` arguments. Raises UsageError for anything else, and for a key that is there
-    twice."""
+    """Parse `KEY=VALUE` arguments. Raises UsageError for anything else, and for a duplicate
+    key."""
     found: dict[str, str] = {}
     for each in pairs:
         name, equals, value = each.partition("=")
@@ -309,7 +309,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would c
 topic_option = functools.partial(
     click.option, "--topic", metavar="TOPIC", shell_complete=complete_topics
 )
-"""`--topic` with a help of its own."""
+"""`--topic`; the command adds the help text."""
 brokers_option = click.option(
     "--broker",
     "brokers",

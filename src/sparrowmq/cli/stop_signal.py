@@ -1,6 +1,6 @@
 """Requests to stop: SIGTERM, Ctrl-C, or the end of the parent process.
 
-Servers and consumers wait for a `StopSignal`. Every other command ends by KeyboardInterrupt, and
+Servers and consumers wait for a `StopSignal`. Every other command ends with KeyboardInterrupt, and
 SIGTERM is made to do the same: files are closed and Spark is stopped, as after Ctrl-C.
 """
 
@@ -15,13 +15,13 @@ from types import FrameType
 from typing import Any
 
 STOPPED_BY = "sparrowmq.stopped_by"
-"""Where a command's context keeps the number of the signal that ended it, if not SIGINT."""
+"""The key in a command's context for the number of the signal that ended it, if not SIGINT."""
 
 log = logging.getLogger("sparrowmq")
 
 
 class StopSignal(asyncio.Event):
-    """Set when it is time to stop; `number` is the signal that asked for it, 0 without one."""
+    """Set when it is time to stop; `number` is the signal that caused it, 0 if none did."""
 
     number = 0
 
@@ -46,7 +46,7 @@ async def stop_signal(*, with_parent: bool = False) -> StopSignal:
         stopping.number = number
         stopping.set()
 
-    # A terminal that is closed sends SIGHUP.
+    # Closing a terminal sends SIGHUP.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         try:
             loop.add_signal_handler(number, stop, number)
@@ -62,7 +62,7 @@ def _name(number: int) -> str:
 
 
 class _UntilClosed(asyncio.Protocol):
-    """Watches a pipe whose other end a parent holds for as long as it lives."""
+    """Watches a pipe whose other end the parent process holds open as long as it lives."""
 
     def __init__(self, closed: asyncio.Event) -> None:
         self._closed = closed
@@ -77,7 +77,7 @@ class _UntilClosed(asyncio.Protocol):
 def sigterm_like_ctrl_c(notes: MutableMapping[str, Any]) -> Iterator[None]:
     """While the block runs, SIGTERM does what SIGINT does; `notes` tells the two apart.
 
-    What handles SIGINT at that moment is called: asyncio cancels the main task, Spark its jobs.
+    It calls the current handler of SIGINT: asyncio cancels the main task, Spark its jobs.
     """
 
     def terminate(number: int, frame: FrameType | None) -> None:
@@ -101,9 +101,9 @@ def sigterm_like_ctrl_c(notes: MutableMapping[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def signals_kept() -> Iterator[None]:
-    """Keep SIGTERM and SIGINT while the block runs, and handle them when it ends.
+    """Hold back SIGTERM and SIGINT while the block runs, and handle them when it ends.
 
-    For a step of a few seconds that leaves something behind if it is interrupted.
+    For a step of a few seconds that leaves something behind if interrupted.
     """
     kept: list[int] = []
     before: dict[signal.Signals, Any] = {}

@@ -1,4 +1,4 @@
-"""What commands over a store directory share: the directory, refusals in a sentence, progress."""
+"""What commands on a store directory share: the directory, one-sentence errors, progress."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ entries_option = click.option(
 
 
 def disk_of(directory: Path) -> RealDisk:
-    """The disk of a store. Ends the command with exit code 2 where there is none."""
+    """The disk of a store. Ends the command with exit code 2 if there is no store."""
     if not directory.is_dir():
         click.echo(
             f"{directory} is not a directory; give the one that a broker has as --data", err=True
@@ -61,7 +61,7 @@ def disk_of(directory: Path) -> RealDisk:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What stops a command is reported in one sentence; a closed pipe needs none."""
+    """Report what stops a command in one sentence; say nothing about a closed pipe."""
     try:
         yield
     except BrokenPipeError:
@@ -73,7 +73,8 @@ def refusals() -> Iterator[None]:
 
 @contextmanager
 def progress(*, quiet: bool, findings: bool = True) -> Iterator[Show]:
-    """Findings as lines unless the command lists them itself, progress as a bar on a terminal."""
+    """Print findings as lines unless the command lists them itself, and progress as a bar on a
+    terminal."""
     if quiet or not sys.stderr.isatty():
 
         def show_lines(event: "StartProgress | Damage | StoreFinding") -> None:

@@ -1,8 +1,9 @@
 """A store directory as the source of a migration: its tables, and times from its log.
 
-Nothing is written and no lock is taken: the directory may be stopped, a copy, or in use. Progress
-is an offset in consumerOffset.json, and in the journal beside it where the store is ours; the queue
-says where the last consumed message lies, and its record when it was stored.
+Nothing is written and no lock is taken: the broker may be stopped or running, or the directory may
+be a copy. Progress is an offset in consumerOffset.json and, if the store is ours, in the journal
+beside it; the queue says where the last consumed message is, and its record says when it was
+stored.
 """
 
 from collections.abc import Mapping
@@ -39,8 +40,8 @@ def is_store(directory: Path) -> bool:
 
 
 def state_of_directory(directory: Path, *, topics: str, groups: str) -> ClusterState:
-    """What a store has of the topics and groups whose names fit. Raises ValueError for a table
-    that is missing or cannot be read, StoreCorrupted, OSError."""
+    """The topics and groups in a store whose names match. Raises ValueError for a table that is
+    missing or unreadable, StoreCorrupted, OSError."""
     disk = RealDisk(directory)
     configs = _table(disk, "topics.json", TopicConfigTable).topic_config_table
     known = _table(disk, "subscriptionGroup.json", SubscriptionGroupTable)
@@ -65,7 +66,7 @@ def state_of_directory(directory: Path, *, topics: str, groups: str) -> ClusterS
 
 
 def _table(disk: Disk, name: str, kind: type[B]) -> B:
-    """A table, or its backup where it cannot be read."""
+    """A table, or its backup if the table cannot be read."""
     reasons = []
     for path in (f"{CONFIG_DIR}/{name}", f"{CONFIG_DIR}/{name}.bak"):
         data = read_file(disk, path)
@@ -101,7 +102,7 @@ def _progress(
 
 
 class _Queue:
-    """One queue: its ends, and when the messages before some offsets were stored."""
+    """One queue: its ends, and when the messages just before some offsets were stored."""
 
     def __init__(self, files: StoreFiles, topic: str, queue_id: int, reached: set[int]) -> None:
         self._name = MessageQueue(topic, "", queue_id)
@@ -114,7 +115,7 @@ class _Queue:
                 self._stored[offset + 1] = _stored_ms(files, unit)
 
     def lag(self, offset: int) -> QueueLag:
-        """How far a group at an offset is."""
+        """The lag of a group at an offset."""
         return QueueLag(
             queue=self._name,
             min_offset=max(0, self._min),
@@ -126,7 +127,7 @@ class _Queue:
 
 
 def _stored_ms(files: StoreFiles, unit: Unit) -> int:
-    """0 where the record is gone or damaged."""
+    """When a record was stored; 0 if it is gone or damaged."""
     log_offset, size, _ = unit
     try:
         record = check_record(files.read_log(log_offset, size), 0, log_offset, check_crc=False)

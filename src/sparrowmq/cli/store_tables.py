@@ -1,4 +1,4 @@
-"""Tables of config/ that are lost or broken, made again from what still knows them.
+"""Rebuilds lost or broken tables of config/ from whatever still has their contents.
 
 ```
 table broken, .bak whole     the .bak takes its place
@@ -6,7 +6,7 @@ table broken, .bak whole     the .bak takes its place
 both broken                  made from the queues (topics), the journal (progress), else empty
 ```
 
-What is broken is moved to sparrowmq/quarantine, never deleted.
+Broken files are moved to sparrowmq/quarantine, never deleted.
 """
 
 from enum import StrEnum
@@ -33,11 +33,11 @@ _MADE = {*_EMPTY, "topics.json", "consumerOffset.json"}
 _BACKUP = ".bak"
 
 
-# ---- repairing those that are broken
+# ---- repairing broken tables
 
 
 class TableSource(StrEnum):
-    """Where a broken table is taken from."""
+    """What a broken table is restored from."""
 
     BACKUP = "its .bak takes its place"
     TABLE = "copied from the table"
@@ -46,7 +46,7 @@ class TableSource(StrEnum):
 
 
 class BrokenTable(msgspec.Struct, frozen=True):
-    """A file of config/ that is no JSON."""
+    """A file of config/ that is not valid JSON."""
 
     path: str
     size: int
@@ -54,7 +54,7 @@ class BrokenTable(msgspec.Struct, frozen=True):
     source: TableSource
 
     def step(self, kept: tuple[str, ...] = ()) -> RepairStep:
-        """For the list of what a repair does."""
+        """The repair step for this table, for the list of steps."""
         return RepairStep(self.path, 0, self.size, self.reason, self.source.value, kept)
 
 
@@ -88,9 +88,9 @@ def _fault(disk: Disk, name: str) -> str:
 
 
 def repair_tables(disk: Disk, broken: list[BrokenTable]) -> list[RepairStep]:
-    """Put each right, for a caller that holds the store's lock; what was done.
+    """Repair each table, for a caller that holds the store's lock. Returns what was done.
 
-    Queues have to be whole: topics are read from them.
+    Queues have to be intact: topics are read from them.
     """
     steps = []
     for each in broken:
@@ -118,18 +118,19 @@ def _put_back(disk: Disk, broken: BrokenTable) -> None:
     AtomicFile(disk, broken.path).replace(read_file(disk, other) or b"{}")
 
 
-# ---- making those that are lost
+# ---- rebuilding lost tables
 
 
 def rebuild_table(disk: Disk, name: str) -> str:
-    """Write the table; returns what was done. Raises StoreLocked, or ValueError for a whole one."""
+    """Rebuild a table and return what was done. Raises StoreLocked, and ValueError for a table that
+    exists or is unknown."""
     lock = disk.lock(LOCK)
     try:
         path = f"{CONFIG_DIR}/{name}"
         if disk.exists(path) or disk.exists(f"{path}{_BACKUP}"):
             raise ValueError(f"{path} or its .bak is still there; move it away first")
         if name not in _MADE:
-            raise ValueError(f"{name} is none of the tables {', '.join(sorted(_MADE))}")
+            raise ValueError(f"{name} is not one of the tables {', '.join(sorted(_MADE))}")
         return _make(disk, name)
     finally:
         lock.release()

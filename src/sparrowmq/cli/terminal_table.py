@@ -1,7 +1,7 @@
-"""Tables at a terminal, drawn by rich: imported only where one is written to.
+"""Tables at a terminal, drawn by rich: imported only when the output is a terminal.
 
-A row is one line whatever the width of the terminal, which wraps what is too long for it: a name
-that rich had cut or broken into two lines could not be copied.
+A row is one line whatever the terminal's width; the terminal wraps what is too long: a name that
+rich had cut or broken into two lines could not be copied.
 """
 
 import io
@@ -17,7 +17,7 @@ from rich.text import Text
 _UNLIMITED = 1_000_000
 """Columns: more than any row has."""
 _SLICE = 500
-"""Rows that are drawn at once: rich takes 0.3 ms for each, and the first ones are not to wait."""
+"""Rows drawn at once: rich takes 0.3 ms per row, and the first ones should appear at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,15 @@ class TextColumn:
 
 
 class TerminalTables:
-    """Draws in the style that a stream shows: plain without one, or where it is no terminal."""
+    """Draws in the style that a stream supports: plain without one, or if it is not a terminal."""
 
     def __init__(self, stream: TextIO | None) -> None:
-        # The environment decides about styles: NO_COLOR, TERM and what else rich knows.
+        # The environment decides about styles: NO_COLOR, TERM and whatever else rich reads.
         shown_on = Console(file=stream if stream is not None else io.StringIO())
         self._console = Console(
             file=io.StringIO(),
             width=_UNLIMITED,
-            height=25,  # without one, rich takes a dumb terminal to be 80 wide
+            height=25,  # without a height, rich assumes that a dumb terminal is 80 wide
             force_terminal=shown_on.is_terminal,
             no_color=shown_on.no_color,
             legacy_windows=False,
@@ -70,7 +70,7 @@ def _empty_table(
     table = Table(
         box=None,
         show_header=with_titles,
-        header_style="none",  # titles are bold, and not the spaces after them
+        header_style="none",  # titles are bold, but not the spaces after them
         pad_edge=False,
         padding=(0, 2, 0, 0),
     )

@@ -30,7 +30,7 @@ _METAVARS = {
 
 
 def parse_value(text: str, kind: Any, field: str) -> Any:
-    """The value in a text; the ending of `field` gives the unit. Raises ValueError."""
+    """Parse a value; the suffix of `field` gives the unit. Raises ValueError."""
     kind = _written_kind(kind)
     if kind is bool:
         return _bool(text)
@@ -57,7 +57,7 @@ def parse_value(text: str, kind: Any, field: str) -> Any:
 
 
 def metavar_of(kind: Any, field: str) -> str:
-    """What stands in a usage text for a value of that field."""
+    """The placeholder for a value of that field in usage texts."""
     kind = _written_kind(kind)
     if get_origin(kind) is tuple:
         return f"{'HOST:PORT' if 'server' in field else metavar_of(get_args(kind)[0], field)},…"
@@ -74,7 +74,7 @@ def metavar_of(kind: Any, field: str) -> str:
 
 
 def _written_kind(kind: Any) -> Any:
-    """`int` for `int | None`: None is the value of a setting that is not written at all."""
+    """`int` for `int | None`: None is the value of a setting that is not given."""
     if not isinstance(kind, UnionType):
         return kind
     (written,) = (each for each in get_args(kind) if each is not NoneType)
@@ -91,7 +91,7 @@ def _bool(text: str) -> bool:
 
 
 def _measure(field: str) -> str:
-    """What a number of that field counts."""
+    """What a number in that field measures."""
     if field.endswith(("_s", "_ms")):
         return "time"
     return "size" if "bytes" in field or "size" in field else "count"
@@ -126,7 +126,7 @@ def _choice(text: str, kind: type[StrEnum]) -> StrEnum:
 
 
 def format_value(value: Any, field: str) -> str:
-    """The value as one would write it."""
+    """The value in the form in which users write it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):

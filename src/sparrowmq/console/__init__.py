@@ -1,1 +1,1 @@
-"""The web console: pages over `Admin`, in a process of its own."""
+"""The web console: pages over `Admin`, in a separate process."""

@@ -1,4 +1,4 @@
-"""The application: addresses, rendering, errors as pages, and the guard around all of it."""
+"""The application: addresses, rendering, errors as pages, all wrapped in the guard."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -74,7 +74,7 @@ ROUTES: tuple[PageRoute, ...] = (
     *audit.ROUTES,
     *login.ROUTES,
 )
-"""In the order in which addresses are compared."""
+"""In the order in which addresses are matched."""
 
 NAVIGATION = (
     ("overview", "/", "Overview"),
@@ -92,7 +92,7 @@ _THEMES = ("light", "dark")
 
 
 def templates() -> jinja2.Environment:
-    """Everything is escaped, whatever a template is called; unknown values are errors."""
+    """Templates that escape everything, whatever their names; unknown values are errors."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("sparrowmq.console"),
         autoescape=True,
@@ -120,7 +120,7 @@ class Application:
         self._templates = templates()
         self._routes = [route for each in ROUTES for route in self._starlette_routes(each)]
         self._pages = [(Route(each.path, _healthy), each.show) for each in ROUTES if each.show]
-        """For live updates: which page an address is."""
+        """For live updates: finds the page of an address."""
 
     def asgi(self, *, port: int) -> ASGIApp:
         """The application for a server that listens on `port`."""
@@ -223,7 +223,7 @@ class Application:
     # ---- live
 
     async def _live(self, request: Request) -> Response:
-        """The stream of a page's changes."""
+        """Stream the changes of a page."""
         live = self._desk.live
         if live.is_full:
             return PlainTextResponse("too many live pages\n", 503, headers={"retry-after": "10"})
@@ -259,7 +259,7 @@ class Application:
         )
 
     def _still_allowed(self, view: View) -> Callable[[], bool]:
-        """Whether the visitor is still logged in; a stream does not count as use."""
+        """A check that the visitor is still logged in; a stream does not count as use."""
         desk = self._desk
         if desk.users is None:
             return lambda: True
@@ -275,12 +275,12 @@ class Application:
 
 
 def _command(command: str, console: Console) -> str:
-    """The same at a terminal: there the first cluster is the one that commands talk to."""
+    """The equivalent terminal command: there the first cluster is the one that commands talk to."""
     return f"{command} --context {console.config.name}" if command and console.base else command
 
 
 async def _answered(handler: Handler, view: View) -> Answer:
-    """What a page or an action answers; an ordinary failure is a page as well."""
+    """The answer of a page or an action; an expected failure becomes an error page."""
     try:
         return await handler(view)
     except NotFound as error:
@@ -294,7 +294,7 @@ async def _answered(handler: Handler, view: View) -> Answer:
 
 
 def error_page(status: int, words: str) -> Page:
-    """Says what went wrong."""
+    """A page that says what went wrong."""
     title = HTTPStatus(status).phrase
     return Page(
         template="error.html", title=title, values={"words": words}, status=status, is_live=False
@@ -302,7 +302,7 @@ def error_page(status: int, words: str) -> Page:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """A mistake of ours. Plain text: whatever failed may be a part of every page."""
+    """Answer after a bug of ours. Plain text: whatever failed may be part of every page."""
     words = "the console failed to make this page, and its log says why; other pages may work"
     return PlainTextResponse(f"{words}\n", 500)
 

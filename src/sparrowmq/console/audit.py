@@ -1,4 +1,4 @@
-"""The audit log: one line for every change that was made, or tried, through the console."""
+"""The audit log: one line for every change made or attempted through the console."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ from sparrowmq.clock import Clock
 
 SHOWN = 1_000
 _MOST_TEXT = 4_000
-"""Characters of a field: a form may have a million."""
+"""Characters kept of a field: a form may have a million."""
 _ROLL_BYTES = 4 * 1024 * 1024
 _ROLLED = ".1.jsonl"
 
@@ -35,16 +35,16 @@ class AuditLine:
 
 
 class Audit:
-    """The last lines in memory, and all of them in a file. A full file moves aside once."""
+    """The last lines in memory, and all of them in a file. A full file is moved aside once."""
 
     def __init__(self, clock: Clock, path: Path | None) -> None:
         self._clock = clock
         self._path = path
         self._lines: deque[AuditLine] = deque(maxlen=SHOWN)
         self.unreadable = 0
-        """Lines of the file that are none, such as one that a crash has cut."""
+        """How many lines of the file are malformed, such as one that a crash has cut short."""
         self.fault = ""
-        """Why the file lacks changes that were made since the start."""
+        """Why the file lacks changes made since the start."""
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             for each in (path.with_suffix(_ROLLED), path):
@@ -54,7 +54,7 @@ class Audit:
 
     @property
     def newest_first(self) -> list[AuditLine]:
-        """What the page shows."""
+        """The lines, in the order in which the page shows them."""
         return list(reversed(self._lines))
 
     def record(
@@ -70,7 +70,7 @@ class Audit:
         cluster: str,
     ) -> None:
         """Write a line. It is in the file when this returns, unless `fault` says why not. The
-        change was made all the same, and is not to be called failed."""
+        change was made all the same, and must not be reported as failed."""
         line = AuditLine(
             time_ms=self._clock(),
             user=user,
@@ -93,8 +93,7 @@ class Audit:
 
 
 def _append(path: Path, line: bytes) -> None:
-    """After whatever is there: the end of a line that a crash has cut is not the beginning of the
-    next one."""
+    """Append a line on a new line: it must not continue one that a crash has cut short."""
     if path.exists() and path.stat().st_size > _ROLL_BYTES:
         path.replace(path.with_suffix(_ROLLED))
     with path.open("ab+") as file:
@@ -109,7 +108,7 @@ def _cut(text: str) -> str:
 
 
 def _read(path: Path) -> tuple[list[AuditLine], int]:
-    """The last lines of a file, and how many of them are none."""
+    """The last lines of a file, and how many of them are malformed."""
     if not path.is_file():
         return [], 0
     found = []

@@ -14,8 +14,8 @@ from sparrowmq.console.history import DAY, ChartSpan, History
 WIDTH, HEIGHT = 720, 160
 _TABLE_ROWS = 12
 _JOINED = 6
-"""Points at most that many steps apart are joined: some figures are sampled every 30 s only, and
-slow rounds are further apart. What is longer is a gap."""
+"""Points at most this many steps apart are joined: some figures are sampled only every 30 s, and
+slow rounds are further apart. Longer stretches are gaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class Chart:
     description: str
     lines: tuple[Line, ...]
     heights: tuple[float, ...]
-    """Values of the grid lines, the top first."""
+    """Values of the grid lines, from the top."""
     times: tuple[str, ...]
     rows: tuple[tuple[str, tuple[float | None, ...]], ...]
     """For "show as table": time and one value per line."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to see yet."""
+        """Whether there is nothing to draw yet."""
         return not any(line.path for line in self.lines)
 
 
@@ -59,7 +59,7 @@ def chart(
     span: ChartSpan,
     now_ms: int,
 ) -> Chart:
-    """A chart of series, each given as label and name in the history."""
+    """A chart of series, each given as its label and its name in the history."""
     points = [(label, _points(history, key, span, now_ms)) for label, key in series]
     values = [value for _, found in points for _, value in found if not math.isnan(value)]
     top = _round_up(max(values, default=0.0))
@@ -98,7 +98,7 @@ def _line(label: str, points: Sequence[tuple[int, float]], top: float) -> Line:
         if math.isnan(value):
             continue
         x, y = at * step, HEIGHT * (1 - value / top)
-        # A dot of its own, where the neighbours are gaps: a line of no length with round ends.
+        # A single point between gaps is a dot: a line of zero length with round ends.
         is_joined = at - last <= _JOINED
         parts.append(f"L{x:.1f} {y:.1f}" if is_joined else f"M{x:.1f} {y:.1f}h0.1")
         last = at
@@ -125,7 +125,7 @@ def _clock(time_ms: int) -> str:
 def _rows(
     lines: Sequence[Sequence[tuple[int, float]]],
 ) -> tuple[tuple[str, tuple[float | None, ...]], ...]:
-    """The last value of each of a dozen parts of the time, the newest part first."""
+    """The last value in each of a dozen parts of the time span, the newest part first."""
     longest = max(lines, key=len, default=[])
     every = max(1, len(longest) // _TABLE_ROWS)
     found = []

@@ -1,14 +1,14 @@
-"""The clusters of one console: the first one, and others that a switch in the header leads to.
+"""The clusters of one console: the first one, and others that a menu in the header switches to.
 
-The cluster is a part of the address, so that an address can be shared, two tabs can show two
+The cluster is part of the address, so that an address can be shared, two tabs can show two
 clusters, and a form never reaches another cluster than the one that its page showed:
 
 ```
 /topics/orders              the first cluster
-/@staging/topics/orders     the one that is called staging
+/@staging/topics/orders     the one named staging
 ```
 
-Other clusters are connected to when someone looks at them, and from then on until the end.
+The console connects to another cluster when a page of it is first opened, and stays connected.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ def split_path(path: str) -> tuple[str, str]:
 
 
 def with_base(html: str, base: str) -> str:
-    """A page whose links stay in its cluster. Text on it cannot be mistaken for a link: its quotes
-    are escaped."""
+    """Rewrite a page so that its links stay in its cluster. Text on it cannot be mistaken for a
+    link, because its quotes are escaped."""
     return _OWN.sub(rf"\1{base}/", html) if base else html
 
 
 class ClusterPaths:
-    """Takes the cluster out of an address before pages are looked up by it."""
+    """Takes the cluster out of an address before the address is routed to a page."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -64,12 +64,12 @@ class Clusters:
 
     @property
     def names(self) -> list[tuple[str, str]]:
-        """What each is called and where its pages begin, the first one first."""
+        """The name of each cluster and the prefix of its pages, the first cluster first."""
         others = ((name, f"/@{name}/") for name in sorted(self.first.config.others))
         return [(self.first.label, "/@/"), *others]
 
     async def find(self, name: str) -> Console | None:
-        """None for a cluster that the console does not show."""
+        """The console of a cluster; None if this console does not show it."""
         if name in ("", self.first.config.name):
             return self.first
         if name not in self.first.config.others or self._tasks is None:
@@ -82,7 +82,7 @@ class Clusters:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Sample all clusters that are looked at while the block runs."""
+        """While the block runs, sample all clusters in use."""
         async with self.first.running(), asyncio.TaskGroup() as self._tasks:
             try:
                 yield

@@ -11,11 +11,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class ConsoleError(Exception):
-    """The console cannot start as it was asked to; the text says why and what to do."""
+    """The console cannot start as configured; the text says why and what to do."""
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach what listens there."""
+    """Whether only this machine can reach a server that listens there."""
     if address == "localhost":
         return True
     try:
@@ -26,11 +26,11 @@ def is_loopback(address: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleConfig:
-    """Everything that a console is given at its start. Raises ConsoleError for what is unsafe."""
+    """The configuration of a console. Raises ConsoleError for unsafe settings."""
 
     name_servers: tuple[str, ...]
     name: str = ""
-    """What the cluster is called, if it was chosen by a name."""
+    """The name of the cluster, if it was chosen by name."""
     others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Name servers of further clusters that the console shows, by name."""
     listen: str = "127.0.0.1"
@@ -38,16 +38,16 @@ class ConsoleConfig:
     hosts: tuple[str, ...] = ()
     """Further names that browsers may use for it, such as that of a proxy."""
     users: Path | None = None
-    """The file with users; without one, everybody who reaches the console is an operator."""
+    """The users file; without one, everyone who reaches the console is an operator."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
     read_only: bool = False
     insecure: bool = False
     """Whether it may listen beyond loopback without TLS."""
     state_dir: Path | None = None
-    """Where the audit log and the history are kept; without one they end with the process."""
+    """Where the audit log and the history are kept; without it they end with the process."""
     resets_dir: Path | None = None
-    """The journal of resets, which the command line shares; without one none can be undone."""
+    """The journal of resets, shared with the command line; without it no reset can be undone."""
 
     def __post_init__(self) -> None:
         for name in (self.name, *self.others):

@@ -1,4 +1,4 @@
-"""`Console`: what pages of one cluster share, and its tasks; `Desk`: what clusters share."""
+"""`Console`: what the pages of one cluster share, and its tasks; `Desk`: what clusters share."""
 
 import asyncio
 import logging
@@ -23,9 +23,9 @@ from sparrowmq.console.users import Users
 from sparrowmq.console.view import PANEL_S
 
 _CHANGE_S = 10.0
-"""A change is given more time than a question: half a change is worse than a slow one."""
+"""A change gets more time than a query: half a change is worse than a slow one."""
 _SILENCE_S = 5.0
-"""A broker that did not answer is not waited for by every panel in turn."""
+"""For this long no panel asks a broker again that did not answer; else each would wait in turn."""
 _SAVE_S = 300.0
 _MOST_NOTICES = 200
 _MOST_NOTICE = 1_000
@@ -34,9 +34,9 @@ log = logging.getLogger("sparrowmq.console")
 
 
 class Desk:
-    """What belongs to the process, whichever cluster is looked at: visitors and what they did.
+    """What belongs to the process, whatever the cluster: visitors and what they did.
 
-    Raises ConsoleError for a users file that cannot be used.
+    Raises ConsoleError for an unusable users file.
     """
 
     def __init__(self, config: ConsoleConfig, clock: Clock) -> None:
@@ -50,7 +50,7 @@ class Desk:
         self._notices: OrderedDict[str, str] = OrderedDict()
 
     def keep_notice(self, text: str) -> str:
-        """The id under which the next page finds it."""
+        """Keep a text for the next page; returns the id under which it finds it."""
         while len(self._notices) >= _MOST_NOTICES:
             self._notices.popitem(last=False)
         found = secrets.token_urlsafe(8)
@@ -58,7 +58,7 @@ class Desk:
         return found
 
     def notice(self, found: str) -> str:
-        """The text of an id; empty if there is none."""
+        """The text kept under an id; empty if there is none."""
         return self._notices.get(found, "")
 
 
@@ -74,15 +74,15 @@ class Console:
         admin: Admin | None = None,
         desk: Desk | None = None,
     ) -> None:
-        """`admin` answers questions, instead of one of its own; `desk` is another console's, to
-        share it. Raises ConsoleError for a users file that cannot be used."""
+        """`admin` replaces the console's own for queries; `desk` is shared with another console.
+        Raises ConsoleError for an unusable users file."""
         self.config = config
         self.desk = desk or Desk(config, clock)
         self._is_first = desk is None
         self.clock = clock
         self.client = client
         self.admin = admin or Admin(client=client, timeout_s=PANEL_S, silence_s=_SILENCE_S)
-        """For questions."""
+        """For queries."""
         self.changer = Admin(client=client, timeout_s=_CHANGE_S)
         """For changes."""
         self.names = ClusterNames(self.admin, clock)
@@ -92,7 +92,7 @@ class Console:
 
     @property
     def base(self) -> str:
-        """How addresses of its pages begin: nothing for the first cluster."""
+        """The prefix of its pages' addresses: empty for the first cluster."""
         return "" if self._is_first else f"/@{self.config.name}"
 
     @property
@@ -102,7 +102,7 @@ class Console:
 
     @property
     def label(self) -> str:
-        """What the cluster is called."""
+        """The display name of the cluster."""
         return self.config.name or self.cluster
 
     def _history_file(self) -> Path | None:
@@ -110,7 +110,7 @@ class Console:
         return None if self.config.state_dir is None else self.config.state_dir / name
 
     async def last_reset(self, group: str) -> ResetRecord | None:
-        """What an undo would take back; None if there is nothing."""
+        """The reset that an undo would revert; None if there is none."""
         if self.journal is None:
             return None
         return await self.admin.last_reset(group, journal=self.journal)

@@ -5,8 +5,8 @@ a series     360 points of 10 s            the last hour
              720 points of 2 min           the last day: mean and largest value of each
 ```
 
-14 KB for a series, and at most 2,000 series: 29 MB. The one that was not looked at or written for
-the longest time makes room for a new one. A time without a sample is a gap, not a zero.
+14 KB per series, and at most 2,000 series: 29 MB. A new series replaces the one that was not read
+or written for the longest time. A time without a sample is a gap, not a zero.
 """
 
 import math
@@ -27,16 +27,16 @@ _FORMAT = "sparrowmq-console-history-1"
 
 
 class Ring:
-    """The last points of a series, one for each step of time. NaN where there is none."""
+    """The last points of a series, one per time step. NaN where there is none."""
 
     def __init__(self, step_ms: int, points: int, last: int = 0, values: bytes = b"") -> None:
         self.step_ms = step_ms
         self._last = last
-        """The number of the newest step since 1970; 0 before the first value."""
+        """The newest step, counted from 1970; 0 before the first value."""
         self._values = array("d", values or [math.nan] * points)
 
     def put(self, time_ms: int, value: float) -> None:
-        """The value of a moment. One that is older than everything here is left out."""
+        """Store the value of a moment, unless it is older than the whole ring."""
         step = time_ms // self.step_ms
         if step <= self._last - len(self._values):
             return
@@ -73,7 +73,7 @@ class ChartSeries:
         self._step, self._sum, self._count, self._most = 0, 0.0, 0, 0.0
 
     def add(self, time_ms: int, value: float) -> None:
-        """A sample."""
+        """Add a sample."""
         self.fine.put(time_ms, value)
         step = time_ms // COARSE_MS
         if step != self._step:
@@ -105,7 +105,7 @@ class History:
         return len(self._series)
 
     def add(self, name: str, value: float | None) -> None:
-        """A sample of now; None, for a figure that could not be had, leaves a gap."""
+        """Add a sample as of now; None, for a figure that is not available, leaves a gap."""
         if value is None:
             return
         series = self._series.get(name)
@@ -117,7 +117,7 @@ class History:
         series.add(self._clock(), float(value))
 
     def series(self, name: str) -> ChartSeries | None:
-        """A series that someone looks at, and that is kept longer for it."""
+        """A series for display; reading it keeps it from being replaced."""
         if name in self._series:
             self._series.move_to_end(name)
         return self._series.get(name)
@@ -142,14 +142,14 @@ class History:
         return msgspec.msgpack.encode(_Saved(_FORMAT, cluster, saved))
 
     def load(self, path: Path, cluster: str) -> str:
-        """Go on with what a file has. One that is broken, or of another cluster, is put aside; the
-        text says so."""
+        """Continue with the series in a file. A file that is broken, or of another cluster, is put
+        aside; the returned text says so."""
         if not path.exists():
             return ""
         try:
             saved = msgspec.msgpack.decode(path.read_bytes(), type=_Saved)
             if (saved.format, saved.cluster) != (_FORMAT, cluster):
-                raise ValueError(f"it is of cluster {saved.cluster}")
+                raise ValueError(f"it belongs to cluster {saved.cluster}")
             loaded = {name: _restored(each) for name, each in saved.series.items()}
         except (msgspec.DecodeError, ValueError) as error:
             aside = path.with_suffix(".aside")
@@ -176,7 +176,7 @@ def _ring(step_ms: int, points: int, state: tuple[int, bytes]) -> Ring:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Replace a file, so that a crash leaves the old or the new one."""
+    """Replace a file atomically: a crash leaves the old or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
     new.write_bytes(content)
@@ -185,7 +185,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChartSpan:
-    """A stretch of time that a chart shows."""
+    """A time span that a chart shows."""
 
     name: str
     label: str

@@ -1,4 +1,4 @@
-"""Long lists: matched by a pattern, sorted and cut into pages; the address says all of it."""
+"""Long lists: filtered by a pattern, sorted and paged; the address holds all of this state."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 ROWS = 50
 MOST_PATTERN = 255
-"""Characters: names are not longer, and a pattern becomes an expression."""
+"""Characters: names are not longer, and a pattern becomes a regular expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Sort:
 
     @classmethod
     def of(cls, text: str, columns: Sequence[str]) -> "Sort":
-        """`-lag` is by lag, the largest first. An unknown column is the first one."""
+        """`-lag` sorts by lag, the largest first. An unknown column means the first one."""
         column = text.removeprefix("-")
         return cls(column, text.startswith("-")) if column in columns else cls(columns[0], False)
 
@@ -36,7 +36,7 @@ class Part(Generic[T]):
 
     rows: tuple[T, ...]
     number: int
-    """Of the page, from 1."""
+    """The page number, from 1."""
     pages: int
     found: int
     """Rows that match, on all pages."""
@@ -46,12 +46,12 @@ class Part(Generic[T]):
     query: Mapping[str, str]
 
     def link(self, **changes: str) -> str:
-        """The query string of the same list, changed."""
+        """The query string of the same list with some changes."""
         query = {name: text for name, text in {**self.query, **changes}.items() if text}
         return f"?{urlencode(query)}"
 
     def sorted_by(self, column: str) -> str:
-        """The query string of the list sorted by a column, or the other way round."""
+        """The query string of the list sorted by a column, or reversed if it already is."""
         is_same = self.sort.column == column
         turned = column if is_same and self.sort.is_down else f"-{column}"
         if not is_same and column == "name":
@@ -59,15 +59,15 @@ class Part(Generic[T]):
         return self.link(sort=turned, page="")
 
     def aria_sort(self, column: str) -> str:
-        """What screen readers say."""
+        """The `aria-sort` value of a column, for screen readers."""
         if self.sort.column != column:
             return "none"
         return "descending" if self.sort.is_down else "ascending"
 
 
 def matches(pattern: str, name: str) -> bool:
-    """A pattern with * or ? has to match all of a name, other text a part of it; case is
-    ignored."""
+    """Whether a name matches: a pattern with * or ? has to match all of it, other text a part of
+    it. Ignores case."""
     pattern, name = pattern.lower(), name.lower()
     if "*" in pattern or "?" in pattern:
         return fnmatchcase(name, pattern)
@@ -81,7 +81,7 @@ def part_of(
     key: Callable[[T], str] = str,
     orders: Mapping[str, Callable[[T], Any]] | None = None,
 ) -> Part[T]:
-    """The page that the query asks for. `orders` sort by other things than the name; None sorts
+    """The page that the query asks for. `orders` are sort keys besides the name; None sorts
     last."""
     pattern = query.get("match", "").strip()[:MOST_PATTERN]
     found = [each for each in names if not pattern or matches(pattern, key(each))]

@@ -1,11 +1,11 @@
-"""Live updates: one stream of server-sent events for each page that is on a screen.
+"""Live updates: one stream of server-sent events for each open page.
 
 The server renders the page again every few seconds and sends the parts that changed. A page marks
-its parts with comments, which no escaped text can contain:
+its parts with comments, which escaped text cannot contain:
 
     <div id="live-lag" data-live><!--live:lag-->…<!--end:lag--></div>
 
-The same view of several readers is rendered once.
+A view that several readers have open is rendered once.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 PERIOD_S = 5.0
 TAIL_S = 1.0
-"""Of pages that follow the messages of a topic."""
+"""The interval of pages that follow the messages of a topic."""
 _COMMENT_S = 15.0
 MOST_STREAMS = 64
 _FRAGMENT = re.compile(r"<!--live:([a-z0-9-]+)-->(.*?)<!--end:\1-->", re.DOTALL)
@@ -41,12 +41,12 @@ def _digest(text: str) -> str:
 
 
 def seen_text(parts: Mapping[str, Fragment]) -> str:
-    """What a page says it shows: `lag:0a1b…,members:…`."""
+    """The parts that a page reports as shown: `lag:0a1b…,members:…`."""
     return ",".join(f"{name}:{part.digest}" for name, part in parts.items())
 
 
 def parse_seen(text: str) -> dict[str, str]:
-    """The reverse; what is malformed is left out, and sent again then."""
+    """Parse what `seen_text` makes; malformed parts are left out, so they are sent again."""
     pairs = (part.partition(":") for part in text.split(",")[:100])
     return {name: digest for name, colon, digest in pairs if colon}
 
@@ -70,7 +70,7 @@ class Live:
 
     @property
     def is_full(self) -> bool:
-        """Whether one more stream is refused."""
+        """Whether the console refuses one more stream."""
         return self._open >= MOST_STREAMS
 
     def close(self) -> None:
@@ -85,9 +85,9 @@ class Live:
         period_s: float = PERIOD_S,
         is_allowed: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[bytes]:
-        """Events for one reader, until it leaves, is not allowed any more, or the console ends.
+        """Events for one reader, until it leaves, loses its permission, or the console ends.
         Readers with the same `key` share what is rendered."""
-        if self.is_full:  # many came at the same moment; the browser asks again later
+        if self.is_full:  # many came at the same moment; the browser retries later
             yield b"retry: 10000\n\n"
             return
         self._open += 1
@@ -131,7 +131,7 @@ class Live:
         try:
             parts.set_result(fragments(await render()))
         except BaseException:
-            # The readers that wait for it try again in their next round.
+            # The readers that wait for this rendering try again in their next round.
             parts.set_result({})
             self._rendered.pop(key, None)
             raise

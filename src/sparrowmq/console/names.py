@@ -1,4 +1,4 @@
-"""Names of topics and groups, asked for at most every ten seconds, and what kind each is."""
+"""Names of topics and groups, fetched at most every ten seconds, and what kind each is."""
 
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
@@ -18,7 +18,7 @@ _KEPT_MS = 10_000
 
 
 class Kept(Generic[T]):
-    """An answer that is asked for again when it is old."""
+    """A cached answer, fetched again when it is old."""
 
     def __init__(self, clock: Clock, ask: Callable[[], Awaitable[T]]) -> None:
         self._clock = clock
@@ -27,19 +27,19 @@ class Kept(Generic[T]):
         self._asked_ms = 0
 
     async def get(self) -> T:
-        """Raises what asking raises."""
+        """The answer. Raises what fetching raises."""
         if self._value is None or self._clock() - self._asked_ms > _KEPT_MS:
             value = await self._ask()
             self._value, self._asked_ms = value, self._clock()
         return self._value
 
     def forget(self) -> None:
-        """After a change: the next question asks."""
+        """Drop the cached answer after a change, so that the next call fetches."""
         self._value = None
 
 
 class ClusterNames:
-    """The lists that search and pages go through."""
+    """The lists of names that search and pages use."""
 
     def __init__(self, admin: Admin, clock: Clock) -> None:
         self._admin = admin
@@ -48,15 +48,15 @@ class ClusterNames:
         self._groups = Kept(clock, self._ask_groups)
 
     async def topics(self) -> list[str]:
-        """All topics, also RocketMQ's own."""
+        """All topics, including RocketMQ's own."""
         return await self._topics.get()
 
     async def groups(self) -> list[str]:
-        """All consumer groups, also those of RocketMQ's tools."""
+        """All consumer groups, including those of RocketMQ's tools."""
         return await self._groups.get()
 
     def forget(self) -> None:
-        """After something was created or deleted."""
+        """Drop both lists after something was created or deleted."""
         self._topics.forget()
         self._groups.forget()
 

@@ -1,4 +1,4 @@
-"""Previews of changed settings: what was and what will be, and the state that this was made from.
+"""Previews of changed settings: old values, new values, and the state that they are based on.
 
 The confirming form carries that state. If the cluster differs by then, the preview is shown again
 and nothing is changed.
@@ -11,7 +11,7 @@ from sparrowmq.console.view import Page, View
 
 
 def state_of(changes: Sequence[SettingChange]) -> str:
-    """What a preview was made from; it differs when the cluster does."""
+    """The state that a preview is based on; it differs when the cluster does."""
     return "; ".join(map(str, changes))
 
 
@@ -52,7 +52,7 @@ def change_preview(
 
 
 def both_sides(changes: Sequence[SettingChange]) -> tuple[str, str]:
-    """Before and after, for the audit log."""
+    """The values before and after, for the audit log."""
     before = "; ".join(f"{each.broker}: {each.setting} {each.before}" for each in changes)
     after = "; ".join(f"{each.broker}: {each.setting} {each.after}" for each in changes)
     return before, after

@@ -1,13 +1,13 @@
-"""Asks the cluster for its figures from time to time and remembers them.
+"""Polls the cluster for its figures and remembers them.
 
 ```
 every 10 s     brokers     rates, disk
-every 30 s     groups      lag and progress      those on a screen lately first, then in turn
+every 30 s     groups      lag and progress      those shown lately first, then in turn
                topics      rate and messages     the same
 every 60 s     doctor      findings
 ```
 
-A round asks about a bounded number of things, and its interval doubles when it takes longer than a
+A round asks about a bounded number of names, and its interval doubles when it takes longer than a
 second, so that a console never becomes the load that it shows.
 """
 
@@ -36,7 +36,7 @@ _DOCTOR_S = 60.0
 _MOST_EXAMINED = 20
 _SLOW_S = 1.0
 _MOST_ASKED = 60
-"""Groups, and topics, of one round: with three requests each, 12 requests a second."""
+"""Most groups, and most topics, in one round: with three requests each, 12 requests a second."""
 _AT_ONCE = 4
 _SEEN_MS = 10 * 60 * 1000
 
@@ -45,14 +45,14 @@ log = logging.getLogger("sparrowmq.console")
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """What was last known of a group."""
+    """The last known figures of a group."""
 
     lag: int
     consumed_per_s: float
     by_topic: dict[str, int]
     oldest_waiting: datetime | None
     missing: tuple[str, ...] = ()
-    """Brokers that it lacks, in words."""
+    """Brokers whose part is missing, in words."""
 
     def sum(self, value: float) -> Sum:
         """One of these figures."""
@@ -61,7 +61,7 @@ class GroupFigures:
 
 @dataclass(frozen=True, slots=True)
 class SampledTopic:
-    """What was last known of a topic."""
+    """The last known figures of a topic."""
 
     messages: int
     stored_per_s: float
@@ -82,10 +82,10 @@ class Figures:
     groups: dict[str, GroupFigures] = field(default_factory=dict)
     topics: dict[str, SampledTopic] = field(default_factory=dict)
     group_count: int | None = None
-    """All groups, also those that no round has come to yet."""
+    """The number of all groups, including those that no round has sampled yet."""
     round_s: float = _ROUND_S
     examination: Examination | None = None
-    """What the doctor found last; None before its first look."""
+    """What the doctor found last; None before its first run."""
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups that have progress in a topic, as far as known."""
@@ -102,18 +102,18 @@ class Figures:
 
 
 class RecentlyShown:
-    """What was on a screen lately."""
+    """The names that a page showed lately."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen: dict[str, int] = {}
 
     def mark(self, name: str) -> None:
-        """It is on a screen now."""
+        """Note that a page shows it now."""
         self._seen[name] = self._clock()
 
     def lately(self) -> set[str]:
-        """What was there in the last ten minutes."""
+        """The names shown in the last ten minutes."""
         start = self._clock() - _SEEN_MS
         self._seen = {name: time for name, time in self._seen.items() if time > start}
         return set(self._seen)
@@ -126,7 +126,8 @@ class Turns:
         self._after = ""
 
     def next(self, names: Sequence[str], first: set[str]) -> list[str]:
-        """Those that come first, then as many of the others as fit, after the last round's."""
+        """The names of one round: those in `first`, then as many others as fit, continuing after
+        the last round."""
         chosen = [name for name in names if name in first][:_MOST_ASKED]
         others = [name for name in names if name not in first]
         start = next((at for at, name in enumerate(others) if name > self._after), 0)
@@ -138,13 +139,13 @@ class Turns:
 
 def oldest_waiting(lag: GroupLag) -> datetime | None:
     """When the message before the first unread one was stored, in the queue that is furthest
-    behind: the unread one waits at most since then."""
+    behind: the unread one has waited since then at most."""
     times = [each.last_consumed for each in lag.queues if each.lag and each.last_consumed]
     return min(times, default=None)
 
 
 class Sampler:
-    """Runs beside the pages."""
+    """Samples in the background while pages are served."""
 
     def __init__(self, admin: Admin, names: ClusterNames, history: History, clock: Clock) -> None:
         self.figures = Figures()
@@ -155,7 +156,7 @@ class Sampler:
         self._group_turns, self._topic_turns = Turns(), Turns()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Sample until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._every(lambda: _BROKERS_S, self.sample_brokers))
             tasks.create_task(self._every(lambda: self.figures.round_s, self.sample_names))
@@ -172,7 +173,7 @@ class Sampler:
             await asyncio.sleep(seconds())
 
     async def sample_brokers(self) -> None:
-        """Rates of every broker, and their sums."""
+        """Sample the rates of every broker, and their sums."""
         found = self.figures.brokers = await panel(self._admin.brokers())
         if found.value is None:
             return
@@ -189,11 +190,11 @@ class Sampler:
             self._history.add("out", total(delivered))
 
     async def see_doctor(self) -> None:
-        """What is wrong with the cluster, and with some topics and groups."""
+        """Let the doctor examine the cluster, and some topics and groups."""
         self.figures.examination = await self._admin.doctor(limit=_MOST_EXAMINED)
 
     async def sample_names(self) -> None:
-        """Groups and topics of this round."""
+        """Sample the groups and topics of this round."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         groups = [name for name in await self._names.groups() if not self._names.is_own_group(name)]
@@ -215,8 +216,8 @@ class Sampler:
             self.remember_lag(answer)
 
     def remember_lag(self, answer: Panel[GroupLag]) -> None:
-        """Also called by pages, which ask anyway. What lacks a broker is no sample: it would look
-        like a drop."""
+        """Record a lag. Pages, which fetch it anyway, call this too. A figure without a broker's
+        part is not a sample: it would look like a drop."""
         lag = answer.value
         if lag is None:
             return
@@ -238,7 +239,7 @@ class Sampler:
             self.remember_topic(answer)
 
     def remember_topic(self, answer: Panel[TopicInfo]) -> None:
-        """Also called by pages."""
+        """Record a topic's figures. Pages call this too."""
         topic = answer.value
         if topic is None:
             return

@@ -1,9 +1,9 @@
-"""Reading the messages of a topic in the order of time, across its queues, a part at a time.
+"""Reading the messages of a topic in time order, across its queues, one part at a time.
 
-Each queue is read in its own order, and the queues are merged by the time of storing. A scan ends
-when it has found enough, has looked at its budget of messages, or has run out of time; where it
-stopped in every queue is the cursor from which the next one goes on, so that nothing is shown twice
-or left out.
+Each queue is read in its own order, and the queues are merged by store time. A scan ends when it
+has found enough, has looked at its budget of messages, or has run out of time; where it stopped in
+every queue is the cursor from which the next scan continues, so that nothing is shown twice or left
+out.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ _CHUNK = 32
 MOST_QUEUES = 64
 
 Positions = Mapping[MessageQueue, int]
-"""Newest first: the offset after the next message to show. Otherwise: that message's own."""
+"""Newest first: the offset just past the next message to show. Otherwise: that message's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedMessages:
-    """What a scan gave."""
+    """The result of a scan."""
 
     messages: tuple[MessageExt, ...]
     positions: Positions
-    """Where to go on."""
+    """Where to continue."""
     scanned: int
     left: int
     """Messages that were not looked at."""
@@ -39,7 +39,7 @@ class ScannedMessages:
 
     @property
     def has_more(self) -> bool:
-        """Whether going on makes sense."""
+        """Whether it makes sense to continue."""
         return self.left > 0
 
 
@@ -91,8 +91,8 @@ async def scan(
     wants: Callable[[MessageExt], bool],
     limit: int,
 ) -> ScannedMessages:
-    """Up to `limit` messages that `wants` accepts. Queues without a position begin at their end, or
-    with their oldest message."""
+    """Up to `limit` messages that `wants` accepts. Without positions, all queues are read from
+    their newest or oldest message on; with some, only the queues that have one."""
     readers = [
         _Reader(
             each.queue,
@@ -142,7 +142,7 @@ async def _merged(
 
 
 async def _fill(admin: Admin, readers: list[_Reader]) -> list[str]:
-    """Read from several queues at once; the failures in words."""
+    """Read from several queues at once. Returns the failures in words."""
     limit = asyncio.Semaphore(8)
 
     async def one(reader: _Reader) -> str:
@@ -160,19 +160,19 @@ async def _fill(admin: Admin, readers: list[_Reader]) -> list[str]:
 
 
 def cursor_text(positions: Positions) -> str:
-    """For addresses: `broker-a/0/123,broker-a/1/99`."""
+    """The cursor for addresses: `broker-a/0/123,broker-a/1/99`."""
     return ",".join(
         f"{queue.broker_name}/{queue.queue_id}/{offset}" for queue, offset in positions.items()
     )
 
 
 def parse_cursor(topic: str, text: str) -> dict[MessageQueue, int]:
-    """The reverse. Raises ValueError."""
+    """Parse what `cursor_text` makes. Raises ValueError."""
     found: dict[MessageQueue, int] = {}
     for part in text.split(",") if text else ():
         try:
             broker, queue, offset = part.strip().rsplit("/", 2)
             found[MessageQueue(topic, broker, int(queue))] = int(offset)
         except ValueError:
-            raise ValueError(f"{part!r} is no place; write broker-a/3/1841") from None
+            raise ValueError(f"{part!r} is not a place; write broker-a/3/1841") from None
     return found

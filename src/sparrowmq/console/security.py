@@ -3,12 +3,12 @@
 ```
 host      is the name in the address one of ours?                   no ▶ 421  (DNS rebinding)
 user      whose cookie is it? without users: the local operator     none ▶ the login page
-change    a POST: same origin? token of this visitor? may it?       no ▶ 403
-headers   content security policy and relatives, on every answer
+change    a POST: same origin? this visitor's token? allowed?       no ▶ 403
+headers   content security policy and the like, on every answer
 ```
 
 Browsers send a page's origin with every POST. A Referrer-Policy of no-referrer would make that
-`null`, therefore ours is same-origin: other sites learn as little.
+`null`, so ours is same-origin: other sites still learn nothing.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 LOCAL = User("local", UserRole.OPERATOR)
-"""Without a users file: whoever sits at this machine."""
+"""The user if there is no users file: anyone on this machine."""
 OPEN = ("/login", "/static/", "/healthz")
-"""What is answered without a login."""
+"""Addresses that need no login."""
 HARMLESS = ("/login", "/logout", "/theme")
-"""POSTs that change nothing in the cluster: readers may make them."""
+"""POSTs that change nothing in the cluster, so readers may send them."""
 _MOST_FORM_BYTES = 1024 * 1024
 _FORM_S = 20.0
-"""A form that comes more slowly than that holds a connection for nothing."""
+"""A form that takes longer to arrive only holds a connection."""
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 
@@ -55,7 +55,7 @@ Form = Mapping[str, tuple[str, ...]]
 
 
 class Guard:
-    """Wraps the whole application: nothing is reached around it."""
+    """Wraps the whole application: no request bypasses it."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Guard:
         self._tokens = tokens
         self._port = port
         self.cookie = f"sparrowmq_{port}"
-        """Browsers do not tell ports apart for cookies; two consoles on a machine have to."""
+        """The port is in the name because browsers share cookies between the ports of a host."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -137,8 +137,8 @@ class Guard:
     # ---- what
 
     def _is_our_host(self, host: str) -> bool:
-        """A name that some other site made point here is none of ours. An address is: it cannot
-        be made to point elsewhere."""
+        """Whether a Host header names this console. Another site can make its own name point here,
+        so other names do not count; an IP address does, because nobody can redirect it."""
         found = _HOST.fullmatch(host)
         if found is None:
             return False
@@ -180,7 +180,7 @@ def _is_address(name: str) -> bool:
 
 
 async def _read_form(receive: Receive, headers: Headers) -> Form | None:
-    """The fields of a form; None for one that is too large, or something else."""
+    """The fields of a form; None if it is too large, or not a form."""
     if not headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         return None
     body = bytearray()
@@ -208,7 +208,7 @@ def _refused(status: int, text: str) -> Response:
 
 
 def _to_login(scope: Scope) -> Response:
-    """Pages lead to the login and back; everything else is refused."""
+    """Send a page's visitor to the login and back; refuse everything else."""
     if scope["method"] != "GET" or scope["path"].startswith("/live"):
         return _refused(401, "log in first, at /login")
     query = scope["query_string"].decode("ascii", "replace")

@@ -1,4 +1,4 @@
-"""Serving a console: its socket, uvicorn, and an end in order."""
+"""Serving a console: its socket, uvicorn, and an orderly shutdown."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ log = logging.getLogger("sparrowmq.console")
 
 
 class _Server(uvicorn.Server):
-    """Signals are the command's, and live streams end when the server does."""
+    """Leaves signals to the command, and ends live streams when it shuts down."""
 
     def __init__(self, config: uvicorn.Config, console: Console) -> None:
         super().__init__(config)
@@ -32,14 +32,14 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave them alone."""
+        """Capture none: the command handles them."""
         yield
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Never called."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close in order."""
+        """End live streams before the server closes its connections."""
         self._console.desk.live.close()
         await super().shutdown(sockets)
 
@@ -50,9 +50,9 @@ async def serve(
     stopping: asyncio.Event,
     ready: Callable[[str], None],
 ) -> None:
-    """Serve on a listening socket until `stopping` is set, and close it; `ready` gets the address.
-    Raises ConsoleError."""
-    # uvicorn closes the socket only if it was asked to stop after its start.
+    """Serve on a listening socket until `stopping` is set, then close it; calls `ready` with the
+    address. Raises ConsoleError."""
+    # uvicorn closes the socket only if it is asked to stop after its start.
     with listener:
         await _serve(config, listener, stopping, ready)
 

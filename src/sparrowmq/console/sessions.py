@@ -1,4 +1,4 @@
-"""Who is logged in, tokens against forged forms, and a limit on guessing passwords."""
+"""Login sessions, tokens against forged forms, and a limit on password guesses."""
 
 import hashlib
 import hmac
@@ -15,7 +15,7 @@ _LONGEST_MS = 12 * 3600 * 1000
 _MOST_SESSIONS = 1_000
 _MINUTE_MS = 60 * 1000
 ATTEMPTS_PER_NAME = 5
-"""A minute, of one address at one name."""
+"""Attempts per minute from one address at one user name."""
 _ATTEMPTS_PER_ADDRESS = 20
 _MOST_COUNTED = 10_000
 
@@ -26,7 +26,7 @@ def new_id() -> str:
 
 
 class FormTokens:
-    """What forms carry to prove that this console made them, bound to the visitor's cookie."""
+    """Tokens that prove that this console made a form, bound to the visitor's cookie."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(_ID_BYTES)
@@ -48,14 +48,14 @@ class _Session:
 
 
 class LoginSessions:
-    """Users that are logged in, by the ids in their cookies."""
+    """Logged-in users, by the ids in their cookies."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._open: OrderedDict[str, _Session] = OrderedDict()
 
     def begin(self, user: User) -> str:
-        """The id of a new session; the oldest one ends where there are too many."""
+        """Begin a session and return its id; ends the oldest one if there are too many."""
         now = self._clock()
         while len(self._open) >= _MOST_SESSIONS:
             self._open.popitem(last=False)
@@ -64,7 +64,7 @@ class LoginSessions:
         return found
 
     def is_open(self, session: str) -> bool:
-        """Whether it has not ended; asking does not count as use."""
+        """Whether a session is still open; asking does not count as use."""
         found = self._open.get(session)
         return found is not None and not self._has_ended(found)
 
@@ -73,7 +73,7 @@ class LoginSessions:
         return now - session.used_ms > _IDLE_MS or now - session.began_ms > _LONGEST_MS
 
     def user_of(self, session: str) -> User | None:
-        """Whose session it is; None when it has ended, by itself or by logging out."""
+        """The user of a session; None if it has expired or was logged out."""
         found = self._open.get(session)
         if found is None:
             return None
@@ -90,14 +90,14 @@ class LoginSessions:
 
 
 class LoginLimit:
-    """How often passwords may be tried: by address, and by address and name."""
+    """Limits password attempts per address, and per address and user name."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._tried: OrderedDict[tuple[str, ...], deque[int]] = OrderedDict()
 
     def try_one(self, address: str, name: str) -> int:
-        """Count an attempt. 0 if it may be made, else the seconds until the next one may be."""
+        """Count an attempt. Returns 0 if it is allowed, else the seconds until the next one is."""
         now = self._clock()
         limits = {(address,): _ATTEMPTS_PER_ADDRESS, (address, name): ATTEMPTS_PER_NAME}
         waits = [self._wait_ms(key, most, now) for key, most in limits.items()]

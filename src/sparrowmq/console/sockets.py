@@ -1,7 +1,7 @@
 """The socket of a console, opened before anything heavy is imported.
 
-`sparrowmq up` opens it, names its address in the ready line and hands it to the console's process:
-a browser that is faster than the process waits in the socket's queue.
+`sparrowmq up` opens it, prints its address in the ready line and passes it to the console's
+process: a browser that connects before the process is ready waits in the socket's queue.
 """
 
 import errno
@@ -32,6 +32,6 @@ def open_listener(host: str, port: int, *, or_next: bool = False) -> socket.sock
 
 
 def url_of(host: str, port: int, *, scheme: str = "http") -> str:
-    """What people put into a browser."""
+    """The URL to open in a browser."""
     shown = f"[{host}]" if ":" in host else host
     return f"{scheme}://{shown}:{port}/"

@@ -1,4 +1,4 @@
-"""How values are written on pages: numbers, sizes, times. What is not known is `?`, never 0."""
+"""How values appear on pages: numbers, sizes, times. An unknown value is `?`, never 0."""
 
 import codecs
 import json
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 SHOWN_BYTES = 64 * 1024
 MOST_FORMATTED = 1024 * 1024
-"""Bytes of JSON: to format more would hold up other pages."""
+"""Bytes of JSON: formatting more would hold up other pages."""
 PREVIEW = 200
 _LONGEST_AGO = 10
 _HEX_WIDTH = 16
@@ -17,7 +17,7 @@ _SECOND, _MINUTE, _HOUR, _DAY = 1, 60, 3600, 86400
 
 
 def number(value: float | None) -> str:
-    """`12,345`; small fractions keep a digit."""
+    """`12,345`; small fractions keep one digit."""
     if value is None:
         return "?"
     if isinstance(value, int) or value >= 100 or value == int(value):
@@ -31,12 +31,12 @@ def rate(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A part of one."""
+    """A part of 1 as a percentage."""
     return "?" if value is None else f"{value * 100:.0f} %"
 
 
 def size(value: float | None) -> str:
-    """Bytes in a unit that people read."""
+    """Bytes in a readable unit."""
     if value is None:
         return "?"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
@@ -47,12 +47,12 @@ def size(value: float | None) -> str:
 
 
 def moment(value: datetime | int | None) -> datetime | None:
-    """A time as a datetime in UTC; milliseconds are accepted, None for those of no year."""
+    """A time as a datetime in UTC; takes milliseconds, too, and returns None if out of range."""
     if value is None or isinstance(value, datetime):
         return value
     try:
         return datetime.fromtimestamp(value / 1000, UTC)
-    except (OverflowError, OSError, ValueError):  # what a client says may be any number
+    except (OverflowError, OSError, ValueError):  # a client may report any number
         return None
 
 
@@ -63,7 +63,7 @@ def instant(value: datetime | int | None) -> str:
 
 
 def iso(value: datetime | int | None) -> str:
-    """For machines: the attribute of a time element."""
+    """The `datetime` attribute of a time element."""
     found = moment(value)
     if found is None:
         return ""
@@ -79,7 +79,7 @@ def age(value: datetime | int | None, now_ms: int) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """In the unit that fits."""
+    """A duration in the unit that fits."""
     if seconds is None:
         return "?"
     for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
@@ -94,18 +94,18 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 
 def encodable(text: str) -> str:
-    """Without halves of surrogate pairs, which JSON may hold and UTF-8 may not."""
+    """The text without lone surrogates, which JSON may contain but UTF-8 may not."""
     return text.encode("utf-8", "replace").decode()
 
 
 def segment(name: str) -> str:
-    """A name as a part of an address."""
+    """A name as a path segment of an address."""
     return quote(name, safe="")
 
 
 @dataclass(frozen=True, slots=True)
 class ShownBody:
-    """A message's body as it is shown."""
+    """A message's body as displayed."""
 
     form: str
     """`text`, `json` or `hex`."""
@@ -113,7 +113,7 @@ class ShownBody:
     size: int
     is_cut: bool
     note: str
-    """What does not fit the form that was asked for."""
+    """Why the body is not in the requested form; empty if it is."""
 
 
 def shown_body(body: bytes, form: str) -> ShownBody:
@@ -132,7 +132,7 @@ def shown_body(body: bytes, form: str) -> ShownBody:
     if form == "hex":
         return ShownBody("hex", "\n".join(_hex_lines(part)), len(body), is_cut, "")
     try:
-        # The cut may go through a character; anything else that is not UTF-8 makes it bytes.
+        # The cut may split a character; anything else that is not UTF-8 makes the body bytes.
         text = codecs.getincrementaldecoder("utf-8")().decode(part, final=not is_cut)
     except UnicodeDecodeError:
         note = "This body is not UTF-8 text; shown as bytes."
@@ -141,13 +141,13 @@ def shown_body(body: bytes, form: str) -> ShownBody:
 
 
 def shown_body_noted(body: bytes, form: str, note: str) -> ShownBody:
-    """As `form`, with a note about why."""
+    """The body in this form, with a note about why."""
     found = shown_body(body, form)
     return ShownBody(found.form, found.text, found.size, found.is_cut, found.note or note)
 
 
 def best_form(body: bytes) -> str:
-    """JSON for what is an object or a list, else text."""
+    """JSON for an object or a list, else text."""
     if body[:1] in (b"{", b"[") and len(body) <= SHOWN_BYTES:
         try:
             json.loads(body)

@@ -4,7 +4,7 @@
     ada:operator:scrypt$16384$8$1$SALT$HASH
     bob:reader:scrypt$16384$8$1$SALT$HASH
 
-Salt and hash are base64. The standard library computes scrypt, so that a console needs no further
+Salt and hash are base64. The standard library computes scrypt, so that a console needs no extra
 dependency for it.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from sparrowmq.console.config import ConsoleError
 
 _N, _R, _P = 2**14, 8, 1
-"""16 MiB and about 50 ms for each attempt."""
+"""scrypt parameters: 16 MiB and about 50 ms for each attempt."""
 _MOST_MEMORY = 256 * 1024 * 1024
 _SALT_BYTES = 16
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
@@ -38,7 +38,7 @@ class UserRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Someone who uses the console."""
+    """A user of the console."""
 
     name: str
     role: UserRole
@@ -46,7 +46,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class PasswordHash:
-    """A password that can be checked and not be read."""
+    """A password that can be checked but not read."""
 
     n: int
     r: int
@@ -56,7 +56,7 @@ class PasswordHash:
 
     @classmethod
     def of(cls, password: str) -> "PasswordHash":
-        """With a salt of its own."""
+        """Hash a password with a new salt."""
         salt = secrets.token_bytes(_SALT_BYTES)
         return cls(_N, _R, _P, salt, _scrypt(password, salt, _N, _R, _P))
 
@@ -76,7 +76,7 @@ class PasswordHash:
         return f"scrypt${self.n}${self.r}${self.p}${salt}${digest}"
 
     def matches(self, password: str) -> bool:
-        """Takes as long as making the hash did."""
+        """Whether the password is right. Takes as long as making the hash did."""
         found = _scrypt(password, self.salt, self.n, self.r, self.p)
         return hmac.compare_digest(found, self.digest)
 
@@ -101,7 +101,7 @@ class Users:
 
     @classmethod
     def read(cls, path: Path) -> "Users":
-        """Raises ConsoleError for a file that cannot be read, and for one without users."""
+        """Read a users file. Raises ConsoleError if it cannot be read or has no users."""
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -141,7 +141,7 @@ def _entries(path: Path, text: str) -> Iterable[tuple[str, tuple[UserRole, Passw
 
 
 def check_name(name: str) -> str:
-    """Raises ValueError for a name that no user can have."""
+    """Raises ValueError for an illegal user name."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"user name {name!r} must be 1 to 64 letters, digits or . _ @ -")
     return name

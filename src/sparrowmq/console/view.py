@@ -1,4 +1,4 @@
-"""What a page is made from: the visitor's question, panels of answers, and the page itself."""
+"""What a page is made from: the visitor's request, panels of answers, and the page itself."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -25,17 +25,17 @@ K = TypeVar("K")
 PANEL_S = 2.0
 """How long a panel waits for its brokers."""
 _SPARE_S = 0.5
-"""A broker that is silent is found out after PANEL_S; the others' answers are put together then."""
+"""A silent broker is detected after PANEL_S; this is the time to merge the others' answers."""
 AT_ONCE = 8
 _MOST_NOTES = 5
 
 EXPECTED = (AdminError, ClientError, NetError, ProtocolError, SparrowMQError)
-"""What a panel or an action reports in words."""
+"""Errors that a panel or an action reports in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panel(Generic[T]):
-    """The answer to one question, or why there is none."""
+    """The answer to one query, or why there is none."""
 
     value: T | None
     problem: str = ""
@@ -43,29 +43,29 @@ class Panel(Generic[T]):
     notes: tuple[str, ...] = ()
     """Brokers whose part is missing, and why."""
     missing: tuple[str, ...] = ()
-    """The same in few words, for the figures that lack them."""
+    """The same in fewer words, for the figures that lack their parts."""
 
     def sum(self, value: float | None) -> "Sum":
-        """A figure that was added up from the answers of all brokers."""
+        """A figure that is the sum of all brokers' answers."""
         return Sum(value, self.missing)
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A figure, and what it lacks: without a part it is at least as large, and not known at all
-    where the parts that are there add up to nothing."""
+    """A figure and its missing parts. With a part missing it is a lower bound, and unknown if the
+    other parts add up to 0."""
 
     value: float | None
     missing: tuple[str, ...] = ()
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a number to show."""
+        """Whether there is a figure to show."""
         return self.value is not None and not (self.missing and not self.value)
 
 
 async def panel(ask: Awaitable[T]) -> Panel[T]:
-    """Ask; a failure is a part of the page and never the end of it."""
+    """Ask; a failure shows up on the page and never breaks it."""
     try:
         async with asyncio.timeout(PANEL_S + _SPARE_S):
             value = await ask
@@ -81,8 +81,8 @@ async def panel(ask: Awaitable[T]) -> Panel[T]:
 async def panels(
     names: Iterable[K], ask: Callable[[K], Awaitable[T]], *, at_once: int = AT_ONCE
 ) -> dict[K, Panel[T]]:
-    """Ask the same about several things. Those that take too long together are without an
-    answer."""
+    """Ask the same about several things within one time limit; those that are not done by then have
+    no answer."""
     limit = asyncio.Semaphore(at_once)
     end = asyncio.get_running_loop().time() + PANEL_S + _SPARE_S
 
@@ -99,14 +99,14 @@ async def panels(
 
 
 def missing_parts(answers: Iterable[Panel[T]]) -> list[str]:
-    """What brokers did not answer, each said once."""
+    """The missing answers of brokers, each reported once."""
     found = {note for answer in answers for note in answer.notes}
     return sorted(found)[:_MOST_NOTES]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One look at the console."""
+    """One request to the console, with what its page needs."""
 
     console: "Console"
     path: str
@@ -118,30 +118,30 @@ class View:
     address: str
     visitor: str = ""
     cookie: str = ""
-    """What the visitor's cookie is called."""
+    """The name of the visitor's cookie."""
     token: str = ""
     form: Form = field(default_factory=dict)
 
     @property
     def span(self) -> ChartSpan:
-        """How much time charts show."""
+        """The time span that charts show."""
         return SPANS.get(self.query.get("span", ""), HOUR)
 
     @property
     def now_ms(self) -> int:
-        """The time."""
+        """The current time."""
         return self.console.clock()
 
     def entered(self, name: str) -> str:
-        """A field of the form, without spaces around it; empty if it is missing."""
+        """A field of the form, stripped of spaces; empty if it is missing."""
         return (self.form.get(name) or ("",))[0].strip()
 
     def asked(self, name: str) -> str:
-        """The same of the query."""
+        """A field of the query string, stripped of spaces; empty if it is missing."""
         return self.query.get(name, "").strip()
 
     def record(self, action: str, target: str, before: str, after: str, result: str) -> None:
-        """A line of the audit log."""
+        """Write a line to the audit log."""
         self.console.desk.audit.record(
             cluster=self.console.label,
             user=self.user.name if self.user else "",
@@ -156,7 +156,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What is shown."""
+    """A page to render."""
 
     template: str
     title: str
@@ -164,14 +164,14 @@ class Page:
     area: str = ""
     """The entry of the navigation that it belongs to."""
     command: str = ""
-    """The same at a terminal."""
+    """The equivalent terminal command."""
     status: int = 200
     is_live: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An action is over: where the visitor goes, and what is said there."""
+    """The end of an action: where the visitor goes next, and the notice shown there."""
 
     to: str
     notice: str = ""
@@ -183,7 +183,7 @@ Handler = Callable[[View], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class PageRoute:
-    """An address, the page there, and what its forms do."""
+    """An address, its page, and what the page's forms do."""
 
     path: str
     show: Handler | None = None
@@ -193,7 +193,7 @@ class PageRoute:
 async def changing(
     view: View, action: str, target: str, before: str, after: str, work: Awaitable[T]
 ) -> T:
-    """Make a change and write its audit line, also if it fails. Raises what the change raises."""
+    """Make a change and write its audit line, even if it fails. Raises what the change raises."""
     try:
         result = await work
     except (*EXPECTED, ValueError) as error:

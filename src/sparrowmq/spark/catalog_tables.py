@@ -3,15 +3,15 @@
     CREATE TABLE orders USING rocketmq OPTIONS (nameServer 'host:9876', subscribe 'orders')
         │ Spark asks the source for the columns, and shows it the options
         ▼
-    the first column gets them as metadata, and the catalog keeps columns as they are
-        │ SELECT: Spark hands the columns to the source, and no options
+    the first column gets them as metadata, and the catalog keeps columns unchanged
+        │ SELECT: Spark passes the columns to the source, but no options
         ▼
     the reader takes them out of the metadata
 
 Spark 4.3 keeps the options of a table in its catalog, and `PythonDataSourceV2.getTable` drops them
-(docs/decisions/0059). So they are there for tables that were created without columns only: for
-others, Spark never asks the source. They are for reading: what is inserted carries the metadata of
-the table it comes from, or none.
+(docs/decisions/0059). So only tables that were created without columns have them: for others, Spark
+never asks the source. They serve reads only: inserted rows carry the metadata of the table they
+come from, or none.
 """
 
 import json
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 OPTIONS = "sparrowmq.options"
-"""The name in a column's metadata."""
+"""The key in a column's metadata."""
 _PREFIX = "option."
-"""What Spark puts before OPTIONS among the properties of a table."""
+"""The prefix that Spark gives to OPTIONS among the properties of a table."""
 _OF_CREATE = "provider"
-"""A property of every table that is created, and of nothing else."""
+"""A property that every created table has, and nothing else."""
 _LOCATION = "path"
 
 
@@ -38,7 +38,7 @@ def given_to_create(options: Mapping[str, str]) -> dict[str, str] | None:
     given = {
         name[len(_PREFIX) :]: text for name, text in by_name.items() if name.startswith(_PREFIX)
     }
-    # OPTIONS (path '…') is the table's LOCATION to Spark.
+    # Spark takes OPTIONS (path '…') for the table's LOCATION.
     return given | {name: text for name, text in by_name.items() if name == _LOCATION}
 
 
@@ -54,10 +54,10 @@ def with_options(schema: "StructType", options: Mapping[str, str]) -> "StructTyp
 def read_with(
     schema: "StructType", options: Mapping[str, str], chosen_by: frozenset[str]
 ) -> dict[str, str]:
-    """The options of a read: of the table that the columns are of, and those given to the read.
+    """The options of a read: those of the columns' table, and those given to the read itself.
 
-    Columns may also be given to a read that is not of their table. It says by one of `chosen_by`
-    what it reads, and then the table's options do not count.
+    The columns of one table may also be given to a read of something else. Such a read chooses what
+    it reads by one of `chosen_by`, and then the table's options do not count.
     """
     given = {name.lower(): text for name, text in options.items()}
     kept = next((field.metadata[OPTIONS] for field in schema if _has_options(field)), None)

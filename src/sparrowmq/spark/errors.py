@@ -3,15 +3,16 @@
     RocketMQError
     ├── OptionError      an option is unknown, wrong or contradicts another: the user changes it
     ├── TopicMissing     no name server knows the topic
-    ├── Unreachable      a server cannot be reached or does not answer: worth another try
-    ├── BrokerAway       a broker that is needed is not there, or was not for too long
+    ├── ClusterUnreachable
+    │                    a server cannot be reached or does not answer: worth another try
+    ├── BrokerAway       a required broker is away, or was for too long
     ├── ServerRefused    a server answered, and the answer is no; `code` is RocketMQ's
-    │   └── NotTaken     a broker takes no messages now: it drains, or may not be written to
-    ├── DataLoss         messages that were wanted are not there any more
-    ├── NoJava           there is no Java that Spark could run on (in sparrowmq.spark.session)
-    └── Damaged          bytes that are no valid message record
+    │   └── NotTaken     a broker takes no messages now: it drains, or is not writable
+    ├── DataLoss         requested messages no longer exist
+    ├── NoJava           no Java that Spark could run on (in sparrowmq.spark.session)
+    └── Damaged          bytes that are not a valid message record
 
-Spark shows the text of an error and little else, so each text names the thing and the remedy.
+Spark shows little more than the text of an error, so each text names the thing and the remedy.
 """
 
 from collections.abc import Sequence
@@ -20,13 +21,13 @@ _SHOWN = 5
 
 
 def few_of(names: Sequence[str]) -> str:
-    """Names for a text: the first of them, and how many more there are."""
+    """The first few names, and how many more there are, for a text."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 class RocketMQError(Exception):
-    """Something between Spark and RocketMQ went wrong."""
+    """Base class of the Spark package's errors."""
 
 
 class OptionError(RocketMQError, ValueError):
@@ -50,7 +51,7 @@ class TopicMissing(RocketMQError):
 
 
 class ClusterUnreachable(RocketMQError):
-    """No answer from `address`; `origin` says where it was configured, if that is known."""
+    """No answer from `address`; `origin` is where it was configured, if known."""
 
     def __init__(self, address: str, request: str, reason: str, origin: str = "") -> None:
         where = f"{address} ({origin})" if origin else address
@@ -64,13 +65,13 @@ class ClusterUnreachable(RocketMQError):
 
 
 class BrokerAway(RocketMQError):
-    """A broker that serves wanted queues is not there."""
+    """A broker that serves required queues is away."""
 
 
 class ServerRefused(RocketMQError):
-    """`address` answered with another code than success.
+    """`address` answered with a code other than success.
 
-    `retry_after_s` is when the server says that it is worth another try, None where it does not.
+    `retry_after_s` is how long the server asks us to wait before a retry, None if it does not say.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class ServerRefused(RocketMQError):
 
 
 class NotTaken(ServerRefused):
-    """A broker takes no messages now: worth another try, at another broker or later."""
+    """A broker takes no messages now: retry at another broker, or later."""
 
 
 class DataLoss(RocketMQError):
@@ -98,7 +99,7 @@ class DataLoss(RocketMQError):
 
 
 class Damaged(RocketMQError):
-    """Bytes that are no valid record. `position` is where it starts, `reason` says why."""
+    """Bytes that are not a valid record. `position` is where they start, `reason` says why."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"no valid record at {position}: {reason}")

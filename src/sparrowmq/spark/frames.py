@@ -1,4 +1,4 @@
-"""DataFrames of messages to other DataFrames: without repeated rows, or ready to be sent again."""
+"""Functions on DataFrames of messages: drop repeated rows, or prepare rows for sending again."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -11,10 +11,10 @@ ROW_ID = ("topic", "msgId")
 
 
 def deduplicated(frame: "DataFrame", *, within: str = "1 hour") -> "DataFrame":
-    """The messages without those that a repeated task or micro-batch sent again.
+    """Drop the messages that a repeated task or micro-batch sent again.
 
     For a DataFrame read from the source, batch or stream. A stream remembers the ids of about
-    `within`, by storeTimestamp: it has to be longer than the sink's retries and restarts take.
+    `within`, by storeTimestamp: make it longer than the sink's retries and restarts take.
     """
     if not frame.isStreaming:
         return frame.dropDuplicates(list(ROW_ID))
@@ -30,12 +30,12 @@ def resent(frame: "DataFrame") -> "DataFrame":
 
 
 def resent_as_it_was(frame: "DataFrame") -> "DataFrame":
-    """The same under the ids that the messages have."""
+    """As `resent`, but under the ids that the messages already have."""
     return frame.selectExpr("body", "tags", "keys", "properties", "msgId AS uniqueId")
 
 
 def resent_by_key(frame: "DataFrame") -> "DataFrame":
-    """The same with a sharding key: the message's own, else its first key."""
+    """As `resent`, plus a sharding key: the message's own, else its first key."""
     from pyspark.sql import functions as F
 
     own = F.col("properties")[_SHARDING_KEY]
@@ -50,13 +50,13 @@ _ORIGINS = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
 
 
 def origin_of(properties: Mapping[str, str]) -> str | None:
-    """The topic that a dead letter came from, if it says."""
+    """The topic that a dead letter came from, if it names one."""
     return next((properties[name] for name in _ORIGINS if properties.get(name)), None)
 
 
 def resent_to_origin(frame: "DataFrame") -> "DataFrame":
-    """Dead letters under their ids, each to the topic it came from; those that do not name one are
-    left out."""
+    """Dead letters under their own ids, each to the topic it came from; those that name no topic
+    are left out."""
     from pyspark.sql import functions as F
 
     properties = F.col("properties")

@@ -1,4 +1,4 @@
-"""Progress of a stream or an archive as a consumer group, which every operator's tool shows."""
+"""Reports the progress of a stream or an archive as a consumer group, which all tools can show."""
 
 import json
 import logging
@@ -17,8 +17,8 @@ _log = logging.getLogger(__name__)
 class GroupProgress:
     """Stores offsets for a group at the brokers; does nothing without a group.
 
-    A broker that refuses them does not stop the query: Spark's checkpoint is the truth, and the
-    next commit brings the same or later offsets.
+    A broker that refuses them does not stop the query: Spark's checkpoint is the source of truth,
+    and the next commit brings the same or later offsets.
     """
 
     def __init__(self, cluster: RemoteCluster, group: str | None) -> None:
@@ -28,7 +28,7 @@ class GroupProgress:
         self._introduced: set[tuple[str, str]] = set()
 
     def commit(self, positions: Positions) -> None:
-        """Everything before these positions is done."""
+        """Store that everything before these positions is done."""
         if self._group is None:
             return
         for queue, at in positions.items():
@@ -42,9 +42,9 @@ class GroupProgress:
                 _log.warning("progress of group %s is not stored: %s", self._group, error)
 
     def _introduce(self, group: str, queue: Queue) -> None:
-        """Brokers keep offsets only of groups they have met, and meet them by a heartbeat.
+        """Send a heartbeat for the group: brokers keep offsets only of groups they know.
 
-        The member leaves again at once: it must get no queues when others rebalance.
+        The member leaves again at once: it must not get queues when others rebalance.
         """
         where = (queue.topic, queue.broker_name)
         if where in self._introduced:

@@ -2,7 +2,8 @@
 
     spark.read.format("rocketmq-log").option("path", "/data/broker-a").load()
 
-SparrowMQ's store or Apache's, of a running broker, a stopped one or a copy. Nothing is written.
+SparrowMQ's store or Apache's; the broker may be running or stopped, or it may be a copy. Nothing is
+written.
 """
 
 import json
@@ -81,18 +82,18 @@ class LogSource(DataSource):
 
 
 def _sure(path: Path) -> int:
-    """How far the store itself knows its log to be whole; 0 where it does not say."""
+    """Up to where the store itself knows its log to be intact; 0 if it does not say."""
     try:
         from sparrowmq.store.files import StoreFiles
-    except ImportError:  # a driver that has the zip only
+    except ImportError:  # a driver that has only the zip
         return 0
     mark = StoreFiles.at(path).mark()
     return 0 if mark is None else mark.log_offset
 
 
 def check_topics(path: Path, topics: Iterable[str]) -> None:
-    """Raises OptionError for a topic that the store does not have, as far as its files say which it
-    has: a log without the rest of its store is read as it is.
+    """Raises OptionError for a topic that the store does not have, if its files list the topics: a
+    log without the rest of its store is read without this check.
     """
     known = _topics_of(path if (path / LOG_DIR).is_dir() else path.parent)
     for topic in topics:

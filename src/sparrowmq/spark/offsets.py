@@ -1,4 +1,4 @@
-"""Offsets of many queues: as JSON, shared out by a limit, cut into ranges for tasks.
+"""Offsets of many queues: converted to JSON, limited fairly, cut into ranges for tasks.
 
 A Spark offset maps every queue to its next offset, so ends are exclusive:
 
@@ -28,17 +28,17 @@ _SHAPE = '{"orders": {"broker-a": {"0": 17}}}'
 
 
 class QueueRange(NamedTuple):
-    """A piece of a queue: from `start` on and below `end`."""
+    """A piece of a queue: from `start` up to, but not including, `end`."""
 
     queue: Queue
     start: int
     end: int
     epoch: int = UNKNOWN_EPOCH
-    """In which the end was learned; the start was good then."""
+    """The epoch in which the end was learned; the start was valid then."""
 
     @property
     def size(self) -> int:
-        """Messages in it, deleted and filtered ones included."""
+        """How many messages, including deleted and filtered ones."""
         return self.end - self.start
 
 
@@ -52,7 +52,7 @@ def to_json(offsets: Offsets) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def from_json(nested: Mapping[str, Any]) -> Offsets:
-    """What `to_json` made; keys that begin with `$` are remarks and left out."""
+    """Read what `to_json` made; keys that begin with `$` are remarks and are skipped."""
     return {
         Queue(topic, broker_name, int(queue_id)): int(offset)
         for topic, brokers in nested.items()
@@ -63,7 +63,7 @@ def from_json(nested: Mapping[str, Any]) -> Offsets:
 
 
 def read_offsets(text: str, *, least: int) -> NestedOffsets:
-    """JSON of an option, without remarks. Raises ValueError that shows the shape."""
+    """Read an option's JSON, without remarks. Raises ValueError that shows the expected shape."""
     try:
         nested = json.loads(text)
         found = {
@@ -86,7 +86,7 @@ def read_offsets(text: str, *, least: int) -> NestedOffsets:
 
 
 def read_assignment(text: str) -> Assignment:
-    """JSON of the option assign. Raises ValueError that shows the shape."""
+    """Read the JSON of the option assign. Raises ValueError that shows the expected shape."""
     try:
         nested = json.loads(text)
         found = {
@@ -102,12 +102,12 @@ def read_assignment(text: str) -> Assignment:
 
 def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{value!r} is no whole number")
+        raise ValueError(f"{value!r} is not a whole number")
     return value
 
 
 def flat(nested: NestedOffsets) -> Offsets:
-    """The same by queue."""
+    """Nested offsets as one dictionary by queue."""
     return {
         Queue(topic, broker_name, queue_id): value
         for topic, brokers in nested.items()
@@ -117,15 +117,15 @@ def flat(nested: NestedOffsets) -> Offsets:
 
 
 def backlog(start: Offsets, end: Offsets) -> int:
-    """Messages between two places; queues that only one knows count from 0."""
+    """Messages between two sets of offsets; a queue missing from one counts from 0."""
     return sum(max(0, last - start.get(queue, 0)) for queue, last in end.items())
 
 
 def share_out(start: Offsets, end: Offsets, limit: int) -> Offsets:
-    """An end with at most `limit` messages, given to queues in proportion to their backlog.
+    """Ends for at most `limit` messages, shared among queues in proportion to their backlog.
 
-    Every queue with a backlog gets a message at least, as long as the limit allows, so that a
-    small queue next to a huge one is not starved.
+    Every queue with a backlog gets at least one message, as long as the limit allows, so that a
+    huge queue does not starve a small one.
     """
     waiting = {queue: max(0, last - start.get(queue, 0)) for queue, last in end.items()}
     total = sum(waiting.values())
@@ -133,7 +133,7 @@ def share_out(start: Offsets, end: Offsets, limit: int) -> Offsets:
         return dict(end)
     shares = {queue: size * limit // total for queue, size in waiting.items()}
     left = limit - sum(shares.values())
-    # What rounding left over goes to those that got nothing, then to the longest.
+    # What rounding left over goes to queues that got nothing, then to the longest.
     for queue in sorted(waiting, key=lambda queue: (shares[queue] > 0, -waiting[queue], queue)):
         if left and shares[queue] < waiting[queue]:
             shares[queue] += 1
@@ -150,8 +150,8 @@ def split(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[QueueRange]:
-    """The pieces that tasks read: none longer than `max_records`, and at least `min_partitions`
-    where there are so many messages. Without either, one per queue.
+    """The pieces that tasks read: none longer than `max_records`, and at least `min_partitions` of
+    them where there are that many messages. Without either, one per queue.
     """
     wanted = [found for found in ranges if found.size > 0]
     if max_records is not None:

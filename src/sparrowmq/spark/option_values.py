@@ -1,10 +1,10 @@
-"""Reading options: Spark hands texts over, and each becomes a value of the field it sets.
+"""Reading options: Spark passes texts, and each becomes a value of the field it sets.
 
     OPTIONS: KnownOptions = {"pullBytes": ("pull_bytes", read_size), …}
     read_options({"PULLBYTES": "1MiB"}, OPTIONS, "the source")  →  {"pull_bytes": 1048576}
 
-Names count in any case, as everywhere in Spark. A reader such as `read_size` raises ValueError with
-what is allowed; `read_options` adds which option it was and what was given.
+Names are case-insensitive, as everywhere in Spark. A reader such as `read_size` raises ValueError
+with what is allowed; `read_options` adds which option it was and what was given.
 """
 
 import json
@@ -23,7 +23,8 @@ from sparrowmq.spark.positions import EPOCHS, Positions
 from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, QueuePosition, split_name_servers
 
 KnownOptions: TypeAlias = Mapping[str, tuple[str, Callable[[str], Any]]]
-"""By the option's name: the field it sets, and what reads its text or raises ValueError."""
+"""By the option's name: the field it sets, and the function that reads its text or raises
+ValueError."""
 
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -35,9 +36,9 @@ NO_COLUMNS = (
     f"{_TABLES}, and those of rocketmq are kept where it was created without columns: DROP TABLE it"
     " and CREATE TABLE … USING … OPTIONS (…), or give the options to this read"
 )
-"""To who reads a table that has columns of its own."""
+"""For a read of a table that has its own columns."""
 NO_TABLES = f'{_TABLES} that write: use df.write.format("rocketmq") with its options'
-"""To who writes to a table."""
+"""For a write to a table."""
 
 
 def read_options(
@@ -68,7 +69,7 @@ _KAFKA_OPTIONS = {
     "kafka.group.id": "group",
     "groupidprefix": "group",
 }
-"""What users of spark-sql-kafka write, in lower case, by what it is called here."""
+"""Option names of spark-sql-kafka in lower case, and their names here."""
 
 
 def _unknown(given: str, names: Mapping[str, str], what: str) -> str:
@@ -93,10 +94,10 @@ NAME_SERVER = "nameServer"
 def find_servers(
     options: Mapping[str, str], environment: Mapping[str, str] = os.environ
 ) -> NameServerAddresses:
-    """The name servers of the option, without it those of the environment.
+    """The name servers of the option, or else those of the environment.
 
-    Spark's driver calls this once for a source or a sink, and executors get what it found: theirs
-    is another environment. Raises OptionError.
+    Spark's driver calls this once for a source or a sink, and executors get what it found: they
+    have another environment. Raises OptionError.
     """
     given = next((text for name, text in options.items() if name.lower() == "nameserver"), None)
     if given is not None:
@@ -150,7 +151,7 @@ def read_pattern(text: str) -> str:
 
 
 def read_place(text: str) -> str | Positions:
-    """A word, or positions by queue: offsets, with epochs if they are those of a checkpoint."""
+    """A word, or positions by queue: offsets, with epochs if they come from a checkpoint."""
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
     offsets = flat(read_offsets(text, least=-2))
@@ -188,7 +189,7 @@ def read_count(text: str) -> int:
 
 
 def read_time_ms(text: str) -> int:
-    """A point in time, in milliseconds since 1970: digits alone are such, the rest is a date."""
+    """A point in time, in milliseconds since 1970: digits are milliseconds, all else is a date."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:
@@ -202,7 +203,7 @@ def read_time_ms(text: str) -> int:
 
 
 def read_moment(text: str) -> datetime:
-    """A date or a time, in UTC unless it has a zone. Raises ValueError."""
+    """A date or a time, in UTC unless it names a zone. Raises ValueError."""
     found = datetime.fromisoformat(text)
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 

@@ -1,6 +1,6 @@
-"""The sources' options: texts as Spark hands them over, turned into one typed value.
+"""The sources' options: texts as Spark passes them, turned into one typed value.
 
-Names and meaning are those of spark-sql-kafka where there is such an option there.
+Names and meanings are those of spark-sql-kafka wherever it has the same option.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ from sparrowmq.spark.schema import PROPERTIES, SparkColumn, read_columns
 from sparrowmq.spark.wire.cluster import Queue, RemoteCluster
 
 _OF_SPARK = frozenset({"checkpointlocation", "path"})
-"""What Spark passes on although it is for Spark itself."""
+"""Options that Spark passes on although they are meant for Spark itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class Options:
     """What to read, and how."""
 
     name_server: str
-    """`host:port`, several with semicolons between. Without the option, the driver finds them as
+    """`host:port`, several separated by semicolons. Without the option, the driver finds them as
     `sparrowmq.cluster_address` says."""
     name_server_origin: str = f"option {NAME_SERVER}"
-    """Not the user's: where the name servers were configured, for errors."""
+    """Not an option: where the name servers were configured, for errors."""
     subscribe: tuple[str, ...] = ()
     """Topics, separated by commas."""
     subscribe_pattern: str | None = None
@@ -77,17 +77,17 @@ class Options:
     starting: At = field(default_factory=At)
     """`startingOffsets`, `startingTimestamp` or `startingOffsetsByTimestamp`."""
     ending: At = field(default_factory=At)
-    """The same for the end of a batch; ends are exclusive."""
+    """The same options for the end of a batch; ends are exclusive."""
     fail_on_data_loss: bool = True
     """False: skip messages that were deleted before they were read, with a warning."""
     min_partitions: int | None = None
-    """Split queues until there are at least so many tasks."""
+    """Split queues until there are at least this many tasks."""
     max_records_per_partition: int | None = None
-    """Split queues so that no task reads more."""
+    """Split queues so that no task reads more messages than this."""
     max_offsets_per_trigger: int | None = None
-    """At most so many messages a micro-batch, shared in proportion to each queue's backlog."""
+    """At most this many messages per micro-batch, shared in proportion to the queues' backlogs."""
     min_offsets_per_trigger: int | None = None
-    """Wait until there are so many messages, at most `maxTriggerDelay`."""
+    """Wait until there are this many messages, but no longer than `maxTriggerDelay`."""
     max_trigger_delay_s: float = 15 * 60.0
     group: str | None = None
     """The consumer group under which brokers and operators see the progress."""
@@ -99,14 +99,14 @@ class Options:
     """`columns` names the wanted ones; `includeProperties=false` leaves out the map."""
     push_down: bool = False
     """Apply Spark's filters on queues, offsets, times, tags and keys here. Off by default, because
-    Spark 4.3 reads a DataFrame that was filtered once without its filter as if it still had it:
-    with this on, load a DataFrame anew for every query."""
+    Spark 4.3, once a DataFrame was filtered, reads it without the filter as if it still had it:
+    with this on, load a new DataFrame for every query."""
     check_crc: bool = False
     """Compare every body with its recorded CRC; costs about a tenth of the speed."""
     pull_messages: int = 4096
     """Messages to ask for at once. Brokers may give fewer: Apache's 32 by default."""
     pull_bytes: int = 4 << 20
-    """Bytes to ask for at once, where the broker knows that (SparrowMQ does)."""
+    """Bytes to ask for at once, where the broker supports that (SparrowMQ does)."""
     retry_timeout_s: float = 60.0
     """How long a broker may be away before the query fails."""
     request_timeout_s: float = 10.0
@@ -125,8 +125,8 @@ def parse_options(
     stream: bool | None = None,
     servers: NameServerAddresses | None = None,
 ) -> Options:
-    """The options of a reader; `stream` is None where it is not known yet, `servers` where the name
-    servers have not been found before.
+    """The options of a reader; `stream` is None while it is not known whether it streams, `servers`
+    while the name servers have not been found.
 
     Raises OptionError that names the option and what is allowed.
     """
@@ -145,13 +145,13 @@ def parse_options(
 
 _WAYS = {"subscribe": "subscribe", "subscribe_pattern": "subscribePattern", "assign": "assign"}
 WAYS_TO_CHOOSE = frozenset(name.lower() for name in _WAYS.values())
-"""Options that say what is read, in lower case."""
+"""Options that choose what is read, in lower case."""
 
 
 def _check_what(values: dict[str, Any]) -> None:
     given = [name for key, name in _WAYS.items() if key in values]
     if not given:
-        # A table of Spark's catalog comes without any option.
+        # A table of Spark's catalog comes without any options.
         hint = "" if values else f". If this is a table: {NO_COLUMNS}"
         text = f"missing; give subscribe, subscribePattern or assign{hint}"
         raise OptionError("subscribe", text)
@@ -203,8 +203,8 @@ def _check_batch_place(side: str, at: At) -> None:
 
 
 def _check_order(starting: At, ending: At) -> None:
-    """Refuse times that are the wrong way round. The order of offsets is left to the plan, because
-    only brokers know it; the same time twice is a range without messages, and allowed.
+    """Refuse an end time before its start. Offsets are checked by the plan, because only brokers
+    know their order; the same time twice is an empty range, and allowed.
     """
     named = sorted({*flat(starting.times or {}), *flat(ending.times or {})})
     for queue in named or (None,):
@@ -221,8 +221,8 @@ _CLOCKS_DIFFER_MS = 60_000
 
 
 def check_has_begun(options: Options, now_ms: int) -> None:
-    """Raises OptionError for a batch that would start in the future, which is never meant: such a
-    time is of another zone, or not in milliseconds."""
+    """Raises OptionError for a batch that would start in the future, which is never intended: such
+    a time is in another zone, or not in milliseconds."""
     starting = options.starting
     latest = max([starting.time_ms or 0, *flat(starting.times or {}).values()])
     if latest > now_ms + _CLOCKS_DIFFER_MS:

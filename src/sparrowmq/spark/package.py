@@ -1,7 +1,7 @@
-"""The zip that gives executors the package: pure Python, for pyspark, numpy and pyarrow alone.
+"""The zip that gives executors the package: pure Python that needs only pyspark, numpy and pyarrow.
 
-Built from the files that are installed here, the same bytes for the same files, so that its name
-can carry a digest and a cached one is known to be the right one.
+Built from the files installed here, always the same bytes for the same files, so that its name can
+carry a digest that proves a cached zip to be the right one.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from sparrowmq import __version__
 from sparrowmq.spark.session import cache_directory
 
 SOURCES = ("pyspark_rocketmq", "pyspark_rocketmq_log")
-"""What Spark finds sources by."""
+"""The modules by which Spark finds our sources."""
 CARRIED = (
     "__init__.py",
     "backoff.py",
@@ -29,19 +29,19 @@ CARRIED = (
     "store/__init__.py",
     "store/layout.py",
 )
-"""Of `sparrowmq`: all that runs on executors, and what that imports."""
+"""The parts of `sparrowmq` that run on executors, and what those import."""
 
 _OLDEST_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def write_package(out: Path) -> Path:
-    """Write the zip to `out`, or under its own name into a directory: one that is there, or any
-    name that does not end with .zip. Returns where it is."""
+    """Write the zip to `out`, or under its own name into a directory: an existing one, or any name
+    that does not end with .zip. Returns its path."""
     data = package_bytes()
     is_file = out.suffix == ".zip" and not out.is_dir()
     path = out if is_file else out / package_name(data)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Whole or not at all: another process may take it at any moment.
+    # Written whole or not at all: another process may read it at any moment.
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")
     unfinished.write_bytes(data)
     unfinished.replace(path)
@@ -70,7 +70,7 @@ def package_bytes() -> bytes:
 
 
 def submit_line(package: Path) -> str:
-    """How a job is handed to a cluster with it."""
+    """The command line that submits a job with it."""
     return (
         "spark-submit --master spark://HOST:7077"
         f" --py-files {shlex.quote(str(package.resolve()))} YOUR_JOB.py"
@@ -86,7 +86,7 @@ def _files() -> Iterator[tuple[str, Path]]:
 
 
 def _modules(path: Path, inside: str) -> Iterator[tuple[str, Path]]:
-    """Names in the zip and files of one module, or of a package with all that is in it."""
+    """Names in the zip and source files of one module, or of a package and all its contents."""
     base = _home(inside).parent if inside else path.parent
     found = [path] if path.is_file() else path.rglob("*.py")
     return ((file.relative_to(base).as_posix(), file) for file in found)

@@ -1,19 +1,19 @@
 """Positions: offsets with the epoch of the broker's log in which each was learned.
 
-A queue can get shorter: by a power cut, because its topic was deleted and created again, because an
-older copy of the store was brought back. Its offsets then go to other messages. A broker of ours
-numbers the epochs of its log, each start and each deletion begins one, and says how far offsets of
-an epoch still mean what they meant:
+A queue can get shorter: after a power cut, when its topic is deleted and created again, or when an
+older copy of the store is restored. Its offsets then go to other messages. Our brokers number the
+epochs of their log (each start and each deletion begins one) and report how far the offsets of an
+epoch still point to the same messages:
 
     kept 0 … 3 | lost 4 … 9    power cut    kept 0 … 3 | new 4 …
-                           ^ position 10, epoch 7      ^ epoch 8: those of epoch 7 are good up to 4
+                           ^ position 10, epoch 7      ^ epoch 8: those of epoch 7 valid up to 4
 
 Checkpoints, archives and journals keep positions as JSON:
 
     {"orders": {"broker-a": {"0": 17}}, "$epochs": {"orders": {"broker-a": {"0": 1763280000}}}}
 
-What was stored before there were epochs, and Apache's brokers, have none. Then a queue has gone
-back only if it ends before the position.
+Positions stored before epochs existed, and those of Apache's brokers, have none. Then a queue
+counts as having gone back only if it ends before the position.
 """
 
 import logging
@@ -32,7 +32,7 @@ from sparrowmq.spark.wire.cluster import (
 )
 
 EPOCHS = "$epochs"
-GO_ON = "Set failOnDataLoss=false (archive: --allow-data-loss) to go on with the new messages"
+GO_ON = "Set failOnDataLoss=false (archive: --allow-data-loss) to continue with new messages"
 
 Positions: TypeAlias = dict[Queue, QueuePosition]
 
@@ -47,7 +47,7 @@ def to_json(positions: Positions) -> dict[str, Any]:
 
 
 def from_json(nested: Mapping[str, Any]) -> Positions:
-    """What `to_json` made, or the offsets of an earlier release."""
+    """Read what `to_json` made, or the offsets of an earlier release."""
     epochs = plain.from_json(nested.get(EPOCHS) or {})
     return {
         queue: QueuePosition(offset, epochs.get(queue, UNKNOWN_EPOCH))
@@ -56,24 +56,24 @@ def from_json(nested: Mapping[str, Any]) -> Positions:
 
 
 def offsets_of(positions: Positions) -> Offsets:
-    """The same without epochs."""
+    """The positions without their epochs."""
     return {queue: at.offset for queue, at in positions.items()}
 
 
 def lowered(positions: Positions, offsets: Offsets) -> Positions:
-    """Positions at or before others that were learned with them."""
+    """Positions at `offsets`, which lie at or before `positions`, with the epochs of those."""
     return {queue: QueuePosition(offsets[queue], at.epoch) for queue, at in positions.items()}
 
 
 def ends_now(cluster: RemoteCluster, queues: Iterable[Queue]) -> Positions:
-    """Where queues end."""
+    """Where the queues end now."""
     return {queue: cluster.end(queue).position for queue in queues}
 
 
 def good_up_to(at: QueuePosition, end: QueueEnd) -> int:
-    """How far the messages are still there that the position counts, if it is asked now.
+    """How far the messages before the position are still there, as of now.
 
-    `end` was asked for since the epoch of the position.
+    `end` is the broker's answer to a request with the epoch of the position.
     """
     if at.epoch == UNKNOWN_EPOCH or end.position.epoch < at.epoch:
         return end.position.offset
@@ -88,9 +88,10 @@ def checked(
     *,
     fail_on_data_loss: bool,
 ) -> QueuePosition:
-    """The position itself, or where to go on in a queue that went back.
+    """The position itself, or where to continue in a queue that went back.
 
-    Raises DataLoss unless that is allowed, BrokerAway where only a slave says that it went back.
+    Raises DataLoss unless data loss is allowed, BrokerAway where only a slave reports that the
+    queue went back.
     """
     good = good_up_to(at, end)
     if at.offset <= good:
@@ -101,7 +102,7 @@ def checked(
         raise DataLoss(text)
     _log.warning("%s", text)
     is_exact = at.epoch != UNKNOWN_EPOCH and end.valid_end is not None
-    # Without epochs it is unknown what was lost: reading twice is better than never.
+    # Without epochs nobody knows what was lost: reading twice is better than never.
     back_to = good if is_exact else min(good, cluster.min_offset(queue))
     return QueuePosition(back_to, end.position.epoch)
 
@@ -109,7 +110,7 @@ def checked(
 def checked_again(
     cluster: RemoteCluster, queue: Queue, at: QueuePosition, *, fail_on_data_loss: bool
 ) -> QueuePosition:
-    """The same for a position that was stored a while ago; one without an epoch is believed."""
+    """Check a position stored a while ago; one without an epoch is trusted."""
     if at.epoch == UNKNOWN_EPOCH:
         return at
     end = cluster.end(queue, since=at.epoch)

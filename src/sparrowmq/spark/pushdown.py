@@ -1,7 +1,7 @@
-"""Conditions on columns that the source checks itself, before rows travel to Spark.
+"""Conditions on columns that the source checks itself, before rows go to Spark.
 
 Some narrow down what is pulled at all (queues, offsets, store times, tags), the rest drop rows
-while they are still Arrow. Every condition is applied exactly, so Spark need not check again.
+while they are still Arrow. Every condition is applied exactly, so Spark need not check it again.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ PUSHABLE = frozenset(
     }
 )
 CLOCK_STEP_MS = 60_000
-"""How far a broker's clock may have been set back: store times are otherwise ascending."""
+"""How far a broker's clock may have been set back; apart from that, store times ascend."""
 
 _TYPES = {field.name: field.type for field in arrow_schema()}
 _OF_QUEUE: dict[str, Callable[[Queue], Any]] = {
@@ -51,17 +51,17 @@ class RowCondition:
     value: Any
 
     def passes(self, value: Any) -> bool:
-        """Whether one value, which is never null, fulfils it."""
+        """Whether one value, which is never null, satisfies the condition."""
         if self.op == IN:
             return value in self.value
         left, right = pa.scalar(value), pa.scalar(self.value)
         return bool(_COMPARE[self.op](left, right).as_py())
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows of a batch fulfil it."""
+        """Which rows of a batch satisfy the condition."""
         column = batch.column(self.column)
         if self.column == "keys":
-            # No key has a blank in it, so lists are equal when their texts are.
+            # No key contains a blank, so lists are equal when their texts are.
             column, value = pc.binary_join(column, " "), " ".join(self.value)
             return pc.equal(column, value)
         kind = _TYPES[self.column]
@@ -112,7 +112,7 @@ def narrow_range(
 
 
 def _bounds(condition: RowCondition) -> tuple[Any, Any]:
-    """The least and the largest value it can let through; None where there is no such limit."""
+    """The smallest and the largest value that can pass; None where there is no such limit."""
     if condition.op == IN:
         return min(condition.value, default=None), max(condition.value, default=None)
     low = condition.value if condition.op in (EQUAL, ">", ">=") else None
@@ -126,7 +126,7 @@ def _ms(value: datetime) -> int:
 
 
 def tag_expression(conditions: Iterable[RowCondition]) -> str | None:
-    """What to ask the broker for, None for everything."""
+    """The tag expression to send to the broker; None for everything."""
     for condition in conditions:
         if condition.column == "tags" and condition.op in (EQUAL, IN):
             tags = condition.value if condition.op == IN else (condition.value,)
@@ -136,13 +136,13 @@ def tag_expression(conditions: Iterable[RowCondition]) -> str | None:
 
 
 def tag_condition(expression: str | None) -> list[RowCondition]:
-    """What is left to check after the broker chose by tag: it compares hashes only."""
+    """What to check after the broker filtered by tag: brokers compare only hashes."""
     tags = parse_tags(expression)
     return [RowCondition("tags", IN, tags)] if tags else []
 
 
 class RowFilter:
-    """Drops the rows that do not fulfil all conditions, and columns only they needed."""
+    """Drops rows that do not satisfy all conditions, and columns that only conditions needed."""
 
     def __init__(
         self, columns: tuple[SparkColumn, ...], conditions: Iterable[RowCondition]
@@ -152,7 +152,7 @@ class RowFilter:
         needed = {condition.column for condition in self._conditions} - set(self._names)
         extra = tuple(column for column in READ_COLUMNS if column.name in needed)
         self.columns = (*columns, *extra)
-        """What has to be decoded."""
+        """The columns that have to be decoded."""
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The wanted rows with the wanted columns."""

@@ -2,8 +2,8 @@
 
     spark.streams.addListener(QueryMetrics())
 
-Nothing is measured for a row: Spark counts them anyway. How far a query is behind is the lag of its
-group at the brokers, `rocketmq_consumer_lag_messages`, because streams commit their progress there.
+Nothing is measured per row: Spark counts rows anyway. A query's lag is that of its group at the
+brokers, `rocketmq_consumer_lag_messages`, because streams commit their progress there.
 Needs `sparrowmq[prometheus]`; the program serves the registry, as it does its other metrics.
 """
 
@@ -20,11 +20,11 @@ _NEEDED = "QueryMetrics needs prometheus-client: pip install 'sparrowmq[promethe
 
 
 class QueryMetrics(StreamingQueryListener):
-    """Rows, batches and times of every query of a session, by its name, or id where it has none."""
+    """Rows, batches and times of every query of a session, by its name, or by its id if unnamed."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        """The default registry unless given. Raises ImportError where prometheus-client is not
-        installed."""
+        """Uses the default registry unless one is given. Raises ImportError if prometheus-client is
+        not installed."""
         try:
             from prometheus_client import REGISTRY, Counter, Gauge
         except ImportError as error:
@@ -69,6 +69,6 @@ class QueryMetrics(StreamingQueryListener):
         """A query waits for messages."""
 
     def onQueryTerminated(self, event: Any) -> None:
-        """A query has ended, by itself or not."""
+        """A query has ended, normally or with an error."""
         name = self._names.pop(str(event.id), str(event.id))
         self._running.labels(name).set(0)

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 def find_queues(cluster: RemoteCluster, options: Options) -> list[Queue]:
     """All queues to read at present, sorted.
 
-    Raises TopicMissing for a topic that does not exist, OptionError for such a queue in `assign`.
+    Raises TopicMissing for a missing topic, OptionError for a missing queue in `assign`.
     """
     if options.assign is not None:
         return _assigned(cluster, options.assign)
@@ -37,9 +37,9 @@ def find_queues(cluster: RemoteCluster, options: Options) -> list[Queue]:
 
 
 def queues_at_start(cluster: RemoteCluster, options: Options) -> list[Queue]:
-    """The same for a read that begins: a pattern that matches no topic is reported as a warning.
+    """The queues of a read that begins, with a warning for a pattern that matches no topic.
 
-    It is no error, because the topics of a pattern may all be made later. Raises as `find_queues`.
+    Not an error, because all topics of a pattern may be created later. Raises as `find_queues`.
     """
     found = find_queues(cluster, options)
     if options.subscribe_pattern is not None and not found:
@@ -70,7 +70,7 @@ def _assigned(cluster: RemoteCluster, assign: Assignment) -> list[Queue]:
 
 
 def covers(options: Options, topic: str) -> bool:
-    """Whether a topic is among those to read, if it exists."""
+    """Whether the options choose a topic, which need not exist."""
     if options.assign is not None:
         return topic in options.assign
     if options.subscribe:
@@ -79,14 +79,14 @@ def covers(options: Options, topic: str) -> bool:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether a topic is meant; retry and dead-letter topics only by a pattern that names %."""
+    """Whether a pattern matches a topic; retry and dead-letter topics need a % in the pattern."""
     return bool(re.fullmatch(pattern, topic)) and ("%" in pattern or not topic.startswith("%"))
 
 
 def resolve(
     cluster: RemoteCluster, queues: Iterable[Queue], at: At, option: str, *, default: str
 ) -> Positions:
-    """The position of each queue at a place. Raises OptionError when one is not mentioned."""
+    """The position of each queue at a place. Raises OptionError when a queue is not mentioned."""
     if at.time_ms is not None:
         return {queue: cluster.position_at(queue, at.time_ms) for queue in queues}
     if at.times is not None:
@@ -118,8 +118,8 @@ def _marked(cluster: RemoteCluster, queue: Queue, place: QueuePosition) -> Queue
 def batch_ranges(cluster: RemoteCluster, queues: list[Queue], options: Options) -> list[QueueRange]:
     """The range of each queue that a batch reads.
 
-    Raises OptionError for contradictory offsets, DataLoss where the start is deleted already or the
-    queue went back.
+    Raises OptionError for contradictory offsets, DataLoss where the start has been deleted already
+    or the queue went back.
     """
     starts = resolve(cluster, queues, options.starting, "startingOffsets", default=EARLIEST)
     ends = resolve(cluster, queues, options.ending, "endingOffsets", default="latest")
@@ -135,7 +135,7 @@ def batch_ranges(cluster: RemoteCluster, queues: list[Queue], options: Options) 
         first = start.offset
         if given[0]:
             first = _checked_start(cluster, queue, start, options.fail_on_data_loss)
-        # Past the end when all of the range is gone: then there is nothing left to read.
+        # Past the end when the whole range is gone: then there is nothing left to read.
         first = min(first, end.offset) if any(given) else first
         ranges.append(QueueRange(queue, first, end.offset, end.epoch))
     return ranges
@@ -156,7 +156,7 @@ def _checked_start(cluster: RemoteCluster, queue: Queue, at: QueuePosition, fail
 def _checked_end(
     cluster: RemoteCluster, queue: Queue, at: QueuePosition, fail: bool
 ) -> QueuePosition:
-    """An end that was given: of messages that are still there, and not past the queue's own."""
+    """Check an end that was given: its messages still exist, and the queue reaches that far."""
     now = cluster.end(queue, since=at.epoch)
     if at.epoch != UNKNOWN_EPOCH:
         at = checked(cluster, queue, at, now, fail_on_data_loss=fail)
@@ -171,7 +171,7 @@ def loss_text(queue: Queue, wanted: int, earliest: int) -> str:
     return (
         f"{queue}: offset {wanted} was wanted, but the broker's oldest is {earliest}:"
         f" {earliest - wanted} messages were deleted before they were read. Keep messages longer"
-        " (fileReservedTime), read more often, or set failOnDataLoss=false to go on with the rest"
+        " (fileReservedTime), read more often, or set failOnDataLoss=false to read the rest"
     )
 
 
@@ -188,11 +188,11 @@ class Reach(NamedTuple):
 def reach(
     cluster: RemoteCluster, options: Options, begin: Positions, target: Positions | None = None
 ) -> Reach:
-    """What can be read after `begin`, in new queues as well unless there is a `target`.
+    """What can be read after `begin`, including new queues unless there is a `target`.
 
-    New queues start at their oldest message. Raises BrokerAway while a known broker is not there,
-    DataLoss for a queue that is gone for good or went back, whatever the target: where that is
-    allowed the queue starts again where its new messages do.
+    New queues start at their oldest message. Raises BrokerAway while a known broker is away, and,
+    whatever the target, DataLoss for a queue that is gone for good or went back: where data loss is
+    allowed, the queue starts again at its first new message.
     """
     there = _queues_there(cluster, options, begin)
     for queue in sorted(set(begin) - there):
@@ -225,24 +225,24 @@ def _reach_in(
         start = checked(cluster, queue, known, now, fail_on_data_loss=loss)
     if last is not None:
         end = QueuePosition(min(end.offset, last.offset), end.epoch)
-    # Unchanged where there is nothing new: another epoch alone would make an empty batch.
+    # Unchanged where nothing is new: a new epoch alone would make an empty batch.
     return start, end if end.offset > start.offset else start
 
 
 def reach_again(
     cluster: RemoteCluster, options: Options, begin: Positions, end: Positions
 ) -> Reach:
-    """The same for a batch that was planned by an earlier run and perhaps not read.
+    """The reach of a batch that an earlier run planned and perhaps did not read.
 
-    Its end was good then. Raises DataLoss where it is not any more; where that is allowed, the
-    batch has what is left of it, and the next one begins with what is new.
+    Its end was valid then. Raises DataLoss where it no longer is; where data loss is allowed, the
+    batch keeps what is left of it, and the next one begins with the new messages.
     """
     loss = options.fail_on_data_loss
     found = Reach({}, {})
     for queue, last in sorted(end.items()):
         start = begin.get(queue)
         if start == last:
-            continue  # nothing to read, so that nothing has to be asked
+            continue  # nothing to read, so no request is needed
         if start is not None:
             start = checked_again(cluster, queue, start, fail_on_data_loss=loss)
         # Past its end: the queue went back under a broker without epochs, see `checked`.
@@ -259,7 +259,7 @@ def _queues_there(cluster: RemoteCluster, options: Options, begin: Positions) ->
     except TopicMissing as missing:
         if missing.topic not in {queue.topic for queue in begin}:
             raise
-        # It was there before, so it is its broker that is missing.
+        # The topic existed before, so its broker is what is missing.
         names = {queue.broker_name for queue in begin if queue.topic == missing.topic}
         text = f"{', '.join(sorted(names))}, which serves topic {missing.topic}, is not registered"
         raise BrokerAway(f"broker {text} at {missing.name_servers}") from missing
@@ -276,7 +276,7 @@ def _check_gone(cluster: RemoteCluster, queue: Queue, options: Options) -> None:
         )
     else:
         what = "does not exist any more (queues of the topic were taken away);"
-    text = f"{queue} {what} set failOnDataLoss=false to go on with the others"
+    text = f"{queue} {what} set failOnDataLoss=false to continue with the others"
     if options.fail_on_data_loss:
         raise DataLoss(text)
     _log.warning("%s", text)

@@ -1,4 +1,4 @@
-"""The columns of a topic, declared once; Spark's and Arrow's schema both follow from here.
+"""The columns of a topic, declared once; Spark's and Arrow's schemas are both derived from them.
 
 pyspark and pyarrow are imported by the functions that need them: a driver without Arrow, or an
 executor without pyspark's SQL types, can still load this module.
@@ -47,7 +47,7 @@ READ_COLUMNS = (
     SparkColumn("reconsumeTimes", "int", "how often a group has failed on it"),
     SparkColumn("sysFlag", "int", "RocketMQ's bits: compression, transaction, IPv6"),
 )
-"""What the sources give, in this order."""
+"""The columns that the sources return, in this order."""
 
 WRITE_COLUMNS = (
     SparkColumn("body", "binary", "required; a string is taken as UTF-8"),
@@ -68,7 +68,7 @@ WRITE_COLUMNS = (
         "uniqueId", "string", "the message's msgId; null or missing: one is made for the row"
     ),
 )
-"""What the sink takes; all but `body` may be missing."""
+"""The columns that the sink takes; all but `body` may be missing."""
 
 READ_NAMES = tuple(column.name for column in READ_COLUMNS)
 _BY_NAME = {column.name: column for column in READ_COLUMNS}
@@ -82,14 +82,14 @@ KAFKA_READ_NAMES = {
     "timestamp": "storeTimestamp",
     "headers": "properties",
 }
-"""What spark-sql-kafka calls a column that it reads, and its name here."""
+"""For each column that spark-sql-kafka reads, its name there and its name here."""
 KAFKA_WRITE_NAMES = {
     "key": "keys",
     "value": "body",
     "partition": "shardingKey",
     "headers": "properties",
 }
-"""The same for a column that is written."""
+"""The same for the columns that are written."""
 
 
 def _no_column(name: str, offered: Iterable[str]) -> str:
@@ -105,10 +105,10 @@ def _kafka_hint(name: str, names: dict[str, str]) -> str:
 def choose_columns(
     offered: Sequence[SparkColumn], names: Iterable[str] | None
 ) -> tuple[SparkColumn, ...]:
-    """The columns of these names, in any case, in the order they are named; all for None.
+    """The columns with these names, in any case, in the order given; all columns for None.
 
-    One that is named twice comes once. Raises OptionError that names the unknown one and what there
-    is.
+    A name given twice yields one column. Raises OptionError that names the unknown column and the
+    known ones.
     """
     if names is None:
         return tuple(offered)
@@ -123,12 +123,12 @@ def choose_columns(
 
 
 def read_columns(names: Iterable[str] | None = None) -> tuple[SparkColumn, ...]:
-    """The columns of a topic with these names, all for None. Raises OptionError."""
+    """The columns of a topic with these names, all columns for None. Raises OptionError."""
     return choose_columns(READ_COLUMNS, names)
 
 
 def struct_type(columns: Iterable[SparkColumn] = READ_COLUMNS) -> StructType:
-    """The columns as Spark's schema, every one nullable as in DataFrames read from files."""
+    """The columns as Spark's schema, all nullable, as in DataFrames read from files."""
     from pyspark.sql.types import (
         ArrayType,
         BinaryType,
@@ -171,9 +171,9 @@ def arrow_schema(columns: Iterable[SparkColumn] = READ_COLUMNS) -> pa.Schema:
 
 
 def chosen_columns(schema: StructType) -> tuple[SparkColumn, ...]:
-    """The columns of a schema that a user gave, in that order.
+    """The columns of a schema that the user gave, in that order.
 
-    Raises ColumnError for one that is unknown or has another type.
+    Raises ColumnError for a column that is unknown or has another type.
     """
     declared = {field.name: field.dataType for field in struct_type()}
     for field in schema.fields:
@@ -205,7 +205,7 @@ ALLOWED_TYPES = {
     "deliverTime": ("timestamp", "timestamp_ntz"),
     "uniqueId": ("string",),
 }
-# So that what a source has read can be written as it is.
+# Ignored by the sink, so that what a source has read can be written unchanged.
 _LEFT_OUT = frozenset(name.lower() for name in (*READ_NAMES, "logOffset")) - {
     name.lower() for name in WRITE_NAMES
 }
@@ -213,7 +213,7 @@ _BY_LOWER = {name.lower(): name for name in WRITE_NAMES}
 
 
 class ColumnError(RocketMQError, ValueError):
-    """The column `column` is missing, has a wrong type or holds what no message can."""
+    """The column `column` is missing, has a wrong type or holds a value that cannot be sent."""
 
     def __init__(self, column: str, problem: str) -> None:
         super().__init__(f"column {column}: {problem}")
@@ -221,7 +221,7 @@ class ColumnError(RocketMQError, ValueError):
         self.problem = problem
 
     def after(self, rows: int) -> ColumnError:
-        """The same in a task that has sent rows already, which stay."""
+        """The same error in a task that has already sent rows, which stay."""
         sent = f"up to {rows} rows of this task were sent before" if rows else "this task sent none"
         text = f"{self.problem}; {sent}, and other tasks may have sent theirs"
         return ColumnError(self.column, text)
@@ -230,8 +230,8 @@ class ColumnError(RocketMQError, ValueError):
 def check_columns(fields: Iterable[tuple[str, str]], *, has_topic: bool) -> ColumnPlaces:
     """Find the sink's columns among `fields`, given as names and Spark's type texts.
 
-    `has_topic` says that the option topic is set. Names count whatever their case, as in Spark.
-    Raises ColumnError, and OptionError where no topic is given at all.
+    `has_topic` says that the option topic is set. Names are case-insensitive, as in Spark.
+    Raises ColumnError, or OptionError if no topic is given at all.
     """
     found: ColumnPlaces = {}
     for at, (name, kind) in enumerate(fields):

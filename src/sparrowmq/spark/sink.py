@@ -3,8 +3,8 @@
     df.write.format("rocketmq").option("nameServer", "127.0.0.1:9876").option("topic", "orders")
       .mode("append").save()
 
-At-least-once: a task or a micro-batch that Spark repeats sends its rows again, under the unique
-ids they had (see `encode.row_encoder.RowKeys`), so that `frames.deduplicated` drops the copies.
+At-least-once: a task or a micro-batch that Spark repeats sends its rows again, under the same
+unique ids (see `encode.row_encoder.RowKeys`), so that `frames.deduplicated` drops the copies.
 """
 
 import logging
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Spark hands these to every task of a micro-batch; they survive restarts from the checkpoint.
+# Spark passes these to every task of a micro-batch; restarts from the checkpoint keep them.
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 
@@ -52,7 +52,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, positions: ColumnPlaces) -> None:
         self.options = options
         self._positions = positions
-        # Made on the driver, so that a repeated task has the same one.
+        # Chosen on the driver, so that a repeated task has the same one.
         self._write_id = options.job_id or uuid.uuid4().hex
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskSent:
@@ -116,9 +116,10 @@ def _checked(
 ) -> tuple[SinkOptions, ColumnPlaces]:
     """Check what can be known before the first row is sent.
 
-    Spark makes a writer for every micro-batch, and none knows of the others. A topic that a stream
-    does not find may have existed in the last batch, with its broker away since: the tasks wait for
-    it. Failing here instead, in the writer that Spark asks to abort, would hide the tasks' reason.
+    Spark creates a writer for every micro-batch, and no writer knows about the others. A topic that
+    a stream does not find may have existed in the last batch, and its broker may have gone away
+    since: the tasks wait for it. Failing here instead, in the writer that Spark asks to abort,
+    would hide the tasks' reason.
     """
     if overwrite:
         raise RocketMQError(
@@ -134,7 +135,7 @@ def _checked(
 
 
 def _check_topic(options: SinkOptions, topic: str) -> None:
-    """Find the topic, or create it if that is wanted. Raises UnknownTopic."""
+    """Find the topic, or create it if the options ask for that. Raises UnknownTopic."""
     patience = Patience(options.retry_timeout_s)
     with options.cluster() as cluster:
         patience.call(
@@ -165,7 +166,8 @@ def _summary(messages: list[WriterCommitMessage | None]) -> str:
 
 
 def _known_of_failure(messages: list[WriterCommitMessage | None]) -> str:
-    """Spark has only the reports of tasks that ended before the first one failed."""
+    """What is known to be sent: Spark has the reports only of tasks that ended before the first
+    failure."""
     sent = _reported(messages)
     by = f"by {len(sent)} of {len(messages)} tasks"
     return f"at least {_amount(sent)} were sent, {by}; the others may have sent more"

@@ -1,4 +1,4 @@
-"""The sink's options: texts as Spark hands them over, turned into one typed value."""
+"""The sink's options: texts as Spark passes them, turned into one typed value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from sparrowmq.spark.option_values import (
 from sparrowmq.spark.wire.cluster import RemoteCluster
 
 _OF_SPARK = frozenset({"checkpointlocation"})
-"""What Spark passes on although it is for Spark itself."""
+"""Options that Spark passes on although they are meant for Spark itself."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 
@@ -32,36 +32,36 @@ class SinkOptions:
     """How rows are sent."""
 
     name_server: str
-    """`host:port`, several with semicolons between. Without the option, the driver finds them as
+    """`host:port`, several separated by semicolons. Without the option, the driver finds them as
     `sparrowmq.cluster_address` says."""
     name_server_origin: str = f"option {NAME_SERVER}"
-    """Not the user's: where the name servers were configured, for errors."""
+    """Not an option: where the name servers were configured, for errors."""
     topic: str | None = None
-    """Where all rows go, whatever their column topic says."""
+    """The topic for all rows, whatever their column topic says."""
     group: str = "sparrowmq-spark"
     """The producer group that brokers see."""
     job_id: str | None = None
-    """Names a batch write: repeated under its name, the same partitions get the same unique ids."""
+    """Names a batch write: a repeat under the same name gives partitions the same unique ids."""
     max_rows_per_second: int | None = None
-    """At most so many rows a second from each task; coalesce to limit the number of tasks."""
+    """At most this many rows per second from each task; coalesce to limit the number of tasks."""
     max_batch_bytes: int = 1 << 20
-    """How much goes into one send. More costs memory, less costs requests."""
+    """The most bytes in one send. More costs memory, less costs requests."""
     max_message_bytes: int = MAX_MESSAGE_BYTES
-    """What the brokers take at most (their maxMessageSize)."""
+    """The largest message that the brokers take (their maxMessageSize)."""
     retry_timeout_s: float = 60.0
-    """How long a send may fail before its task does."""
+    """How long a send may keep failing before its task fails."""
     request_timeout_s: float = 10.0
     """How long one request may take."""
     create_topic: bool = False
-    """Create topics that do not exist, on every broker, before the first row is sent to them."""
+    """Create missing topics, on every broker, before the first row is sent to them."""
     create_topic_queues: int = 8
-    """Queues per broker of a topic that is created."""
+    """Queues per broker of a created topic."""
     waits_for_topics: bool = False
-    """Not the user's: a topic that is not found was there before, so its broker is away."""
+    """Not an option: a topic that is not found existed before, so its broker is away."""
 
     @property
     def new_topic_queues(self) -> int | None:
-        """How many queues a topic that is not found is created with; None where it is not."""
+        """How many queues a missing topic is created with; None if it is not created."""
         return self.create_topic_queues if self.create_topic else None
 
     def cluster(self) -> RemoteCluster:
@@ -74,7 +74,7 @@ class SinkOptions:
 def parse_sink_options(
     options: Mapping[str, str], *, servers: NameServerAddresses | None = None
 ) -> SinkOptions:
-    """The options in a writer; `servers` is None where the name servers were not found before.
+    """The options of a writer; `servers` is None while the name servers have not been found.
 
     Raises OptionError that names the option and what is allowed.
     """
@@ -92,8 +92,8 @@ def parse_sink_options(
 def parse_batch_sink_options(
     options: Mapping[str, str], *, servers: NameServerAddresses | None = None
 ) -> SinkOptions:
-    """The same for a batch, which needs one option at least: what is inserted into a table of
-    Spark's catalog comes without any, and would go to another cluster than the table names."""
+    """The options of a batch, which needs at least one: an insert into a table of Spark's catalog
+    comes without any, and would go to another cluster than the table names."""
     if not options:
         text = f"missing, and there is no other option; give it. If this is a table: {NO_TABLES}"
         raise OptionError(NAME_SERVER, text)

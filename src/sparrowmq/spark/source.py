@@ -63,11 +63,11 @@ class RocketMQSource(DataSource):
     """The format `rocketmq`."""
 
     registered_servers: ClassVar[NameServerAddresses | None] = None
-    """What counts in place of the environment in a session that `register` has changed."""
+    """Overrides the environment in a session that called `register`."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        """Spark makes it on the driver. What it finds of the environment travels with it: readers,
-        writers and the tasks on executors use these name servers and look for no others."""
+        """Spark creates it on the driver. The name servers it finds in the environment travel with
+        it: readers, writers and the tasks on executors use these and look for no others."""
         super().__init__(options)
         self._created_with = given_to_create(options)
         given = options if self._created_with is None else self._created_with
@@ -76,7 +76,7 @@ class RocketMQSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """The name that `format` takes."""
         return "rocketmq"
 
     def schema(self) -> StructType:
@@ -126,11 +126,11 @@ class RocketMQSource(DataSource):
 
 
 def register(spark: "SparkSession", name_servers: str | Sequence[str] | None = None) -> None:
-    """Register the formats in a session that is running, with the name servers of this program.
+    """Register the formats in a running session, with the name servers of this program.
 
-    Reads and writes of this session without the option nameServer go to `name_servers`, without
-    them to those that the program's environment names now: Spark plans in processes that have the
-    environment in which Java was started. Raises ValueError for addresses that are none.
+    Reads and writes of this session without the option nameServer go to `name_servers`, or by
+    default to those that the program's environment names now: Spark plans in processes that still
+    have the environment in which Java was started. Raises ValueError for malformed addresses.
     """
     from sparrowmq.spark.log_source import LogSource
 
@@ -138,7 +138,7 @@ def register(spark: "SparkSession", name_servers: str | Sequence[str] | None = N
     split_name_servers(";".join(found.addresses))
 
     class RegisteredSource(RocketMQSource):
-        # A class of its own, which Spark takes along by value.
+        # A new class for this session, which Spark pickles by value.
         registered_servers = found
 
     spark.dataSource.register(RegisteredSource)
@@ -192,7 +192,7 @@ class BatchReader(DataSourceReader):
 
 
 class PushingReader(BatchReader):
-    """The same for sessions with spark.sql.python.filterPushdown.enabled."""
+    """A BatchReader for sessions with spark.sql.python.filterPushdown.enabled."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Takes the conditions that the source applies itself; the others go back to Spark."""
@@ -213,7 +213,7 @@ def _condition(found: Any) -> RowCondition | None:
 
 
 def pieces(cluster: RemoteCluster, ranges: list[QueueRange], options: Options) -> Iterator[Piece]:
-    """The tasks for some ranges."""
+    """The tasks that read these ranges."""
     for found in split(
         ranges,
         min_partitions=options.min_partitions,

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 LAG = "$lag"
-"""Beside the topics in the latest offset that query progress shows: messages not read yet."""
+"""Key beside the topics in the latest offset that query progress shows: messages not read yet."""
 
 
 @reported_by_text
@@ -75,7 +75,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._progress = GroupProgress(self._cluster, options.group)
         self._latest: Positions = {}
         self._begin: Positions = {}
-        """Where the batch begins that was planned last, and from where to where it reads."""
+        """Where the batch planned last begins, and the ranges that it reads."""
         self._reach = Reach({}, {})
         self._target: Positions | None = None
         """Where an availableNow run ends."""
@@ -91,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return resolve(self._cluster, queues, at, "startingOffsets", default=LATEST)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options limit a micro-batch to."""
+        """The limit of a micro-batch that the options set."""
         if self.options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self.options.max_offsets_per_trigger)
         if self.options.min_offsets_per_trigger is not None:
@@ -154,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster.known_route(topic)
         planned = self._reach
         if (begin, end) != (self._begin, planned.ends):
-            # Planned by an earlier run: queues may have been cut or made anew since.
+            # Planned by an earlier run: queues may have been cut or created again since.
             planned = reach_again(self._cluster, self.options, begin, end)
         ranges = [
             QueueRange(queue, planned.starts[queue].offset, last.offset, last.epoch)
@@ -180,19 +180,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream that cannot be read, because its options or its columns are wrong.
 
-    Spark 4.3 loses what is raised while a reader is made: it stops the reader that it has not got,
-    and reports that instead. What a reader raises later is reported as it is.
+    Spark 4.3 loses an exception raised while a reader is created: it then tries to stop the reader
+    it never got, and reports that failure instead. It reports what a reader raises later as it is.
     """
 
     def __init__(self, error: RocketMQError) -> None:
         self._error = error
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Asked first by availableNow."""
+        """The first call of availableNow."""
         raise self._error
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Asked first by any other trigger."""
+        """The first call of any other trigger."""
         raise self._error
 
     def initialOffset(self) -> dict[str, Any]:
@@ -204,5 +204,5 @@ class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         raise self._error
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Never asked: nothing was planned."""
+        """Never called: nothing was planned."""
         raise self._error

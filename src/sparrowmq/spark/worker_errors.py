@@ -1,14 +1,14 @@
 """How our errors leave the Python processes of Spark: as their text, without a traceback.
 
-Spark reports an exception of a Python process by its traceback, and the text comes last, after some
-thirty lines about files of Spark's and ours. A RocketMQError says by itself what was wrong and what
-to do, so nothing but the text is wanted. Any other error is a mistake of ours or of Spark's, and
+Spark reports an exception of a Python process by its traceback, with the text at the end, after
+some thirty lines about Spark's files and ours. A RocketMQError already says what was wrong and what
+to do, so users need nothing but the text. Any other error is a bug in our code or in Spark, and
 keeps its traceback.
 
-Spark decides by an environment variable, which it reads when it formats the exception. It is set
-when one of our errors passes, and not before; the process ends with the exception, so that no later
-error loses its traceback. The setting behind it (spark.sql.execution.pyspark.udf.hideTraceback) is
-no alternative: it takes the tracebacks of the user's own functions as well.
+Spark decides by an environment variable, which it reads when it formats the exception. We set it
+only when one of our errors passes; the process ends with the exception, so no later error loses its
+traceback. The setting for it (spark.sql.execution.pyspark.udf.hideTraceback) is not an alternative:
+it also hides the tracebacks of the user's own functions.
 """
 
 import functools
@@ -22,7 +22,7 @@ from sparrowmq.spark.errors import RocketMQError
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 IN_WORKER = "SPARK_BUFFER_SIZE"
-"""Set in every Python process that Spark starts to plan or to run something, and in no other."""
+"""Set in every Python process that Spark starts to plan or run something, and in no other."""
 
 C = TypeVar("C", bound=type)
 
@@ -30,7 +30,7 @@ C = TypeVar("C", bound=type)
 def reported_by_text(kind: C) -> C:
     """Decorate a class whose methods Spark calls, so that Spark reports our errors by their text.
 
-    Iterators that a method returns are included: tasks read by them.
+    Covers iterators that a method returns, too: tasks read through them.
     """
     for name, member in list(vars(kind).items()):
         if inspect.isfunction(member) and (name == "__init__" or not name.startswith("_")):

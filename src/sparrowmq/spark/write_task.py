@@ -15,12 +15,12 @@ from sparrowmq.spark.sink_options import SinkOptions
 from sparrowmq.spark.wire.sender import RowSender, Send
 
 ENCODED_BYTES = 16 * 1024 * 1024
-"""About so much is encoded at once: Spark hands over 10,000 rows, however large they are."""
+"""About how much is encoded at once: Spark passes 10,000 rows, however large they are."""
 
 MAX_ROWS_A_SEND = 8192
 
 SENDS_A_SECOND = 10
-"""Under a rate limit, so that a second's rows do not come in one burst."""
+"""Used under a rate limit, so that a second's rows do not come in one burst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def write_rows(
 
 
 def bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in pieces of a size that can be copied a few times; none without rows."""
+    """The same rows in pieces small enough to be copied a few times; no piece without rows."""
     for batch in batches:
         rows = batch.num_rows
         pieces = max(1, -(-batch.nbytes // ENCODED_BYTES))
@@ -93,10 +93,10 @@ class SendLimits:
 class SendPlan:
     """Which rows of one task go to which queue, and in which sends.
 
-    Rows with a sharding key go to the queue of its hash, as from every other producer. The others
-    take the queues in turn, row by row, so that a partition fills them evenly to one row; the next
-    Arrow batch goes on with the queue after the last. The rows of a queue keep their order and go
-    together, in as few sends as their size allows.
+    Rows with a sharding key go to the queue of its hash, as with every other producer. The others
+    take the queues in turn, row by row, so that a partition fills them evenly to within one row;
+    the next Arrow batch continues with the following queue. The rows of a queue keep their order
+    and go together, in as few sends as their size allows.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class SendPlan:
 
 
 class WritePace:
-    """Holds sends back that would exceed the rate."""
+    """Holds back sends that would exceed the rate."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class WritePace:
         if self._rate is None:
             return
         now_s = self._elapsed_s()
-        # Time that was not used is gone: after a break there is no burst.
+        # Unused time is lost: after a break there is no burst.
         self._due_s = max(self._due_s, now_s)
         if self._due_s > now_s:
             self._pause(self._due_s - now_s)

@@ -1,4 +1,4 @@
-"""`sparrowmq broker drain` and `resume`: a broker is emptied before it is stopped."""
+"""`sparrowmq broker drain` and `resume`: empty a broker before it is stopped."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -14,8 +14,8 @@ from sparrowmq.cli.shell import IN_PART, Shell, dry_run_option, shell_options
 from sparrowmq.protocol.drain import DrainState
 
 _APACHE = (
-    "{0} is a broker of Apache's and cannot refuse messages: name servers hide it from producers,"
-    " in memory only. A restart of a name server, or a change of a topic, shows it again"
+    "{0} is an Apache broker and cannot refuse messages: name servers hide it from producers, but"
+    " only in memory. A restart of a name server, or a change of a topic, shows it again"
 )
 
 
@@ -58,11 +58,12 @@ def drain(
     yes: bool,
     shell: Shell,
 ) -> None:
-    """Empty a broker, so that it can be stopped without a loss.
+    """Empty a broker, so that it can be stopped without losing messages.
 
-    It takes no new messages and remembers that. The command waits until every group has read what
-    is there and until delayed and half messages are done; then the broker leaves the name servers.
-    Ctrl-C leaves it read-only. Run it again to go on, or `sparrowmq broker resume` to go back.
+    It stops taking messages, even after a restart. The command waits until every group has read
+    what is there and until delayed and half messages are done; then the broker leaves the name
+    servers. Ctrl-C leaves it read-only. Run it again to continue, or `sparrowmq broker resume` to
+    undo it.
 
     \b
     Examples:
@@ -104,7 +105,7 @@ Work = Callable[[Admin], Awaitable[BrokerDrain]]
 
 
 def _wait(shell: Shell, name: str, work: Callable[[Callable[[BrokerDrain], None]], Work]) -> None:
-    """Let the broker drain, and say how it goes and ends."""
+    """Drain the broker, and print the progress and the result."""
     said: list[str] = []
 
     def tell(now: BrokerDrain) -> None:
@@ -123,8 +124,8 @@ def _wait(shell: Shell, name: str, work: Callable[[Callable[[BrokerDrain], None]
         ended = shell.ask(run)
     except KeyboardInterrupt:
         shell.warn(
-            f"interrupted; {name} stays read-only. Go on with: sparrowmq broker drain {name};"
-            f" or back with: sparrowmq broker resume {name}"
+            f"interrupted; {name} stays read-only. Continue with: sparrowmq broker drain {name};"
+            f" undo with: sparrowmq broker resume {name}"
         )
         raise
     if isinstance(ended, DrainUnfinished):
@@ -150,7 +151,7 @@ def _report(found: BrokerDrain) -> Report:
     unread: list[list[Value]] = [
         [each.group, each.topic, each.messages, each.members, each.why] for each in found.unread
     ]
-    # Of Apache's brokers it is not known when the last one is due
+    # Apache's brokers do not report when the last one is due
     last_due: Value = found.last_due or (None if found.delayed else "")
     dead: list[list[Value]] = [[group, count] for group, count in sorted(found.dead.items())]
     notes = []
@@ -190,7 +191,7 @@ def _progress(found: BrokerDrain) -> str:
         {f"{each.group} ({each.why})" for each in found.unread if each.why and not each.is_ignored}
     )
     if stuck:
-        parts.append(f"waiting in vain for {_few(stuck)}? --ignore-group leaves a group out")
+        parts.append(f"{_few(stuck)} may never finish; skip a group with --ignore-group")
     return f"{found.broker} drains: {'; '.join(parts) or 'nothing is left'}"
 
 
@@ -218,7 +219,7 @@ def _farewell(ended: BrokerDrain) -> str:
     if ended.is_apache:
         return f"{ended.broker} is empty: stop it soon, {_APACHE.format('it')}"
     silent = (
-        f"; {', '.join(ended.unconfirmed)} did not answer and forget it within two minutes"
+        f"; {', '.join(ended.unconfirmed)} did not answer, but will forget it within two minutes"
         if ended.unconfirmed
         else ""
     )
@@ -234,7 +235,7 @@ def _farewell(ended: BrokerDrain) -> str:
 )
 @shell_options()
 def resume(name: str, address: str | None, shell: Shell) -> None:
-    """Let a broker that drains, or is drained, take messages again.
+    """Let a broker that is draining or drained take messages again.
 
     \b
     Example:
@@ -249,7 +250,7 @@ def resume(name: str, address: str | None, shell: Shell) -> None:
     columns = (("BROKER", "broker"), ("ADDRESS", "address"), ("WAS", "was"), ("NOW", "now"))
     shell.show(Report([table(columns, rows)]))
     if before.state is DrainState.SERVING:
-        shell.say(f"{name} does not drain; nothing was changed")
+        shell.say(f"{name} is not draining; nothing was changed")
         return
     shell.done(f"{name} takes messages again; clients find it within 30 s")
 

@@ -1,5 +1,5 @@
-"""`sparrowmq broker promote` and `sparrowmq broker demote`: another broker of a name becomes its
-master."""
+"""`sparrowmq broker promote` and `sparrowmq broker demote`: another broker of the same name becomes
+the master."""
 
 from collections.abc import Awaitable, Callable
 
@@ -125,7 +125,7 @@ _COLUMNS = (
 
 
 def _show(shell: Shell, found: RoleChange, *, is_done: bool) -> None:
-    """For programs; people have read the sentences."""
+    """Print the result for programs; people have already read the sentences."""
     if shell.as_json:
         row: list[Value] = [
             *(found.broker, found.slave_id, found.new_master, found.old_master),

@@ -24,7 +24,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None, "click knows the shells above"
     script = kind(ctx.find_root().command, {}, "sparrowmq", _VARIABLE)
-    # Not its own source(): for bash that runs a bash to ask for its version
+    # Not the subclass's source(): the one for bash runs a bash to ask for its version
     click.echo(ShellComplete.source(script))
 
 

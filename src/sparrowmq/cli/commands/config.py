@@ -43,7 +43,7 @@ Examples:
 
 
 class _Shown(NamedTuple):
-    """One setting as a server would have it."""
+    """One setting as a server would use it."""
 
     name: str
     value: str
@@ -96,7 +96,7 @@ def _show(
 def _settings(
     server: str, file: FoundSettings, values: dict[str, Any], *, insecure: bool
 ) -> Iterator[_Shown]:
-    """Raises SettingError with every problem, as the server's own command would."""
+    """The settings. Raises SettingError with every problem, as the server's own command would."""
     settings = _settings_of(server)
     given = given_settings(settings, values, file).given
     make = nameserver_config if server == "nameserver" else broker_config
@@ -122,7 +122,7 @@ def _settings_of(server: str) -> list[ServerSetting]:
 
 
 def _useless_flags(server: str, values: dict[str, Any]) -> Iterator[str]:
-    """Why flags of the other server, which would change nothing, are refused."""
+    """Errors for flags of the other server, which would have no effect."""
     names = {setting.name for setting in _settings_of(server)}
     for other in all_settings():
         if other.name in names or values[other.name.replace("-", "_")] is None:

@@ -112,7 +112,7 @@ def _add_user(path: Path | None, name: str, role: str) -> None:
 
 
 def _named(ctx: click.Context, given: dict[str, Any]) -> tuple[str, dict[str, tuple[str, ...]]]:
-    """What the cluster is called, and the others that are shown. Raises ConsoleError."""
+    """The cluster's name, and the other clusters to show. Raises ConsoleError."""
     from sparrowmq.console.config import ConsoleError, is_loopback
 
     try:
@@ -137,7 +137,7 @@ def _serve(given: dict[str, Any], name: str, others: dict[str, tuple[str, ...]])
     from sparrowmq.console.server import serve
     from sparrowmq.console.sockets import open_listener
 
-    # The servers of `up` say already when they start and stop.
+    # The servers of `up` already log when they start and stop.
     set_up_logs(as_json=given["as_json"], level="warning" if given["with_parent"] else "info")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     config = ConsoleConfig(
@@ -169,7 +169,7 @@ def _serve(given: dict[str, Any], name: str, others: dict[str, tuple[str, ...]])
 
 
 def state_home() -> Path:
-    """Where commands of this user keep what outlives them."""
+    """The folder in which this user's commands keep persistent state."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(home) / "sparrowmq"
 

@@ -116,7 +116,7 @@ def _row(known: Contexts, name: str) -> list[Value]:
 
 
 def _overruling(known: Contexts) -> list[str]:
-    """What counts more than the context in use here, if anything does."""
+    """What overrides the context in use here, if anything does."""
     if known.in_use is None:
         return []
     try:
@@ -136,7 +136,7 @@ def _change(shell: Shell, change: Callable[[Contexts], Contexts], done: str) -> 
 
 
 def _attempt(shell: Shell, work: Callable[[], T]) -> T:
-    """Its result; what is wrong is one line and exit code 1."""
+    """Run `work` and return its result; a failure is one line and exit code 1."""
     try:
         return work()
     except ValueError as error:

@@ -260,7 +260,7 @@ def _sent(results: Sequence[Resent]) -> int:
 
 
 def _show_what_was_sent(shell: Shell, group: str, results: Sequence[Resent]) -> None:
-    """Of a resend that was cut short."""
+    """Show the results of a resend that was cut short."""
     with suppress(SystemExit):
         _show_results(shell, group, results, dry_run=False)
     shell.warn("it ended before the others; run it again: what was sent is left out then")

@@ -169,7 +169,7 @@ def _report(examined: Examination, shown: Sequence[Finding], *, with_not_made: b
 
 
 def _tell(shell: Shell, examined: Examination, shown: Sequence[Finding]) -> None:
-    """What was checked and what was not, for people."""
+    """Tell people what was checked and what was not."""
     for each in examined.not_made:
         shell.say(_not_made(each))
     shell.say(f"{examined.checked}: {_counts(shown)} ({shell.where})")

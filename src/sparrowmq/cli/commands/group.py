@@ -35,14 +35,14 @@ def now() -> datetime:
 
 
 def age(when: datetime | None) -> timedelta | None:
-    """How long ago something was; None if that is not known."""
+    """How long ago something was; None if unknown."""
     return None if when is None else max(timedelta(), now() - when)
 
 
 _LOOK_AGAIN_S = 0.5
-"""How far the two looks of the doctor are apart; `sparrowmq doctor` waits longer."""
+"""The time between the doctor's two looks; `sparrowmq doctor` waits longer."""
 HANDLER_SHOWN_S = 2.0
-"""From when on a handler that has finished nothing is something that a member waits for."""
+"""A member counts as waiting for its handler once that has finished nothing for this long."""
 _MODELS = {MessageModel.CLUSTERING: "clustering", MessageModel.BROADCASTING: "broadcasting"}
 
 
@@ -94,7 +94,7 @@ def list_groups(
 
 
 def _is_wanted(row: GroupRow, lagging: int | None, offline: bool) -> bool:
-    """Of rows that could not be learned nothing is claimed: they are shown."""
+    """Whether to show a row. Rows with unknown values are always shown: nothing rules them out."""
     if lagging is not None and row.lag is not None and row.lag < lagging:
         return False
     return not (offline and row.members)
@@ -246,7 +246,7 @@ def members(name: str, stacks: str | None, shell: Shell) -> None:
 
 
 def members_table(found: Sequence[GroupMember]) -> Table:
-    """A row for each member. What it did not say about itself is unknown."""
+    """A row for each member. What a member does not report about itself is unknown."""
     rows: list[list[Value]] = [
         [
             each.client_id,

@@ -107,7 +107,7 @@ async def _look_until(
     wait_s: float | None,
     admin: Admin,
 ) -> Report:
-    """The first look in which no group is further behind than it may be, or the last in time."""
+    """Look until no group is over its limits, or the time is up; returns the last report."""
     found = await look(admin)
     with suppress(TimeoutError):
         async with asyncio.timeout(wait_s):
@@ -118,7 +118,7 @@ async def _look_until(
 
 
 def over(lags: Sequence[GroupLag], most: int | None, older_s: float | None) -> list[str]:
-    """Groups that are further behind than they may be, in words."""
+    """Groups that are over their limits, in words."""
     texts = []
     for each in lags:
         if most is not None and each.lag > most:
@@ -139,7 +139,7 @@ async def _lags(admin: Admin, names: Sequence[str], topic: str | None) -> list[G
     for result in await at_once(asks):
         if not isinstance(result, AdminError):
             found.append(result)
-        elif names or not isinstance(result, NotFound):  # of all groups, one was deleted meanwhile
+        elif names or not isinstance(result, NotFound):  # deleted since it was listed: skip
             raise result
     return found
 
@@ -171,7 +171,7 @@ def _oldest(queues: Sequence[QueueLag]) -> datetime | None:
 
 
 def _sums(queues: Sequence[QueueLag]) -> list[Value]:
-    """Lag, matching with whether it is exact, and delay."""
+    """The lag, the matching messages with whether that is exact, and the delay."""
     behind = sum(each.lag for each in queues)
     known = [each.matching for each in queues if each.matching is not None]
     matching: Value = None

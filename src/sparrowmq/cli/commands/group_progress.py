@@ -121,7 +121,7 @@ async def _queues_of(admin: Admin, topic: str) -> list[MessageQueue]:
 
 
 async def _backlogs(admin: Admin, name: str, topic: str, moves: Sequence[OffsetMove]) -> list[str]:
-    """What a largest backlog that names the group would do after these moves."""
+    """How a backlog limit that names the group would react to these moves."""
     info = await admin.topic(topic)
     limits = {each.broker: backlog_of(each.attributes) for each in info.settings}
     if not any(limit is not None and name in limit.groups for limit in limits.values()):

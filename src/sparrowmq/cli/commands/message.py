@@ -198,9 +198,9 @@ class Showing:
         self._failure: OSError | None = None
 
     async def handle(self, messages: Sequence[MessageExt]) -> None:
-        """Show messages; what is too much or cannot be shown stays for the next member."""
+        """Show messages; surplus ones and those that cannot be shown stay for the next member."""
         for message in messages:
-            # Before it is shown: a stop while it waits leaves the message to the next member
+            # Wait before showing: a stop meanwhile leaves the message to the next member
             await self._pace.wait()
             if self.ended.is_set() or not self._show(message):
                 await asyncio.Event().wait()  # neither done nor failed: the consumer stops
@@ -219,7 +219,7 @@ class Showing:
         return True
 
     async def wait_until_idle(self, idle_s: float) -> None:
-        """Until no message was shown for so long."""
+        """Wait until no message was shown for this long."""
         with suppress(TimeoutError):
             while True:
                 async with asyncio.timeout(idle_s):
@@ -227,7 +227,7 @@ class Showing:
                 self._arrived.clear()
 
     def raise_failure(self) -> None:
-        """Report what was in the way; a closed pipe needs no message."""
+        """Report why showing failed; a closed pipe needs no message."""
         if self._failure is None:
             return
         if self._failure.errno == errno.EPIPE:
@@ -241,7 +241,7 @@ def showing_consumer(
 ) -> PushConsumer:
     """A consumer for `show`. Raises ValueError for an illegal group, topic or filter."""
     # One message at a time, and its result is settled before anything else runs: a handler that
-    # waits is one that must never finish, so that a stop need not wait for any.
+    # still waits must never finish, so a stop need not wait for any handler.
     return PushConsumer(group, subscriptions, workers=1, batch=1, stop_within_s=0.0, **settings)
 
 
@@ -259,7 +259,7 @@ async def show(
     if idle_s is not None:
         ends.append(showing.wait_until_idle(idle_s))
     await _first_of(*ends)
-    await consumer.stop()  # on purpose: a block that merely ends right after the start is warned of
+    await consumer.stop()  # explicit: leaving the block right after the start logs a warning
 
 
 async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:

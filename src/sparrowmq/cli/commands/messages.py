@@ -127,7 +127,7 @@ def _check_question(
     since: datetime | None,
     until: datetime | None,
 ) -> None:
-    """Raises UsageError for what is no question."""
+    """Raises UsageError for options that do not form a query."""
     has_time = since is not None or until is not None
     if message_id is not None and (key or queue or offset is not None or has_time):
         raise click.UsageError("--id stands alone")

@@ -48,7 +48,7 @@ class _PlaceType(click.ParamType[Place]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Place:
-        """Find out which of them it is."""
+        """Find out which of these it is."""
         text = str(value)
         if Path(text).is_dir():
             return Place("", Path(text))

@@ -12,10 +12,10 @@ from sparrowmq.cli.commands.pipeline_options import is_verbose
 from sparrowmq.spark.errors import RocketMQError
 
 _JAVA_CALL = re.compile("An error occurred while calling ")
-"""How py4j begins; the reason is in the next line, after the name of Java's class."""
+"""How py4j's message begins; the reason is on the next line, after the name of Java's class."""
 _JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
 _OURS = re.compile(r"(?:^|: )sparrowmq\.spark\.[\w.]+: (.+)")
-"""An error of ours that Python or Java reports, by its class and its text."""
+"""One of our errors as Python or Java reports it, by its class and its text."""
 
 _MODULES = {
     "archive": "pipeline_archive",
@@ -26,7 +26,7 @@ _MODULES = {
 
 
 class JobGroup(LazyGroup):
-    """Reports a failure by one message, with exit code 1, and with --verbose by its trace, too."""
+    """Reports a failure with one message and exit code 1; --verbose adds its trace."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -43,7 +43,7 @@ class JobGroup(LazyGroup):
         sys.exit(1)
 
     def report_stop(self, number: int) -> None:
-        """Every job goes on where it was."""
+        """Report that the next run of a job continues where this one was."""
         super().report_stop(number)
         click.echo("sparrowmq: stopped; run it again to go on", err=True)
 
@@ -63,7 +63,7 @@ def _message(error: Exception) -> str:
 
 
 def spark_reason(error: Exception) -> str | None:
-    """What went wrong in Spark, without its stack; None for an error that is not Spark's."""
+    """What went wrong in Spark, without the stack trace; None for an error from elsewhere."""
     if sys.modules.get("pyspark") is None:
         return None
     from py4j.protocol import Py4JError

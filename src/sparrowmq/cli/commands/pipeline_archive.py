@@ -207,7 +207,7 @@ def compact(folder: str, keep_removed: float, master: str, settings: dict[str, s
 
 
 def show_rows(rows: Sequence[Any], limit: int, what: str, *, as_json: bool) -> None:
-    """Print up to `limit` messages and how many they are; another row means that there are more."""
+    """Print up to `limit` messages and their count; one row past the limit means there are more."""
     for row in rows[:limit]:
         click.echo(shown(row, as_json=as_json))
     count = min(len(rows), limit)
@@ -216,7 +216,7 @@ def show_rows(rows: Sequence[Any], limit: int, what: str, *, as_json: bool) -> N
 
 
 def shown(row: Any, *, as_json: bool) -> str:
-    """A message of a DataFrame as one line; a dead letter with the topic it came from."""
+    """A message from a DataFrame on one line; a dead letter with the topic it came from."""
     body = bytes(row["body"]).decode("utf-8", "backslashreplace")
     if as_json:
         value = {**row.asDict(), "body": body}
@@ -226,7 +226,7 @@ def shown(row: Any, *, as_json: bool) -> str:
     place = f"{row['topic']}/{row['brokerName']}/{row['queueId']}/{row['queueOffset']}"
     if row["topic"].startswith(DLQ_PREFIX) and (origin := origin_of(row["properties"])):
         place += f" from {origin}"
-    # PySpark hands out times of this machine's zone.
+    # PySpark returns times in this machine's zone.
     at = row["storeTimestamp"].astimezone(UTC)
     return f"{at:%Y-%m-%d %H:%M:%S} {place}{tags}{keys}: {body}"
 

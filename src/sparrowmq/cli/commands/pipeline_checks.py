@@ -1,4 +1,4 @@
-"""What a job needs of a cluster and of an archive, checked before Spark starts.
+"""What a job needs from a cluster and an archive, checked before Spark starts.
 
 Jobs are patient with servers that are away, and Spark takes a while to start: without these checks
 a mistyped address or topic would be reported after a minute.
@@ -21,7 +21,7 @@ from sparrowmq.spark.wire.cluster import RemoteCluster
 
 
 def check_topics(name_server: str, topics: Iterable[str]) -> None:
-    """Raises JobError where no name server answers, none knows a broker, or a topic is missing."""
+    """Raises JobError if no name server answers, none knows a broker, or a topic is missing."""
     with RemoteCluster(name_server) as cluster:
         _brokers(cluster, name_server)
         for topic in topics:
@@ -35,7 +35,7 @@ def check_topics(name_server: str, topics: Iterable[str]) -> None:
 
 
 def report_no_match(name_server: str, pattern: str) -> None:
-    """Warn of a pattern that matches no topic. It is no error: its topics may be made later."""
+    """Warn of a pattern that matches no topic. Not an error: topics may be created later."""
     with RemoteCluster(name_server) as cluster:
         topics = cluster.user_topics()
     if not any(matches(pattern, topic) for topic in topics):
@@ -45,7 +45,7 @@ def report_no_match(name_server: str, pattern: str) -> None:
 
 
 def check_dead_letters(name_server: str, group: str) -> None:
-    """The same for the dead letters of a group, whose topic is made by the first of them."""
+    """As `check_topics`, for a group's dead letters, the first of which creates their topic."""
     with RemoteCluster(name_server) as cluster:
         _brokers(cluster, name_server)
         if not _exists(cluster, dlq_topic(group)):
@@ -56,14 +56,14 @@ def check_dead_letters(name_server: str, group: str) -> None:
 
 
 def check_new_archive(folder: str, settings: Mapping[str, str]) -> None:
-    """Raises JobError for a folder of this machine that is neither empty nor an archive."""
+    """Raises JobError for a folder on this machine that is neither empty nor an archive."""
     files = local_files(folder, settings)
     if files is not None:
         check_folder(files)
 
 
 def check_archive(folder: str, settings: Mapping[str, str], topic: str | None) -> None:
-    """Raises JobError for a folder of this machine that has no archive, or not of this topic."""
+    """Raises JobError for a folder on this machine without an archive, or without this topic."""
     files = local_files(folder, settings)
     if files is not None:
         archive = existing_archive(files, folder)

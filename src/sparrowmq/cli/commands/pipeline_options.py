@@ -72,7 +72,7 @@ _VERBOSE = "sparrowmq.verbose"
 
 def _remember_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value:
-        ctx.meta[_VERBOSE] = True  # which a group and its commands share
+        ctx.meta[_VERBOSE] = True  # shared by a group and its commands
 
 
 verbose_option = click.option(
@@ -85,7 +85,7 @@ verbose_option = click.option(
 
 
 def is_verbose() -> bool:
-    """Whether the command that runs was asked for traces."""
+    """Whether the running command was asked for traces."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_VERBOSE))
 
@@ -116,7 +116,7 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def state_folder(given: Path | None) -> Path:
-    """Where journals are kept."""
+    """The folder for journals: the given one, or the default."""
     if given is not None:
         return given
     base = os.environ.get("XDG_STATE_HOME")
@@ -127,6 +127,6 @@ def operator_name() -> str:
     """Who runs this command, for other operators: user and machine."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container may run under a number only
+    except (KeyError, OSError, ImportError):  # a container's user may have only a number
         user = f"user {os.getuid()}"
     return f"{user}@{socket.gethostname()}"

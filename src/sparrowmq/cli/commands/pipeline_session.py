@@ -1,4 +1,4 @@
-"""The Spark session of a command: started quietly, ended with the command; plan and progress."""
+"""The Spark session of a command: starts quietly and ends with it; prints plans and progress."""
 
 import logging
 import os
@@ -37,7 +37,7 @@ def pipeline_session(
     settings: Mapping[str, str],
     environ: MutableMapping[str, str] = os.environ,
 ) -> "Iterator[SparkSession]":
-    """A session for the block; one that was there before is used, and stays."""
+    """A session for the block; an existing one is used, and stays."""
     before = _running_session()
     with quiet_stop():
         session = before or _quiet_session(name, master, settings, environ)
@@ -53,8 +53,8 @@ def pipeline_session(
 def quiet_stop() -> Iterator[None]:
     """Keep py4j's stack traces of a signal out of the log: the command says that it was stopped.
 
-    PySpark cancels its jobs in the handler of SIGINT. The main thread is waiting for an answer of
-    Java's then, and its connection takes no second call.
+    PySpark cancels its jobs in the handler of SIGINT. The main thread is then waiting for Java's
+    answer, and its connection cannot take a second call.
     """
 
     def is_news(record: logging.LogRecord) -> bool:
@@ -81,7 +81,7 @@ def _comes_from_reentrant_call(error: BaseException | None) -> bool:
 
 @contextmanager
 def _without_traces() -> Iterator[None]:
-    """PySpark logs every error of a query, with Java's trace, before it raises it."""
+    """Hide PySpark's log of query errors: it logs each, with Java's trace, before raising it."""
     from pyspark.logger import PySparkLogger
 
     loggers = [PySparkLogger.getLogger(name) for name in _QUERY_LOGGERS]
@@ -106,7 +106,7 @@ def _running_session() -> "SparkSession | None":
 def _quiet_session(
     name: str, master: str, settings: Mapping[str, str], environ: MutableMapping[str, str]
 ) -> "SparkSession":
-    """Java's own warnings go to a file, which is named when the start fails."""
+    """A session whose Java warnings go to a file, which is named if the start fails."""
     java = find_java(environ)
     click.echo(f"Spark {master} on Java {java.version} ({java.origin})", err=True)
     number, log = tempfile.mkstemp(prefix="sparrowmq-spark-", suffix=".log")
@@ -123,7 +123,7 @@ def _quiet_session(
         os.dup2(kept, _STDERR)
         os.close(kept)
         os.close(number)
-        Path(log).unlink()  # Java goes on writing to it, and it is gone when Java ends
+        Path(log).unlink()  # Java keeps writing to it, and it is gone when Java ends
     session.sparkContext.setLogLevel("OFF")
     return session
 
@@ -134,8 +134,8 @@ def _java_starts_whole() -> Iterator[None]:
 
     PySpark waits until Java has written its port to a file in a temporary folder. If a signal ends
     that wait, PySpark removes the folder, Java fails to write the file, and one of its threads
-    keeps it running for good: it never comes to watching the pipe by which it notices that its
-    Python has ended. Once PySpark has the port, Java ends with its Python, whatever happens.
+    keeps it running for good: it never starts to watch the pipe by which it notices that its Python
+    has ended. Once PySpark has the port, Java ends with its Python, whatever happens.
     """
     try:
         context: Any = import_module("pyspark.core.context")
@@ -156,7 +156,7 @@ def _java_starts_whole() -> Iterator[None]:
 
 
 def show_ranges(copied: "Copied") -> None:
-    """Print what a copy has to do yet, queue by queue."""
+    """Print what a copy still has to do, queue by queue."""
     if not copied.left:
         return
     table = Table("queue", "from", "to", "messages", box=None, padding=(0, 1))
@@ -170,7 +170,7 @@ def show_ranges(copied: "Copied") -> None:
 
 @contextmanager
 def shown_progress(what: str) -> Iterator[OnStep]:
-    """Shows a job's steps: a bar on a terminal, a line for each commit elsewhere."""
+    """Show a job's steps: a bar on a terminal, elsewhere a line per commit."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda step: _print_step(what, step)

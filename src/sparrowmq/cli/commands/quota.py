@@ -27,7 +27,7 @@ _SCOPES = [each.value for each in Scope]
 
 
 class RateOption(click.ParamType[int]):
-    """So much a second: `1000/s`, `10MiB/s`; the `/s` may be left out."""
+    """A rate per second: `1000/s`, `10MiB/s`; the `/s` may be left out."""
 
     name = "rate"
 

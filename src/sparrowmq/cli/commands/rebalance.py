@@ -28,7 +28,7 @@ from sparrowmq.disk.atomic_file import replace_path
 from sparrowmq.protocol.message import MessageQueue
 
 _INFERRED = " ?"
-"""After a text that follows from what is seen, because the member does not say."""
+"""Marks a text that is inferred, because the member does not report it."""
 
 
 @click.group("rebalance", cls=CommandGroup)

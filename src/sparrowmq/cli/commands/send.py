@@ -28,14 +28,14 @@ rate_option = click.option(
 
 
 class SendPace:
-    """Lets so many through per second, evenly; any number without a rate."""
+    """Lets this many through per second, evenly; any number without a rate."""
 
     def __init__(self, rate: float | None) -> None:
         self._every_s = 0.0 if rate is None else 1 / rate
         self._next_s = 0.0
 
     async def wait(self) -> None:
-        """Until the next one may go."""
+        """Wait until the next one may go."""
         if not self._every_s:
             return
         now_s = asyncio.get_running_loop().time()
@@ -171,7 +171,7 @@ def _when(
     delay_s: float | None,
     at: datetime | None,
 ) -> dict[str, Any]:
-    """What a message has to know about its delivery."""
+    """The message arguments that control its delivery."""
     given = {"--delay-level": delay_level, "--delay": delay_s, "--at": at}
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
@@ -187,7 +187,7 @@ def _when(
 
 
 def sent_line(result: SendResult, *, as_json: bool) -> str:
-    """Status, id and place of a message that was sent."""
+    """The status, id and place of a sent message."""
     queue = result.queue
     if as_json:
         document = {
@@ -204,7 +204,7 @@ def sent_line(result: SendResult, *, as_json: bool) -> str:
 
 
 def _body(body: str | None, file: str | None) -> bytes:
-    """The bytes of a body as they are: an argument need not be text in UTF-8."""
+    """The bytes of a body, unchanged: an argument need not be UTF-8 text."""
     if body is not None and file is not None:
         raise click.UsageError("BODY and --file exclude each other")
     if file not in (None, "-"):

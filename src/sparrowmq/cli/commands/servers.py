@@ -1,6 +1,6 @@
 """`nameserver`, `broker` and `up`: commands whose options are the settings.
 
-The verbs of `nameserver` and `broker` are in modules of their own.
+The verbs of `nameserver` and `broker` are in separate modules.
 """
 
 import sys
@@ -41,7 +41,7 @@ _PORTS_OF_UP = "--port, or with --nameserver-port the name server's"
 
 
 def common_options() -> list[click.Parameter]:
-    """What every server command takes besides settings."""
+    """The options of every server command besides settings."""
     return [
         config_option(),
         log_level_option(),
@@ -55,7 +55,7 @@ def common_options() -> list[click.Parameter]:
 
 
 def _start_logs(as_json: bool, log_level: LogLevel) -> Warn:
-    """Before anything is read: warnings about settings are lines of the log already."""
+    """Set up logs before anything is read: warnings about settings already go to the log."""
     set_up_logs(as_json=as_json, level=log_level.level)
     warn = log_warning if as_json else print_warning
     warn_of_unknown_variables(warn)
@@ -63,7 +63,7 @@ def _start_logs(as_json: bool, log_level: LogLevel) -> Warn:
 
 
 def _read(path: Path | None, server: str, log_level: LogLevel, warn: Warn) -> FoundSettings:
-    """What the file says. A wrong level of the log is a problem among those of the settings."""
+    """The settings in the file. A wrong log level is one more problem of the settings."""
     file = read_file(path, server)
     for warning in file.warnings:
         warn(warning)
@@ -129,7 +129,7 @@ def _up(
 
 
 def _overruled(values: Mapping[str, Any], file: Mapping[str, Given], brokers: int) -> Iterator[str]:
-    """Flags and lines that `up` decides itself. The variable of the name servers is for clients."""
+    """Given settings that `up` overrides. The variable for name servers is for clients."""
     overruled = {
         "name-servers": "`up` runs a name server itself; see: sparrowmq broker --help",
         "broker-id": "`up` runs masters, and their slaves with --slaves",
@@ -253,7 +253,7 @@ _NAMESERVER_VERBS: dict[str, str] = {
     "config": "nameserver_admin",
     "kv": "nameserver_admin",
 }
-"""The verb and its module, as in `cli.main`. `run` is there already."""
+"""Each verb and its module, as in `cli.main`. `run` is built in."""
 
 
 _MESSAGES = ("data", "flush", "replication", "store-retention")

@@ -262,9 +262,9 @@ def follow_master(
 def _parting(
     directory: Path, own: "LogExtent", owner: "LogOwner | None", source: "LogClaim"
 ) -> int | None:
-    """Where a store parts from its master's log; None, and why, where it does not.
+    """Where a store parts from its master's log; None, with the reason printed, if it does not.
 
-    Raises ValueError for the store of another broker, and where cutting would leave nothing.
+    Raises ValueError for another broker's store, and if cutting would leave nothing.
     """
     from sparrowmq.broker.replication.claims import LogClaim, identity_fault, parted_at
 

@@ -1,4 +1,4 @@
-"""`sparrowmq store repair DIR`: keep aside what is damaged, and make the rest readable again.
+"""`sparrowmq store repair DIR`: set damaged data aside, and make the rest readable again.
 
 Exit codes: 0 nothing to do, or all of it done; 1 damage was found and nothing was changed; 2 the
 store cannot be repaired or is in use.
@@ -87,7 +87,7 @@ def repair_store(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ask:
-    """What the command was asked for."""
+    """The options of the command."""
 
     shell: Shell = field(kw_only=False)
     directory: Path = field(kw_only=False)
@@ -96,7 +96,7 @@ class _Ask:
     limit: int
 
     def show(self, plan: "RepairPlan", steps: "Sequence[RepairStep]", *notes: str) -> None:
-        """Print what is wrong, and what is done about it."""
+        """Print what is wrong, and how it is repaired."""
         cut = sum(step.length for step in steps if step.kept)
         facts: dict[str, Value] = {"messagesKept": plan.records, "bytesQuarantined": cut}
         rows = [

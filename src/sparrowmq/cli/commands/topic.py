@@ -117,7 +117,7 @@ def list_topics(
 async def topics_of_users(
     admin: Admin, *, show_all: bool = False, cluster: str | None = None
 ) -> list[str]:
-    """Names of topics, without those that brokers and groups have for themselves."""
+    """Names of topics, without those that brokers and groups create for themselves."""
     names = await admin.topics(cluster=cluster)
     if show_all:
         return names
@@ -136,7 +136,7 @@ async def topics_of_users(
 
 
 def _own_topics(info: ClusterInfo) -> set[str]:
-    """Every broker and cluster has a topic of its name."""
+    """The topics that bear the name of a broker or cluster: each has one."""
     return {*info.cluster_addr_table, *info.broker_addr_table}
 
 
@@ -155,7 +155,7 @@ def _long_row(each: TopicFigures) -> list[Value]:
 
 
 def message_type(settings: TopicSettings) -> str:
-    """Of the messages that a topic takes; Apache's word for a topic without the attribute."""
+    """The message type of a topic; without the attribute, Apache's word for the default."""
     return settings.attributes.get("message.type", "NORMAL")
 
 
@@ -228,7 +228,7 @@ def queue_text(queue: MessageQueue) -> str:
 
 
 def reader_table(readers: Iterable[TopicReader]) -> Table:
-    """Groups with what they have not read, and how many members are live."""
+    """Groups with their unread messages, and how many members are live."""
     rows: list[list[Value]] = [[each.group, each.lag, len(each.members)] for each in readers]
     return table(_READERS, rows, key="groups", empty="no group reads it")
 
@@ -273,7 +273,7 @@ def _address_texts(addresses: dict[int, str]) -> list[str]:
 
 
 def _replica_table(replicas: Sequence[BrokerInfo]) -> Table:
-    """How a master's copies are doing, and how far its slaves are. Apache's brokers report
+    """The state of a master's copies, and how far its slaves are. Apache's brokers report
     neither."""
     rows: list[list[Value]] = []
     for each in replicas:

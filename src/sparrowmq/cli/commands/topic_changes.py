@@ -24,7 +24,7 @@ _RESULT = (("BROKER", "broker"), ("RESULT", "result"))
 
 
 def _setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What create and update take."""
+    """The options of create and update."""
     options = [
         click.option(
             "--queues",
@@ -236,8 +236,8 @@ def update(
 
 
 async def _lost_queues(admin: Admin, name: str, changes: Sequence[SettingChange]) -> Table | None:
-    """Queues with messages that readers lose; None if they lose none. Raises AdminError where a
-    broker does not say: nothing may be lost unseen."""
+    """Queues with messages that readers would lose; None if they lose none. Raises AdminError if a
+    broker does not report them: no loss may go unnoticed."""
     fewer = {
         each.broker: int(each.after or 0)
         for each in changes

@@ -1,8 +1,8 @@
 """Apache's broker.conf: known keys become settings, others are named, dangerous ones refused.
 
-A key without effect is one whose promise holds here anyway, or which is about something that does
-not exist here. Refused are keys that would run programs, and keys that would silently break a
-promise: users and TLS, a master or slave that is not one, or files in another place.
+A key has no effect if its promise holds here anyway, or if it is about something that does not
+exist here. Keys are refused if they would run programs, or silently break a promise: users and TLS,
+a master or slave that is not one, or files in another place.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ _NO_ACTING = "a slave takes over when it is started as a master, never by itself
 
 
 def _whole(text: str, unit: str) -> int:
-    """Apache's files have bare numbers. Raises ValueError."""
+    """Parse a number without a unit, as in Apache's files. Raises ValueError."""
     try:
         return int(text)
     except ValueError:
@@ -53,7 +53,7 @@ def _queue_units(text: str) -> str:
 
 
 def _flush(text: str) -> str:
-    # Our own words are taken too; a refusal lists those that Apache's broker knows as well.
+    # Our own words are accepted too; the error lists those that Apache's broker also knows.
     if text.upper() not in {*Flush, *Flush.__members__}:
         raise ValueError(f"must be one of {', '.join(Flush)}")
     return text
@@ -116,7 +116,7 @@ TAKEN: dict[str, tuple[str, Callable[[str], str]]] = {
 NO_EFFECT: dict[str, tuple[frozenset[str], str]] = {
     key: (frozenset(fitting), why)
     for key, fitting, why in (
-        # key, values that hold here anyway and need no warning, and why others change nothing
+        # key, values that hold here anyway and need no warning, and why others have no effect
         ("enablePropertyFilter", ("true",), "SQL92 filters are always on"),
         (
             "metricsExporterType",
@@ -177,7 +177,7 @@ REFUSED: dict[str, tuple[frozenset[str], str]] = {
 
 
 def without_effect(key: str, value: str) -> str | None:
-    """Why a key changes nothing; empty where no warning is due, None for an unknown key."""
+    """Why a key has no effect; empty if no warning is needed, None for an unknown key."""
     if key in NO_EFFECT:
         fitting, why = NO_EFFECT[key]
         return "" if value.lower() in fitting else why
@@ -189,13 +189,13 @@ def without_effect(key: str, value: str) -> str | None:
 
 
 def refusal(key: str, value: str) -> str:
-    """Why a line cannot be accepted; empty when it can."""
+    """Why a line cannot be accepted; empty if it can."""
     harmless, why = REFUSED.get(key, (frozenset(), ""))
     return "" if value.lower() in harmless else why
 
 
 def setting_of_apache(word: str) -> str | None:
-    """The setting that a key of Apache's is taken over by, however it is written."""
+    """The setting that corresponds to one of Apache's keys, however it is spelled."""
     plain = word.replace("_", "").replace("-", "").lower()
     return next((name for key, (name, _) in TAKEN.items() if key.lower() == plain), None)
 
@@ -208,17 +208,17 @@ _PLACES = {
     "storeCheckpoint": "checkpoint",
     "abortFile": "abort",
 }
-"""Keys that name a file or directory, and the only name that it can have in the root here. Apache's
-broker reads only the first of them; its guides have all five."""
+"""Keys that name a file or directory, and the only name it can have in the root here. Apache's
+broker reads only the first of them; its guides list all five."""
 _OLD_SPELLINGS = {
     "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
     "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
 }
-"""Of RocketMQ 3 and 4."""
+"""Spellings of RocketMQ 3 and 4."""
 
 
 def read_broker_conf(path: Path) -> FoundSettings:
-    """The settings in a broker.conf, the lines that are refused, and those without effect."""
+    """The settings in a broker.conf, the refused lines, and those without effect."""
     try:
         lines = list(_lines(path))
     except SettingError as error:
@@ -250,7 +250,8 @@ def read_broker_conf(path: Path) -> FoundSettings:
 
 
 def missing_protections(path: Path) -> FoundSettings:
-    """Only the refusals of a file that has no other effect: a name server's in Apache's format."""
+    """Only the refusals of a file that otherwise has no effect: a name server's file in Apache's
+    format."""
     try:
         lines = list(_lines(path))
     except SettingError as error:
@@ -259,7 +260,7 @@ def missing_protections(path: Path) -> FoundSettings:
 
 
 def _refused(line: ConfLine, root: ConfLine | None) -> str:
-    """Why a line cannot be accepted; empty when it can."""
+    """Why a line cannot be accepted; empty if it can."""
     if problem := _unprotected(line):
         return problem
     if why := refusal(line.key, line.value):
@@ -302,7 +303,8 @@ def _lines(path: Path) -> Iterator[ConfLine]:
 
 
 def _misplaced(line: ConfLine, root: ConfLine | None) -> str:
-    """Files elsewhere would not be found, and topics would start empty."""
+    """Why a key that names a place is refused: files elsewhere would not be found, and topics would
+    start empty."""
     name = _PLACES[line.key]
     if root is not None and Path(line.value) == Path(root.value) / name:
         return ""

@@ -1,5 +1,5 @@
-"""Master or slave, and for how many copies a send waits: the lines of a broker.conf that only mean
-something together.
+"""Master or slave, and how many copies a send waits for: the lines of a broker.conf that only make
+sense together.
 
 ```
 brokerRole      brokerId       here
@@ -9,7 +9,7 @@ SLAVE           1 or more      follows the master of its name
 ```
 
 Apache's broker ignores the id of a master, and serves with 0. A file that says both is refused
-here: taken for a slave it would answer no send, taken for a master it would be a second one.
+here: treated as a slave it would accept no send, treated as a master it would be a second one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,12 +32,12 @@ class ConfLine(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """As errors name it."""
+        """The name of the line in errors."""
         return f"{self.where}: {self.key}"
 
 
 def role_problems(lines: Mapping[str, ConfLine]) -> Iterator[str]:
-    """Roles that do not exist or contradict the id; `lines` are those of the file by key."""
+    """Problems of roles that do not exist or contradict the id; `lines` are the file's by key."""
     role, broker_id = lines.get(ROLE), lines.get(ID)
     if role is not None and role.value.upper() not in _ROLES:
         yield f"{role.origin} is {role.value!r}, must be one of {', '.join(_ROLES)}"
@@ -57,7 +57,7 @@ def role_problems(lines: Mapping[str, ConfLine]) -> Iterator[str]:
 
 
 def role_warnings(lines: Mapping[str, ConfLine]) -> Iterator[str]:
-    """Where the number of copies is another one than with Apache's broker, or has no effect."""
+    """Warnings where the number of copies differs from Apache's broker, or has no effect."""
     role, copies = lines.get(ROLE), lines.get(COPIES)
     is_sync = role is not None and role.value.upper() == ReplicationMode.SYNC
     if is_sync and copies is None:
@@ -71,6 +71,6 @@ def role_warnings(lines: Mapping[str, ConfLine]) -> Iterator[str]:
 
 
 def replication_of(role: str) -> str | None:
-    """The setting that a role stands for; None for a slave, which acknowledges nothing, and for a
-    role that does not exist."""
+    """The setting that a role stands for; None for a slave, which acknowledges nothing, and for an
+    unknown role."""
     return role if role.upper() in (*ReplicationMode,) else None

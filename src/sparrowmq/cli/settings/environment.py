@@ -1,4 +1,4 @@
-"""Environment variables that begin with SPARROWMQ_: those that mean something, and the others."""
+"""Environment variables that begin with SPARROWMQ_: known and unknown ones."""
 
 import os
 import re
@@ -17,25 +17,25 @@ OTHERS = {
     "SPARROWMQ_DEV_NEWER": "set by ./dev for itself",
     "SPARROWMQ_REQUIRE_BROWSER": "whether tests of the console fail without a browser",
 }
-"""Known without being a setting."""
+"""Known variables that are not settings."""
 
-# What Kubernetes and Docker's links set for a service of our name; no user wrote these.
+# Set by Kubernetes and Docker links for a service of our name; users do not write these.
 _OF_SERVICES = re.compile(
     PREFIX + r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
 )
 
 
 class UnknownVariable(NamedTuple):
-    """A variable that changes nothing."""
+    """A variable without effect."""
 
     name: str
     meant: ServerSetting | None
     elsewhere: str = ""
-    """What to do instead where it has the name of a flag that is no setting."""
+    """What to do instead if it has the name of a flag that is not a setting."""
 
     @property
     def hint(self) -> str:
-        """What to write instead; empty for a name like no other."""
+        """What to write instead; empty if no known name is similar."""
         maybe = f"did you mean {self.meant.variable}?" if self.meant else ""
         return self.elsewhere or maybe
 
@@ -51,7 +51,7 @@ class UnknownVariable(NamedTuple):
 def unknown_variables(
     environment: Mapping[str, str], settings: Iterable[ServerSetting]
 ) -> Iterator[UnknownVariable]:
-    """Variables that look like settings and are none, in the order of their names."""
+    """Variables that look like settings but are not, sorted by name."""
     by_variable = {setting.variable: setting for setting in settings}
     for name in sorted(environment):
         if not name.upper().startswith(PREFIX) or name in by_variable or name in OTHERS:
@@ -82,7 +82,7 @@ def missing_protections(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def warn_of_unknown_variables(warn: Warn = print_warning) -> None:
-    """A mistyped variable would leave its setting at the default unnoticed."""
+    """Warn of unknown variables: a mistyped one would silently leave its setting at the default."""
     from sparrowmq.cli.settings.servers import all_settings
 
     for unknown in unknown_variables(os.environ, all_settings()):

@@ -1,4 +1,4 @@
-"""Options of commands, made from settings; their help is the meaning that each field declares.
+"""Command options made from settings; their help texts are the fields' own docstrings.
 
 `--help` shows the options that most people need, in groups, and fits on a screen; `--help-all`
 shows all of them.
@@ -25,13 +25,13 @@ _REST = {
     "limit-": "More settings of connections",
     "": "More settings",
 }
-"""What `--help-all` puts under which title, by the beginning of the name."""
+"""The title under which `--help-all` lists an option, by the beginning of its name."""
 _ALL = "sparrowmq.help_all"
-"""Where a command's context notes that all options are asked for."""
+"""The key in a command's context which says that all options were requested."""
 
 
 class SettingOption(click.Option):
-    """An option made from a setting; it shows the field's own meaning and default as its help."""
+    """An option made from a setting; its help shows the field's meaning and default."""
 
     def __init__(self, setting: ServerSetting, flag: str, parameter: str, **more: Any) -> None:
         metavar = metavar_of(setting.kind, setting.field)
@@ -41,14 +41,14 @@ class SettingOption(click.Option):
         """Another flag for the same setting."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Flag and text."""
+        """The flag and its help text."""
         if self.hidden:
             return None
         default = self.setting.show(self.setting.default)
         shown = "" if default == "(none)" else f"  [default: {default}]"
         names = ", ".join([*filter(None, [self.also]), *self.opts])
         meaning = self.setting.meaning
-        if _ALL not in ctx.meta:  # one sentence, and no name of Apache's at its end
+        if _ALL not in ctx.meta:  # one sentence, without Apache's name at its end
             meaning = re.sub(
                 r" \([a-z]+[A-Z]\w+\)\.$", ".", meaning.partition(". ")[0].rstrip(".") + "."
             )
@@ -65,7 +65,7 @@ def options(
         full = SettingOption(setting, setting.name, parameter, hidden=setting.name in hidden)
         made.append(full)
         if with_short:
-            # A parameter of its own: an error names the flag that was written.
+            # A separate parameter, so that an error names the flag that the user wrote.
             short = setting.name.partition("-")[2]
             full.also = f"--{short}"
             made.append(SettingOption(setting, short, SHORT + parameter, hidden=True))
@@ -73,7 +73,7 @@ def options(
 
 
 def config_option() -> click.Option:
-    """The file of settings."""
+    """The option --config, for the settings file."""
     return click.Option(
         ["--config", "config_file"],
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -84,7 +84,8 @@ def config_option() -> click.Option:
 
 
 class SettingsCommand(click.Command):
-    """A command whose options are settings. Wrong ones end it with code 2, and all are named.
+    """A command whose options are settings. Wrong settings end it with code 2; it names all of
+    them.
 
     `groups` are the options that `--help` shows, by title.
     """
@@ -114,7 +115,7 @@ class SettingsCommand(click.Command):
             sys.exit(2)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the groups; the rest only when it is asked for."""
+        """Write the groups; the rest only on request."""
         records = {
             option.opts[0].removeprefix("--"): record
             for option in self.get_params(ctx)

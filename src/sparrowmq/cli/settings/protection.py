@@ -1,8 +1,8 @@
 """What protects a broker: Apache's settings for that, and addresses that others cannot reach.
 
-None of Apache's is ignored, because nothing here does what it asks for. A server that read
-`authenticationEnabled=true` and went on without authentication would be open to everybody who
-reaches its port, and its operator would believe otherwise.
+Apache's settings are refused rather than ignored, because nothing here does what they ask for. A
+server that read `authenticationEnabled=true` and continued without authentication would be open to
+everyone who reaches its port, and its operator would believe otherwise.
 """
 
 import re
@@ -20,7 +20,7 @@ _WHY = {
     "authenticationenabled": _NO_USERS,
     "authorizationenabled": _NO_USERS,
     "migrateauthfromv1enabled": _NO_USERS,
-    # of the proxy, and what operators write who remember only half of a name
+    # for the proxy, and names that operators half remember
     "enableaclrpchookforclustermode": _NO_USERS,
     "enableacl": _NO_USERS,
     "authenable": _NO_USERS,
@@ -29,7 +29,7 @@ _WHY = {
     "enabletls": _NO_TLS,
 }
 _TLS = "tls"
-"""What all settings of TLS begin with: tls.enable, tls.server.mode, tlsKeyPath …"""
+"""The prefix of all TLS settings: tls.enable, tls.server.mode, tlsKeyPath …"""
 _OFF = frozenset({"", "false", "no", "0", "off", "none", "disabled"})
 _REMEDY = (
     "remove it and protect the port by other means (loopback, a firewall, a TLS proxy), or stay"
@@ -38,8 +38,8 @@ _REMEDY = (
 
 
 def protection_missing(key: str, value: str) -> str:
-    """What is missing here that a setting asks for, and what to do; empty where it asks for
-    nothing. Spellings with dots, dashes and underscores count as one."""
+    """The protection that a setting asks for and that is missing here, and what to do; empty if it
+    asks for none. Spellings with dots, dashes and underscores are the same key."""
     plain = re.sub("[._-]", "", key).lower()
     why = _WHY.get(plain) or (_NO_TLS if plain.startswith(_TLS) else "")
     if not why or value.strip().lower() in _OFF:
@@ -48,7 +48,7 @@ def protection_missing(key: str, value: str) -> str:
 
 
 def is_protection(key: str) -> bool:
-    """Whether a key is about protection, whatever its value."""
+    """Whether a key configures protection, whatever its value."""
     return bool(protection_missing(key, "true"))
 
 
@@ -61,7 +61,7 @@ def is_exposed(host: str) -> bool:
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether a host means "every address of this machine", which is no address to connect to."""
+    """Whether a host means "every address of this machine", which clients cannot connect to."""
     try:
         return ip_address(host).is_unspecified
     except ValueError:

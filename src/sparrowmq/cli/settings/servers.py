@@ -26,21 +26,21 @@ from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.store.config import DISK_RATIOS, scaled_ratios
 
 _DEFAULTS: Mapping[str, Any] = {"data": Path("sparrowmq-data"), "name-servers": (DEFAULT,)}
-"""Of the commands; a configuration made by a program has none."""
+"""Defaults of the commands; a configuration made by a program has none."""
 _LISTENERS = ("listen_host", "metrics_listen_host")
 SHORT = "short_"
-"""Before the parameter of a flag that leaves out what all settings of a command begin with."""
+"""Parameter prefix of a flag that leaves out the common prefix of a command's settings."""
 
 
 @cache
 def nameserver_settings() -> list[ServerSetting]:
-    """The name server's, all beginning with `nameserver-`."""
+    """The name server's settings, all beginning with `nameserver-`."""
     return settings_of(NameServerConfig, "nameserver-")
 
 
 @cache
 def broker_settings() -> list[ServerSetting]:
-    """The broker's, with the defaults of the commands."""
+    """The broker's settings, with the defaults of the commands."""
     return [
         replace(setting, default=_DEFAULTS.get(setting.name, setting.default))
         for setting in settings_of(BrokerConfig)
@@ -48,12 +48,12 @@ def broker_settings() -> list[ServerSetting]:
 
 
 def all_settings() -> list[ServerSetting]:
-    """Of both."""
+    """The settings of both servers."""
     return [*broker_settings(), *nameserver_settings()]
 
 
 def read_file(path: Path | None, server: str = "broker") -> FoundSettings:
-    """The settings in a file; its name says which kind it is."""
+    """The settings in a file, whose name determines its format."""
     if path is None:
         return FoundSettings()
     if path.suffix == ".toml":
@@ -70,7 +70,7 @@ def read_file(path: Path | None, server: str = "broker") -> FoundSettings:
 def given_settings(
     settings: list[ServerSetting], values: Mapping[str, Any], file: FoundSettings
 ) -> FoundSettings:
-    """What flags, environment and file say."""
+    """The settings from flags, environment and file."""
     flags: dict[str, Given] = {}
     for setting in settings:
         parameter = setting.name.replace("-", "_")
@@ -89,7 +89,7 @@ def given_settings(
 
 
 def _following_ratios(given: Mapping[str, Given]) -> Iterator[tuple[str, Given]]:
-    """Thresholds of the disk that were not given, where those that were given move them."""
+    """Disk thresholds that were not given, but move with others that were."""
     names = {f"store-{ratio.replace('_', '-')}": ratio for ratio in DISK_RATIOS}
     chosen = {ratio: given[name].value for name, ratio in names.items() if name in given}
     scaled = scaled_ratios(chosen)
@@ -135,20 +135,20 @@ def configs_of_both(
 def _protected(
     settings: list[ServerSetting], values: Mapping[str, Any], file: FoundSettings, *, insecure: bool
 ) -> FoundSettings:
-    """What was given; an address that others can reach is a problem unless that is allowed."""
+    """The given settings; an address that others can reach is a problem unless allowed."""
     found = given_settings(settings, values, file)
     if insecure:
         return found
     problems = []
     for listen in (each for each in settings if each.field in _LISTENERS):
         host = _value(listen, found.given).strip()
-        if host and is_exposed(host):  # the configuration itself refuses an empty one
+        if host and is_exposed(host):  # the configuration class refuses an empty host
             problems.append(f"{_as_written(listen, found.given.get(listen.name))}, {EXPOSED}")
     return replace(found, problems=(*found.problems, *problems))
 
 
 def address_warnings(values: Mapping[str, Any], file: FoundSettings) -> Iterator[str]:
-    """Why clients may not reach a broker at the address that they get for it.
+    """Why clients may be unable to reach a broker at its advertised address.
 
     Not refused: a proxy or a tunnel may forward an address that this machine does not have, and
     0.0.0.0 is good enough for clients on the same machine.
@@ -177,7 +177,7 @@ def address_warnings(values: Mapping[str, Any], file: FoundSettings) -> Iterator
 
 
 def build(config: type, settings: Iterable[ServerSetting], found: FoundSettings) -> Any:
-    """A configuration from what was given. Raises SettingError with every problem."""
+    """Build a configuration from the given settings. Raises SettingError with every problem."""
     given = {
         **{name: Given(value, "default") for name, value in _DEFAULTS.items()},
         **found.given,
@@ -209,8 +209,8 @@ def _texts(
     *,
     is_whole: bool,
 ) -> list[str]:
-    """All faults of a configuration. What does not fit together is left out where not everything
-    could be read: the setting that makes it fit may be among the rest."""
+    """All faults of a configuration. Contradictions are left out if some settings could not be
+    read: one of those may resolve the contradiction."""
     faults = [each for each in (error, *error.also) if is_whole or len(each.fields) == 1]
     return [in_words_of_the_user(each, settings, given) for each in faults]
 
@@ -222,7 +222,7 @@ def _values(settings: list[ServerSetting], given: Mapping[str, Given]) -> dict[s
 def in_words_of_the_user(
     error: ConfigError, settings: Iterable[ServerSetting], given: Mapping[str, Given]
 ) -> str:
-    """A refusal that names what was written and where instead of fields.
+    """An error that names what the user wrote, and where, instead of fields.
 
     A class refuses `retention_ms`, which is 0; the user wrote `--store-retention 0h`, a variable or
     line 4 of a file.
@@ -237,7 +237,7 @@ def in_words_of_the_user(
 
 
 def _of_several(concerned: list[ServerSetting], given: Mapping[str, Given], rule: str) -> str:
-    """What was written, then all that do not fit together, in the order that the rule means."""
+    """The settings as written, then those that contradict each other, in the rule's order."""
     written = [_as_written(each, given[each.name]) for each in concerned if each.name in given]
     *first, last = (f"{each.name} ({each.show(_value(each, given))})" for each in concerned)
     return f"{', '.join(written)}; {', '.join(first)} and {last} {rule}"
@@ -248,7 +248,7 @@ def _value(setting: ServerSetting, given: Mapping[str, Given]) -> Any:
 
 
 def _as_written(setting: ServerSetting, given: Given | None) -> str:
-    """The setting as it was written, and its value; where that was converted, the result too."""
+    """The setting as it was written, and its value; if that was converted, the result too."""
     if given is None:
         return f"{setting.name} is {setting.show(setting.default)} (default)"
     if given.written is None:

@@ -19,14 +19,14 @@ from sparrowmq.config_fields import meaning_of
 
 PREFIX = "SPARROWMQ_"
 LINK = re.compile("(tcp|udp|sctp)://")
-"""How the value of a variable …_PORT begins that stands for a service and not for a port."""
+"""How the value of a variable …_PORT begins that stands for a service instead of a port."""
 UNIT_ENDINGS = ("_s", "_ms", "_bytes")
 _SIMILAR = 0.7
 
 
 class SettingError(ValueError):
-    """Settings cannot be used. Each of the `problems` names one as it was written, where, and what
-    is allowed."""
+    """Settings cannot be used. Each of the `problems` quotes one as written, and says where it was
+    and what is allowed."""
 
     def __init__(self, *problems: str) -> None:
         self.problems = problems
@@ -39,26 +39,26 @@ class ServerSetting:
     """One setting of one configuration class."""
 
     name: str
-    """As a flag without dashes: `flush-interval`."""
+    """The flag's name without the leading dashes: `flush-interval`."""
     owner: type
     field: str
     path: tuple[str, ...]
-    """Names of the nested configurations it lies in."""
+    """Names of the nested configurations that contain it."""
     kind: Any
     default: Any
 
     @property
     def variable(self) -> str:
-        """The environment variable."""
+        """The name of its environment variable."""
         return PREFIX + self.name.upper().replace("-", "_")
 
     @property
     def meaning(self) -> str:
-        """What it means and costs, as its class declares it."""
+        """What it means and costs, from the field's docstring."""
         return meaning_of(self.owner, self.field)
 
     def parse(self, text: str, origin: str, written: str | None = None) -> Any:
-        """The value in a text; `written` is what it was made from. Raises SettingError."""
+        """Parse a value; errors quote `written`, the original text. Raises SettingError."""
         try:
             return parse_value(text, self.kind, self.field)
         except ValueError as error:
@@ -66,7 +66,7 @@ class ServerSetting:
             raise SettingError(f"{origin} is {shown!r}, {error}") from error
 
     def show(self, value: Any) -> str:
-        """The value as one would write it."""
+        """The value in the form in which users write it."""
         return format_value(value, self.field)
 
     def value_in(self, config: Any) -> Any:
@@ -84,22 +84,22 @@ class Given:
     origin: str
     """As it was written and where: `flag --port`, `x.toml line 3: [broker] port`."""
     written: str | None = None
-    """The text as it was written, where the value was made from one."""
+    """The text as it was written, if the value was parsed from one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSettings:
-    """What was read from a file, or from all sources: settings by name, and what is wrong."""
+    """What was read from a file or from all sources: settings by name, and problems."""
 
     given: Mapping[str, Given] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    """Why servers must not start. What could be read is in `given` all the same, so that one run
-    reports every problem."""
+    """Why servers must not start. `given` still has what could be read, so that one run reports
+    every problem."""
     warnings: tuple[str, ...] = ()
-    """What has no effect."""
+    """Warnings about what has no effect."""
 
 
-# Shorter names for what people type most.
+# Shorter names for the settings that people type most.
 _SHORT = {
     "data_dir": "data",
     "listen_host": "listen",
@@ -144,7 +144,7 @@ def resolve(
     environment: Mapping[str, str],
     file: Mapping[str, Given],
 ) -> FoundSettings:
-    """The value of each setting that was given, and what is wrong with the others."""
+    """The values of the given settings, and the problems of those that cannot be read."""
     given: dict[str, Given] = {}
     problems: list[str] = []
     for setting in settings:
@@ -193,7 +193,7 @@ _FLAGS = {
 
 
 def where_it_belongs(word: str) -> str:
-    """What to do with the name of a flag that is no setting; empty for every other word."""
+    """What to do about the name of a flag that is not a setting; empty for any other word."""
     plain = re.sub("[._-]", "", word).lower()
     remedy = _FLAGS.get(plain)
     return f"it is a flag of the command, not a setting: {remedy}" if remedy else ""

@@ -1,4 +1,4 @@
-"""Settings in a TOML file, each with the line that it was written in."""
+"""Settings in a TOML file, each with its line number."""
 
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -16,15 +16,15 @@ from sparrowmq.cli.settings.settings import (
 )
 
 SECTIONS = {"nameserver": "nameserver-", "broker": "", "store": "store-", "limit": "limit-"}
-"""Section to the prefix of its settings."""
+"""For each section, the prefix of its settings."""
 ALL_SETTINGS = "all settings: sparrowmq config show"
 
 Key = tuple[str, ...]
 
 
 def read_toml(path: Path, settings: Iterable[ServerSetting]) -> FoundSettings:
-    """What a file says, by setting. An unknown key is a problem: a mistyped one would silently keep
-    its default. Raises OSError where the file cannot be read."""
+    """The contents of a file, by setting. An unknown key is a problem: a mistyped one would
+    silently keep its default. Raises OSError if the file cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
         table = tomllib.loads(text)
@@ -33,7 +33,7 @@ def read_toml(path: Path, settings: Iterable[ServerSetting]) -> FoundSettings:
     lines = lines_of(text)
     known = [setting.name for setting in settings]
     given: dict[str, Given] = {}
-    problems: dict[str, None] = {}  # once for all keys of a section that does not exist
+    problems: dict[str, None] = {}  # one for all keys of an unknown section
     for key, value in _flat(table):
         where = f"{path} line {lines.get(key) or lines[key[:-1]]}"
         name, origin = _name_and_origin(key, where)
@@ -45,7 +45,7 @@ def read_toml(path: Path, settings: Iterable[ServerSetting]) -> FoundSettings:
 
 
 def _name_and_origin(key: Key, where: str) -> tuple[str, str]:
-    """The setting that a key stands for, and how the key is written."""
+    """The setting that a key stands for, and how the key was written."""
     section = key[0] if len(key) > 1 else ""
     if not section:
         return key[0], f"{where}: {key[0]}"
@@ -87,7 +87,7 @@ def _no_section(where: str, section: str) -> str:
 
 
 def _meant(section: str, key: str, known: list[str]) -> str | None:
-    """The setting that was meant, as it would be written in that section or in its own."""
+    """The setting that was probably meant, as written in that section or in its own."""
     spelled = {_in_section(name)[1]: name for name in reversed(known)}
     apache = setting_of_apache(key)
     if apache is None and key in spelled:
@@ -108,7 +108,7 @@ def _in_section(name: str) -> tuple[str, str]:
 
 
 def _flat(table: dict[str, Any], path: Key = ()) -> Iterable[tuple[Key, Any]]:
-    """Keys with their sections. A section that is empty counts where it is not known."""
+    """Keys with their sections. An empty section counts if it is unknown."""
     for key, value in table.items():
         at = (*path, key)
         if isinstance(value, dict) and value:
@@ -122,8 +122,8 @@ def _flat(table: dict[str, Any], path: Key = ()) -> Iterable[tuple[Key, Any]]:
 def lines_of(text: str) -> Mapping[Key, int]:
     """The line in which each key of a TOML text begins.
 
-    The parser of the standard library does not report lines. A statement is whole as soon as it can
-    be parsed alone, so each is parsed again, with the section that the last header opened.
+    The standard library's parser does not report lines. A statement is complete as soon as it
+    parses by itself, so each is parsed again, under the section that the last header opened.
     """
     lines: dict[Key, int] = {}
     section: Key = ()
@@ -134,7 +134,7 @@ def lines_of(text: str) -> Mapping[Key, int]:
         try:
             table = tomllib.loads(statement)
         except tomllib.TOMLDecodeError:
-            continue  # it goes on in the next line
+            continue  # the statement continues on the next line
         if statement.lstrip().startswith("["):
             section = _header(table)
             lines.setdefault(section, first)

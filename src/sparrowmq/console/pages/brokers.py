@@ -1,4 +1,4 @@
-"""Brokers: the list, and one with its figures; changing its settings, letting it clean up."""
+"""Brokers: the list, and one broker with its figures; changing its settings, making it clean up."""
 
 import asyncio
 import shlex
@@ -15,7 +15,7 @@ APACHE_KEEPS = "Apache's server writes it into the file that it was started with
 
 
 async def show(view: View) -> Answer:
-    """All brokers, and the slaves that masters remember."""
+    """List all brokers, and the slaves that masters remember."""
     admin = view.console.admin
     brokers, slaves, servers = await asyncio.gather(
         panel(admin.brokers()), panel(admin.slaves()), panel(admin.name_servers())
@@ -30,7 +30,7 @@ async def show(view: View) -> Answer:
 
 
 async def show_one(view: View) -> Answer:
-    """Figures, settings and slaves of one name."""
+    """Show the figures, settings and slaves of one broker name."""
     name = view.names["broker"]
     admin, history = view.console.admin, view.console.history
     brokers, settings, slaves = await asyncio.gather(
@@ -66,7 +66,7 @@ async def show_one(view: View) -> Answer:
 
 
 async def change(view: View) -> Answer:
-    """Preview a changed setting; change it when the form confirms exactly that."""
+    """Preview a changed setting; change it when the form confirms exactly this preview."""
     name, setting, value = view.names["broker"], view.entered("setting"), view.entered("value")
     admin, back = view.console.changer, f"/brokers/{segment(name)}"
     wanted = {setting: value}
@@ -92,7 +92,7 @@ async def change(view: View) -> Answer:
 
 
 async def clean(view: View) -> Answer:
-    """Let it delete what is expired or unused, if its name was typed."""
+    """Let a broker delete what is expired or unused, if its name was typed."""
     name, chosen = view.names["broker"], view.entered("what")
     if view.entered("typed") != name:
         raise ValueError(f"nothing was deleted: type the name of the broker, {name}, to clean it")

@@ -1,4 +1,4 @@
-"""Clients that are connected: producers, and members of groups."""
+"""Connected clients: producers, and members of groups."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,7 +9,7 @@ from sparrowmq.console.view import Answer, Page, PageRoute, View, panel
 
 
 async def show(view: View) -> Answer:
-    """All of them, as brokers know them."""
+    """List all clients, as the brokers know them."""
     clients = await panel(view.console.admin.clients())
     part = part_of(
         list(clients.value or ()),

@@ -1,4 +1,4 @@
-"""Dead letters: messages that a group failed to handle as often as it may; sending them again."""
+"""Dead letters: messages that a group failed to handle in all its attempts; sending them again."""
 
 import logging
 import shlex
@@ -39,7 +39,7 @@ log = logging.getLogger("sparrowmq.console")
 
 
 async def show(view: View) -> Answer:
-    """Groups that have any."""
+    """List the groups that have dead letters."""
     admin, day_ago = view.console.admin, view.now_ms - _DAY_MS
     part = part_of(await admin.dead_letter_groups(), view.query)
     answers = await panels(part.rows, lambda group: admin.count_dead_letters(group, day_ago))
@@ -53,7 +53,7 @@ async def show(view: View) -> Answer:
 
 
 async def show_group(view: View) -> Answer:
-    """Those of one group, the newest first."""
+    """Show the dead letters of one group, the newest first."""
     name = view.names["group"]
     topic = await view.console.admin.topic(dlq_topic(name))
     found = await scan(
@@ -86,7 +86,7 @@ def _command(name: str, to: str, ids: Sequence[str]) -> str:
 
 
 async def resend(view: View) -> Answer:
-    """Preview what would be sent to whom; send when the form confirms exactly that."""
+    """Preview what would be sent, and where to; send it when the form confirms exactly that."""
     name, to = view.names["group"], view.entered("to") or "group"
     ids = view.form.get("id", ())
     if to not in _TARGETS:
@@ -122,19 +122,19 @@ async def resend(view: View) -> Answer:
 
 
 def counts(results: Sequence[Resent]) -> dict[str, int]:
-    """How many had which result."""
+    """How many resends had each result."""
     found = Counter(each.result.value for each in results)
     return {each.value: found[each.value] for each in Resend if found[each.value]}
 
 
 def state_of(planned: Sequence[Resent], to: str) -> str:
-    """What a preview was made from."""
+    """The state that a preview is based on."""
     text = ";".join(f"{each.message_id} {each.result.value} {each.target}" for each in planned)
     return sha256(f"{to} {text}".encode()).hexdigest()[:24]
 
 
 async def export(view: View) -> Answer:
-    """All of them as lines of JSON, for a file."""
+    """Export all dead letters of a group as lines of JSON."""
     group, admin = view.names["group"], view.console.changer
     first = await admin.dead_letters(group, limit=1)
     if first.errors:
@@ -144,8 +144,8 @@ async def export(view: View) -> Answer:
 
 
 class Export(Response):
-    """A file that is written while it is read: no more than a slice of it is in memory, however
-    slow the reader is. Where a broker goes away meanwhile it ends in the middle, which browsers
+    """A file that is generated while it is downloaded: only a slice of it is in memory, however
+    slow the reader is. If a broker goes away meanwhile, it ends in the middle, which browsers
     report as a failed download."""
 
     def __init__(self, admin: Admin, group: str) -> None:

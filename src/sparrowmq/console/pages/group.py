@@ -28,7 +28,7 @@ class TopicLag:
 
     @property
     def matching(self) -> str:
-        """How many of them a filter takes; `?` where that is not known of a queue."""
+        """How many of them match the filter; `?` if that is unknown for a queue."""
         known = [each.matching for each in self.queues if each.matching is not None]
         if len(known) < len(self.queues):
             return "?"
@@ -36,13 +36,13 @@ class TopicLag:
 
     @property
     def largest(self) -> int:
-        """The lag that fills a bar."""
+        """The lag at which a bar is full."""
         return max((each.lag for each in self.queues), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A subscription, and the members that have another one."""
+    """A subscription, and the members that have a different one."""
 
     subscription: Subscription
     members: int
@@ -50,7 +50,7 @@ class Wanted:
 
 
 async def show(view: View) -> Answer:
-    """Everything about the group on one page."""
+    """Show everything about the group on one page."""
     console, name = view.console, view.names["group"]
     console.sampler.seen_groups.mark(name)
     counts = view.asked("matching") == "1"
@@ -58,7 +58,7 @@ async def show(view: View) -> Answer:
         panel(console.admin.group(name)), panel(console.admin.lag(name, matching=counts))
     )
     is_uncounted = counts and lag.value is None
-    if is_uncounted:  # brokers count too slowly: without the column
+    if is_uncounted:  # brokers count too slowly: leave out the column
         lag = await panel(console.admin.lag(name))
     if info.value is None and lag.value is None:
         await console.admin.group(name)  # raises NotFound, which is another page
@@ -69,7 +69,7 @@ async def show(view: View) -> Answer:
         title=f"Group {name}",
         area="groups",
         command=f"sparrowmq group {'lag' if counts else 'show'} {name}",
-        is_live=not counts,  # counting reads what waits
+        is_live=not counts,  # counting reads the waiting messages
         values={
             "name": name,
             "info": info,
@@ -98,7 +98,7 @@ async def show(view: View) -> Answer:
 
 
 def by_topic(queues: Iterable[QueueLag]) -> list[TopicLag]:
-    """The group's own retry topic last."""
+    """The queues by topic, the group's own retry topic last."""
     found: dict[str, list[QueueLag]] = {}
     for each in queues:
         found.setdefault(each.queue.topic, []).append(each)
@@ -107,7 +107,7 @@ def by_topic(queues: Iterable[QueueLag]) -> list[TopicLag]:
 
 
 def plain_topics(topics: Iterable[TopicLag], info: GroupInfo | None) -> list[str]:
-    """Topics that a reset can be about."""
+    """The topics that a reset can move."""
     names = {each.topic for each in topics} | set(info.topics if info else ())
     names |= {each.topic for each in (info.subscriptions if info else ())}
     return sorted(name for name in names if not is_retry_topic(name))
@@ -128,13 +128,13 @@ def wanted_by(members: Iterable[GroupMember]) -> list[Wanted]:
 
 
 def has_filter(info: GroupInfo | None) -> bool:
-    """Whether members take some of the messages only."""
+    """Whether members take only some of the messages."""
     found = info.subscriptions if info is not None else ()
     return any(each.expression != "*" for each in found if not is_retry_topic(each.topic))
 
 
 async def show_member(view: View) -> Answer:
-    """One member, with the stacks of its threads and tasks if asked."""
+    """Show one member, with the stacks of its threads and tasks on request."""
     name, client = view.names["group"], view.names["client"]
     stacks = view.asked("stacks") == "1"
     member = await panel(view.console.admin.member(name, client, stacks=stacks))
@@ -149,7 +149,7 @@ async def show_member(view: View) -> Answer:
 
 
 async def show_rebalance(view: View) -> Answer:
-    """Who owns which queue and why, as a matrix and in words."""
+    """Show who owns which queue and why, as a matrix and in words."""
     name = view.names["group"]
     found = await panel(view.console.admin.rebalance(name))
     held: dict[str, dict[str, list[int]]] = {}

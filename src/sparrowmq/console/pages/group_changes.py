@@ -1,7 +1,7 @@
 """Changes of a group: moving it to another place, copying its progress, pausing, deletion.
 
 A move is shown queue by queue before it is made. The confirming form carries the state that the
-preview was made from; if members went on meanwhile in a way that changes the result, the preview is
+preview is based on; if members made progress meanwhile that changes the result, the preview is
 shown again instead.
 """
 
@@ -21,7 +21,7 @@ _FIELDS = ("topic", "to", "time", "place", "target")
 
 
 def goal_of(view: View) -> tuple[ResetTo, str]:
-    """Where the form wants the group to go on, and the same in words. Raises ValueError."""
+    """Where the group should continue according to the form, also in words. Raises ValueError."""
     topic, to = view.entered("topic"), view.entered("to")
     if not topic:
         raise ValueError("choose the topic in which the group shall go on elsewhere")
@@ -40,7 +40,7 @@ def goal_of(view: View) -> tuple[ResetTo, str]:
 
 
 async def reset(view: View) -> Answer:
-    """Preview a move; make it when the form confirms exactly that."""
+    """Preview a move; make it when the form confirms exactly this move."""
     name, topic = view.names["group"], view.entered("topic")
     goal, words = goal_of(view)
     moves = await view.console.changer.reset_offsets(name, topic, goal, dry_run=True)
@@ -56,7 +56,7 @@ async def reset(view: View) -> Answer:
 
 
 async def _move(view: View, name: str, topic: str, to: Mapping[MessageQueue, int]) -> None:
-    """Exactly what was previewed, written down first where there is a journal."""
+    """Make exactly the previewed move, recording it first if there is a journal."""
     admin, journal = view.console.changer, view.console.journal
     if journal is None:
         await admin.reset_offsets(name, topic, to)
@@ -69,7 +69,7 @@ def _who(view: View) -> str:
 
 
 async def undo(view: View) -> Answer:
-    """Preview the way back from the last reset; go it when the form confirms exactly that."""
+    """Preview the undo of the last reset; undo it when the form confirms exactly that."""
     name, journal = view.names["group"], view.console.journal
     last = await view.console.last_reset(name)
     if last is None or journal is None:
@@ -85,7 +85,7 @@ async def undo(view: View) -> Answer:
     try:
         planned = await plan(force=False, dry_run=True)
     except AdminError as error:
-        planned = await plan(force=True, dry_run=True)  # raises what no force overcomes
+        planned = await plan(force=True, dry_run=True)  # raises errors that force cannot override
         gone_on = str(error).partition("; nothing was changed")[0]
     state = state_of(planned.moves)
     is_agreed = not gone_on or view.entered("force") == "on"
@@ -128,7 +128,7 @@ def preview(
     gone_on: str = "",
     button: str = "Move the group",
 ) -> Page:
-    """Every queue with its offset before and after. `gone_on` says why an undo has to be forced."""
+    """Show every queue's offset before and after. `gone_on` says why an undo must be forced."""
     name = view.names["group"]
     topic = topic or view.entered("topic")
     return Page(
@@ -156,8 +156,8 @@ def preview(
 
 
 def state_of(moves: Sequence[OffsetMove]) -> str:
-    """What a preview was made from. Progress within what is skipped or repeated anyway changes it:
-    the numbers that were agreed to would not hold."""
+    """The state that a preview is based on. Progress within messages that are skipped or repeated
+    anyway changes it too: the numbers that were confirmed would no longer be right."""
     text = ";".join(f"{each.queue} {each.before} {each.after}" for each in moves)
     return sha256(text.encode()).hexdigest()[:24]
 
@@ -171,7 +171,7 @@ def offsets_text(moves: Sequence[OffsetMove], is_after: bool) -> str:
 
 
 async def clone(view: View) -> Answer:
-    """Preview giving another group the progress of this one; do it when the form confirms that."""
+    """Preview copying this group's progress to another; copy it when the form confirms that."""
     name, target = view.names["group"], view.entered("target")
     topic = view.entered("topic") or None
     admin = view.console.changer
@@ -211,7 +211,7 @@ async def pause(view: View) -> Answer:
 
 
 async def update(view: View) -> Answer:
-    """Change how often a message is tried again."""
+    """Change how often a message is retried."""
     name, retries = view.names["group"], view.entered("retries")
     if not retries.isdecimal() or len(retries) > 4:
         raise ValueError(f"retries is {retries!r}, must be a number from 0 to 9999")

@@ -1,4 +1,4 @@
-"""The list of consumer groups, and making one."""
+"""The list of consumer groups, and creating one."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +24,7 @@ from sparrowmq.protocol.names import is_retry_topic
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """What a group is doing, in words and as a colour that repeats them."""
+    """What a group is doing, in words and as a matching colour."""
 
     word: str
     tone: str
@@ -32,7 +32,7 @@ class GroupState:
 
 
 def state_of(info: GroupInfo | None, lag: GroupLag | None) -> GroupState:
-    """As well as it can be told from one look."""
+    """The state of a group, as far as one look can tell."""
     if info is None:
         return GroupState("?", "quiet")
     if info.settings and not any(each.may_consume for each in info.settings):
@@ -62,7 +62,7 @@ class Row:
 
 
 async def show(view: View) -> Answer:
-    """Fifty groups; members and lag are asked for these only."""
+    """List fifty groups; asks for the members and lag of only these."""
     console = view.console
     figures = console.sampler.figures.groups
     names = await console.names.groups()
@@ -105,7 +105,7 @@ def _row(info: Panel[GroupInfo], lag: Panel[GroupLag]) -> Row:
 
 
 async def create(view: View) -> Answer:
-    """Make a group on all brokers."""
+    """Create a group on all brokers."""
     name = view.entered("name")
     work = view.console.changer.create_group(name, replace=False)
     done = await changing(view, "create group", name, "", "with default settings", work)

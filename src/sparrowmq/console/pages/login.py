@@ -12,7 +12,7 @@ _YEAR_S = 365 * 86400
 
 
 async def show(view: View) -> Answer:
-    """The form; nobody needs it where there are no users."""
+    """Show the login form; unnecessary if there is no users file."""
     if view.console.desk.users is None or view.user is not None:
         return Done(safe(view.asked("back")))
     return _form(view.asked("back"), "", 200)
@@ -29,13 +29,13 @@ def _form(back: str, problem: str, status: int) -> Page:
 
 
 def safe(back: str) -> str:
-    """An address of this console: never one of another site."""
+    """The address to return to, if it is one of this console; never one of another site."""
     is_ours = back.startswith("/") and not back.startswith(("//", "/\\", "/login"))
     return back if is_ours else "/"
 
 
 async def log_in(view: View) -> Answer:
-    """A new session, if name and password are right."""
+    """Begin a session, if name and password are right."""
     users, name, back = view.console.desk.users, view.entered("name"), view.entered("back")
     if users is None:
         return Done("/")
@@ -72,7 +72,7 @@ async def log_out(view: View) -> Answer:
 
 
 async def choose_theme(view: View) -> Answer:
-    """Light, dark, or as the system has it."""
+    """Choose light, dark, or the system's setting."""
     theme = view.entered("theme")
     response = RedirectResponse(safe(view.entered("back")), 303)
     if theme in ("light", "dark"):

@@ -1,4 +1,4 @@
-"""One message: its properties, its body, and what became of it."""
+"""One message: its properties, its body, and what happened to it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ class TimelineStep:
     word: str
     words: str
     source: str
-    """How it is known."""
+    """How this is known."""
 
 
 async def show(view: View) -> Answer:
-    """Everything about it."""
+    """Show everything about a message."""
     message = await _message(view)
     topic = message.topic
     traced = await panel(view.console.admin.trace(message.msg_id, topic))
@@ -75,7 +75,7 @@ def _body(message: MessageExt) -> tuple[bytes, str]:
 
 
 def steps(message: MessageExt, traced: Iterable[TraceStep]) -> list[TimelineStep]:
-    """What the message itself and traces of clients tell, in the order of time."""
+    """What the message itself and clients' traces say, in time order."""
     properties = message.properties
     record = "the record"
     found = [
@@ -170,7 +170,7 @@ async def send_again(view: View) -> Answer:
 
 
 async def download(view: View) -> Answer:
-    """The whole body, as bytes that no browser interprets."""
+    """Download the whole body, as bytes that no browser interprets."""
     message = await _message(view)
     return Response(
         message.body,

@@ -14,7 +14,7 @@ _MOST_TOPICS = 500
 
 
 async def show(view: View) -> Answer:
-    """The form, and what was found."""
+    """Show the search form and the results."""
     if view.asked("id") and (by_id := await _by_id(view)) is not None:
         return by_id
     if view.asked("place") and view.asked("topic"):
@@ -41,7 +41,7 @@ async def show(view: View) -> Answer:
 
 
 def _command(view: View) -> str:
-    """What gives the same at a shell; the topics, while none is chosen."""
+    """The equivalent shell command; while no topic is chosen, the one that lists topics."""
     topic, key, message_id = view.asked("topic"), view.asked("key"), view.asked("id")
     words = ["sparrowmq", "message", "get", *filter(None, [topic])]
     if message_id:
@@ -52,7 +52,7 @@ def _command(view: View) -> str:
 
 
 async def _by_id(view: View) -> Answer | None:
-    """The page of the message; None if its topic has to be known."""
+    """Go to the page of the message; None if the topic is needed to find it."""
     wanted, topic = view.asked("id"), view.asked("topic")
     try:
         message = await view.console.admin.message(wanted, topic or None)
@@ -69,7 +69,7 @@ async def _by_place(view: View) -> Answer:
 
 
 async def _found(view: View) -> tuple[Panel[Listing[MessageExt]] | None, str]:
-    """Messages with the key; what is wrong or missing in words."""
+    """The messages found, and what is wrong or missing, in words."""
     if view.asked("id"):
         hint = "" if view.asked("topic") else " An id that a producer got needs the topic as well."
         return None, f"No message with id {view.asked('id')} was found.{hint}"

@@ -1,4 +1,4 @@
-"""Name servers: what each knows, their settings, and the keys and values that they keep."""
+"""Name servers: what each knows, their settings, and their key-value pairs."""
 
 import asyncio
 import shlex
@@ -13,11 +13,11 @@ from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing
 _HOME = "/nameservers"
 _ALL = "name servers"
 ORDERS = "ORDER_TOPIC_CONFIG"
-"""The namespace that RocketMQ itself uses: queues of topics in order."""
+"""The namespace that RocketMQ itself uses, for the queues of ordered topics."""
 
 
 async def show(view: View) -> Answer:
-    """All of them, their settings, and one namespace."""
+    """Show all name servers, their settings, and one namespace."""
     admin, namespace = view.console.admin, view.asked("namespace") or ORDERS
     servers, settings, keys = await asyncio.gather(
         panel(admin.name_servers()),
@@ -39,7 +39,7 @@ async def show(view: View) -> Answer:
 
 
 async def _keys(view: View, namespace: str) -> dict[str, str]:
-    """An unknown namespace is an empty one."""
+    """The keys and values of a namespace; empty if it is unknown."""
     try:
         return await view.console.admin.key_values(namespace)
     except NotFound:

@@ -1,4 +1,4 @@
-"""The first page: brokers, totals, what lags, what is busy; and the search box."""
+"""The first page: brokers, totals, lagging groups, busy topics, and the search box."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ _SUGGESTED = 20
 
 
 async def show(view: View) -> Answer:
-    """The cluster at a glance."""
+    """Show the cluster at a glance."""
     console = view.console
     figures = console.sampler.figures
     brokers = await panel(console.admin.brokers())
@@ -56,7 +56,7 @@ async def show(view: View) -> Answer:
 
 
 def total_of(masters: Iterable[BrokerInfo], name: str) -> Sum:
-    """What all masters report together; those that do not are named."""
+    """The sum of a figure over all masters; names those that do not report it."""
     found = {
         each.name: None if each.runtime is None else getattr(each.runtime, name) for each in masters
     }
@@ -66,7 +66,7 @@ def total_of(masters: Iterable[BrokerInfo], name: str) -> Sum:
 
 
 def problems(brokers: Iterable[BrokerInfo]) -> list[str]:
-    """What brokers themselves report that an operator should look at."""
+    """Problems that brokers themselves report to operators."""
     found = []
     for broker in brokers:
         if broker.runtime is None:
@@ -80,7 +80,7 @@ def problems(brokers: Iterable[BrokerInfo]) -> list[str]:
 
 
 async def search(view: View) -> Answer:
-    """Where a name, an id or a key leads."""
+    """Go to the page of a name, an id or a key."""
     wanted = view.asked("q")[:MOST_PATTERN]
     if not wanted:
         return Done("/messages")

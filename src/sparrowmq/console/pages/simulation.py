@@ -1,8 +1,7 @@
 """What a change of a group's members, queues or brokers would do: a form, figures and a picture.
 
-Nothing is changed, so the form is a GET and its address can be shared. The picture is an answer of
-its own, which a page shows as an image: markup that was not made by a template is never part of a
-page.
+Nothing is changed, so the form is a GET and its address can be shared. The picture is a separate
+response, which a page shows as an image: markup not made by a template is never part of a page.
 """
 
 import asyncio
@@ -28,12 +27,12 @@ from sparrowmq.console.view import EXPECTED, Answer, Page, PageRoute, View
 _MOST_QUEUES = 512
 _MOST_MEMBERS = 64
 _MOST_EVENTS = 8
-"""A page is computed beside others; the command has no such limits."""
+"""A limit because other pages are computed at the same time; the command has none."""
 _FIELDS = ("events", "strategy", "topic", "queues", "members")
 
 
 async def show(view: View) -> Answer:
-    """The form, and what it asks for."""
+    """Show the form, and the simulation that it asks for."""
     name = view.names["group"]
     found: list[RebalanceSimulation] = []
     problem, before = "", None
@@ -62,7 +61,7 @@ async def show(view: View) -> Answer:
 
 
 async def picture(view: View) -> Answer:
-    """The same as a drawing."""
+    """The simulation as a drawing."""
     before, found = await _simulated(view)
     title = f"group {view.names['group']}: {_size(before)}"
     drawn = await asyncio.to_thread(draw, found, title)
@@ -74,7 +73,8 @@ def _size(group: SimulatedGroup) -> str:
 
 
 async def _simulated(view: View) -> tuple[SimulatedGroup, list[RebalanceSimulation]]:
-    """Raises ValueError for what the form cannot mean, and what asking for a live group raises."""
+    """Run the simulation. Raises ValueError for an invalid form, and what asking for a live group
+    raises."""
     events = read_events(view.asked("events") or "join")
     chosen = view.asked("strategy")
     if chosen and chosen not in NAMED:

@@ -1,8 +1,8 @@
 """Messages with a delivery time, by the hour in which they are due.
 
-Brokers do not count by hour. The page looks through the newest messages of the timer queue, a
-bounded number, and says how many that were: with more of them waiting, each figure is a part.
-A recall comes after its message, so whatever was recalled among those is known and left out.
+Brokers do not count by hour. The page looks through a bounded number of the newest messages in the
+timer queue and says how many: if more are waiting, each figure covers only a part. A recall comes
+after its message, so every recalled one among them is known and left out.
 """
 
 from collections import Counter
@@ -23,16 +23,16 @@ _MOST_TOPICS = 5
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """The messages that are due in one hour."""
+    """The messages due within one hour."""
 
     begin_ms: int
     messages: int
     topics: tuple[tuple[str, int], ...]
-    """The most frequent ones."""
+    """The most frequent topics."""
 
 
 async def show(view: View) -> Answer:
-    """Every hour in which something is due."""
+    """Show every hour in which messages are due."""
     console = view.console
     brokers = await panel(console.admin.brokers())
     found = None
@@ -77,8 +77,8 @@ def due_ms(message: MessageExt) -> int | None:
 
 
 def by_hour(messages: Iterable[MessageExt], now_ms: int) -> list[Hour]:
-    """Those that are not due yet and were not recalled, the next hour first. Apache's brokers
-    store what is due late again on its way, so the same one counts once."""
+    """The messages that are not due yet and were not recalled, the next hour first. Apache's
+    brokers store a message that is due late again on its way, so count duplicates once."""
     held = list(messages)
     recalled = {each.properties.get(names.TIMER_DELETE_UNIQUE_KEY) for each in held}
     found: dict[int, Counter[str]] = {}

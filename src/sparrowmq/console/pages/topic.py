@@ -1,4 +1,4 @@
-"""One topic: where it is, what its queues hold, who reads it; changing and deleting it."""
+"""One topic: its brokers, its queues, its consumer groups; changing and deleting it."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ _FEWER = "Messages in queues that readers do not see any more are not delivered.
 
 
 async def show(view: View) -> Answer:
-    """Settings, queues, groups and the rate."""
+    """Show settings, queues, groups and the rate."""
     console, name = view.console, view.names["topic"]
     console.sampler.seen_topics.mark(name)
     topic, readers = await asyncio.gather(
@@ -58,7 +58,7 @@ async def show(view: View) -> Answer:
 
 
 async def preview_update(view: View) -> Answer:
-    """What an update would change; done when the form says that this was seen."""
+    """Preview an update; make it when the form confirms this preview."""
     name = view.names["topic"]
     queues, perm = _number(view, "queues"), _number(view, "perm")
     if queues is None and perm is None:
@@ -98,7 +98,7 @@ def _number(view: View, field: str) -> int | None:
 
 
 async def delete(view: View) -> Answer:
-    """Delete it, if its name was typed."""
+    """Delete the topic, if its name was typed."""
     name = view.names["topic"]
     if view.entered("typed") != name:
         raise ValueError(f"nothing was deleted: type the name of the topic, {name}, to delete it")

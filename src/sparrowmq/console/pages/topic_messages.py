@@ -1,4 +1,4 @@
-"""The messages of a topic: newest first, from a time on, or from a place on."""
+"""The messages of a topic: newest first, or from a time or a place onward."""
 
 import asyncio
 import shlex
@@ -24,7 +24,7 @@ _LEAST_QUEUES_TEXT = f"choose a queue: a topic with more than {MOST_QUEUES} is r
 
 
 async def show(view: View) -> Answer:
-    """A page of them, and where the next one begins."""
+    """Show a page of messages, and where the next page begins."""
     name = view.names["topic"]
     view.console.sampler.seen_topics.mark(name)
     topic = await view.console.admin.topic(name)
@@ -80,13 +80,13 @@ def _command(view: View, topic: str) -> str:
 
 
 def tail_link(view: View) -> str:
-    """The same filter, followed: the newest messages of now."""
+    """The link that follows the topic with the same filter, from the newest messages on."""
     kept = {name: view.asked(name) for name in ("queue", "tag", "key") if view.asked(name)}
     return f"?{urlencode({**kept, 'tail': '1'})}"
 
 
 async def start(view: View, topic: TopicInfo) -> Positions:
-    """Where the scan begins in every queue; nothing for the ends. Raises ValueError."""
+    """Where the scan begins in every queue; empty to start at the ends. Raises ValueError."""
     if view.asked("at"):
         return parse_cursor(topic.name, view.asked("at"))
     queues = [each.queue for each in topic.queues]
@@ -112,7 +112,7 @@ def chosen(queues: list[MessageQueue], text: str) -> MessageQueue:
     for queue in queues:
         if f"{queue.broker_name}/{queue.queue_id}" == text:
             return queue
-    raise ValueError(f"{text!r} is no queue of this topic; write broker-a/3")
+    raise ValueError(f"{text!r} is not a queue of this topic; write broker-a/3")
 
 
 def wanted_by(view: View) -> Callable[[MessageExt], bool]:

@@ -1,4 +1,4 @@
-"""The list of topics, and making one."""
+"""The list of topics, and creating one."""
 
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.console.listing import part_of
@@ -18,7 +18,7 @@ _MOST_QUEUES = 1_024
 
 
 async def show(view: View) -> Answer:
-    """Fifty topics; what each holds is asked for these only."""
+    """List fifty topics; asks for the contents of only these."""
     console = view.console
     figures = console.sampler.figures.topics
     names = await console.names.topics()
@@ -55,13 +55,13 @@ async def show(view: View) -> Answer:
 
 
 def type_of(topic: TopicInfo) -> str:
-    """What its messages are, as the attribute says; brokers that differ are both named."""
+    """The message type according to the attribute; names all types if brokers differ."""
     found = {each.attributes.get("message.type", "NORMAL").lower() for each in topic.settings}
     return ", ".join(sorted(found)) or "?"
 
 
 async def create(view: View) -> Answer:
-    """Make a topic on all brokers."""
+    """Create a topic on all brokers."""
     name, queues = view.entered("name"), view.entered("queues")
     if not queues.isdecimal() or not 1 <= int(queues) <= _MOST_QUEUES:
         raise ValueError(f"queues is {queues!r}, must be a number from 1 to {_MOST_QUEUES}")

@@ -1,4 +1,4 @@
-"""Traffic: limits and their use, de-duplicated topics, brokers that are being emptied.
+"""Traffic: limits and their use, de-duplicated topics, draining brokers.
 
 form ─▶ Wanted: what the form means ─▶ preview (a dry run) ─▶ change, if it is still the same
 """
@@ -32,7 +32,7 @@ _SCOPES = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table: what is limited, on all brokers together or on one."""
+    """A line of the table: a limit, for all brokers together or for one."""
 
     limit: Limit
     unit: str
@@ -40,11 +40,11 @@ class Row:
     broker: str
     """Empty for the sum of several."""
     is_part: bool = False
-    """Whether a line of the sum is above it."""
+    """Whether the line with the sum is above it."""
 
     @property
     def word(self) -> str:
-        """What it does while it is reached."""
+        """What the limit does while it is reached."""
         backlog = self.limit.backlog
         if backlog is not None and backlog.action is BacklogAction.SLOW:
             return "slowing"
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def used(self) -> float:
-        """How much of it is used; of a backlog, how far the last group is behind."""
+        """How much of the limit is used; for a backlog, the lag of the slowest group."""
         if self.limit.backlog is not None:
             return max(self.limit.lags.values(), default=0)
         return self.limit.used_bytes if self.unit == BYTES else self.limit.used_messages
@@ -82,7 +82,7 @@ def rows_of(limits: Sequence[Limit]) -> list[Row]:
 
 
 def units_of(limit: Limit) -> list[str]:
-    """What of it is limited."""
+    """The units that a limit restricts."""
     if limit.backlog is not None:
         return [_BACKLOG]
     units = {MESSAGES: limit.messages, BYTES: limit.bytes}
@@ -90,7 +90,7 @@ def units_of(limit: Limit) -> list[str]:
 
 
 async def show(view: View) -> Answer:
-    """All limits, windows and drains."""
+    """Show all limits, windows and drains."""
     admin = view.console.admin
     limits, windows, brokers, left = await asyncio.gather(
         panel(admin.limits()),
@@ -127,13 +127,13 @@ async def show(view: View) -> Answer:
 
 
 def longest(drain: BrokerDrain) -> list[tuple[str, str, int, str]]:
-    """The groups that have most left: group, topic, messages, and why it may take for ever."""
+    """The groups with most left to read: group, topic, messages, and why it may never finish."""
     unread = sorted(drain.unread, key=lambda each: -each.messages)
     return [(each.group, each.topic, each.messages, each.why) for each in unread[:10]]
 
 
 def removal_of(row: Row) -> str:
-    """How the form of removals names a limit; names have no spaces."""
+    """The value for a limit in the form of removals; names have no spaces."""
     return f"{row.limit.scope} {row.unit} {row.limit.name}"
 
 
@@ -153,11 +153,11 @@ class Wanted:
     groups: tuple[str, ...] = ()
     action: str = BacklogAction.REFUSE.value
     removes: str = ""
-    """What is removed; empty where a limit is set."""
+    """What is removed; empty if a limit is set."""
     brokers: tuple[str, ...] = ()
 
     async def change(self, admin: Admin, *, dry_run: bool) -> list[SettingChange]:
-        """Raises ValueError, NotFound."""
+        """Make the change, or plan it in a dry run. Raises ValueError, NotFound."""
         if self.removes:
             return await admin.unset_limits(
                 self.scope, self.name, which=[self.removes], brokers=self.brokers, dry_run=dry_run
@@ -184,7 +184,7 @@ class Wanted:
 
     @property
     def command(self) -> str:
-        """The same at a terminal."""
+        """The equivalent terminal command."""
         words = ["sparrowmq", "quota", "unset" if self.removes else "set", self.scope]
         words += [self.name] if self.scope != Scope.CLIENT.value else []
         if self.removes:
@@ -238,7 +238,7 @@ def backlog_wanted(view: View) -> Wanted:
 
 
 def removal_wanted(view: View) -> Wanted:
-    """Raises ValueError where nothing was chosen."""
+    """Raises ValueError if nothing was chosen."""
     scope, _, rest = view.entered("limit").partition(" ")
     unit, _, name = rest.partition(" ")
     if not name:
@@ -271,19 +271,19 @@ def _brokers(view: View) -> tuple[str, ...]:
 
 
 async def set_quota(view: View) -> Answer:
-    """Preview a quota; set it when the form confirms exactly that."""
+    """Preview a quota; set it when the form confirms exactly this one."""
     fields = ("scope", "name", "messages", "bytes", "size_unit", "broker")
     return await _changed(view, quota_wanted(view), "set quota", fields)
 
 
 async def set_backlog(view: View) -> Answer:
-    """The same for a largest backlog."""
+    """Preview a largest backlog, then set it, in the same way."""
     fields = ("name", "most", "most_unit", "groups", "action", "broker")
     return await _changed(view, backlog_wanted(view), "set backlog", fields)
 
 
 async def unset(view: View) -> Answer:
-    """The same for the removal of a limit."""
+    """Preview the removal of a limit, then remove it, in the same way."""
     return await _changed(view, removal_wanted(view), "remove limit", ("limit",))
 
 
@@ -311,7 +311,7 @@ async def _changed(view: View, wanted: Wanted, action: str, fields: Sequence[str
 
 
 def _note(wanted: Wanted, changes: Sequence[SettingChange]) -> str:
-    """What people are surprised by."""
+    """A note about consequences that surprise people."""
     if wanted.backlog is not None:
         groups = ", ".join(wanted.groups)
         what = "refused" if wanted.action == BacklogAction.REFUSE.value else "slowed"

@@ -1,9 +1,9 @@
 """Transactions: half messages that wait for their end, and those that were set aside.
 
-A broker stores a half message again whenever it has asked its producers, and writes down in another
-topic which have ended. Both topics are read, the newest part of them: what is not named there is
-pending. An end is stored after its half message, so where older ends were not read, nothing is said
-of half messages that are older than the ends that were.
+A broker stores a half message again whenever it has checked with its producers, and records in
+another topic which transactions have ended. The page reads the newest part of both topics: a half
+message without a recorded end is pending. An end is stored after its half message, so if not all
+ends were read, the page claims nothing about half messages older than the oldest end it read.
 """
 
 from collections.abc import Iterable
@@ -32,13 +32,13 @@ class Transaction:
     message: MessageExt
     topic: str
     group: str
-    """Of its producers."""
+    """The producer group."""
     checks: int
-    """How often they were asked."""
+    """How often the broker checked with the producers."""
 
 
 async def show(view: View) -> Answer:
-    """Pending ones, the oldest first, and those that were set aside, the newest first."""
+    """Show pending transactions, the oldest first, and those set aside, the newest first."""
     halves = await _newest(view, TRANS_HALF_TOPIC)
     ends = await _newest(view, TRANS_OP_HALF_TOPIC, _MOST_ENDS)
     aside = await _newest(view, TRANS_CHECK_MAX_TIME_TOPIC)
@@ -70,14 +70,14 @@ async def show(view: View) -> Answer:
 
 
 def known_since_ms(ends: ScannedMessages | None) -> int:
-    """From when on it is known which half messages have ended."""
+    """The time from which on it is known which half messages have ended."""
     if ends is None or not (ends.left or ends.problems):
         return 0
     return min((each.store_timestamp for each in ends.messages), default=2**63)
 
 
 async def _newest(view: View, name: str, most: int = _MOST_READ) -> ScannedMessages | None:
-    """The end of a topic; None where there is none."""
+    """The newest messages of a topic; None if it does not exist."""
     admin = view.console.admin
     try:
         topic = await admin.topic(name)
@@ -88,7 +88,7 @@ async def _newest(view: View, name: str, most: int = _MOST_READ) -> ScannedMessa
 
 
 def transaction(message: MessageExt) -> Transaction:
-    """What a half message says about itself."""
+    """The transaction that a half message belongs to."""
     properties = message.properties
     checks = properties.get(names.TRANSACTION_CHECK_TIMES, "")
     return Transaction(
@@ -100,7 +100,7 @@ def transaction(message: MessageExt) -> Transaction:
 
 
 def pending(halves: Iterable[MessageExt], ends: Iterable[MessageExt]) -> list[Transaction]:
-    """Half messages that no operation names, by when they were sent."""
+    """Half messages without a recorded end, by the time they were sent."""
     ended: set[tuple[str, str]] = set()
     for each in ends:
         numbers = each.body.decode("ascii", "replace").split(",")
@@ -114,7 +114,7 @@ def pending(halves: Iterable[MessageExt], ends: Iterable[MessageExt]) -> list[Tr
 
 
 async def resume(view: View) -> Answer:
-    """Let the broker ask the producers again about one that was set aside."""
+    """Let the broker check again with the producers of a transaction that was set aside."""
     wanted = view.entered("id")
     work = view.console.changer.resume_transaction(wanted)
     found = transaction(await changing(view, "resume transaction", wanted, "", "asked again", work))

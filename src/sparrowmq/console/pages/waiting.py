@@ -1,4 +1,4 @@
-"""Messages that wait: for their delay level, for their time, for the end of a transaction."""
+"""Waiting messages: for their delay, for their delivery time, for the end of a transaction."""
 
 import re
 from collections.abc import Mapping
@@ -28,12 +28,12 @@ class Level:
 
     @property
     def waiting(self) -> int:
-        """Messages that are not delivered yet."""
+        """Number of messages not delivered yet."""
         return max(0, self.stored - self.delivered)
 
 
 async def show(view: View) -> Answer:
-    """What waits on every broker."""
+    """Show what waits on every broker."""
     admin = view.console.admin
     brokers = await panel(admin.brokers())
     topics = await view.console.names.topics()

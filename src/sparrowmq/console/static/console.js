@@ -6,7 +6,7 @@ const LOCAL = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const ANNOUNCE_MS = 60000;
 const RETRY_MS = 10000;
 
-/** Puts the local time beside UTC, where the two differ. */
+/** Adds the local time beside UTC, if the two differ. */
 function localTimes(root) {
   if (LOCAL === "UTC" || new Date().getTimezoneOffset() === 0) return;
   for (const each of root.querySelectorAll("time:not([data-local])")) {
@@ -25,7 +25,7 @@ function localTimes(root) {
 
 const live = { stream: null, isPaused: false, retry: 0, announced: 0, seen: document.body.dataset.seen };
 
-/** A part that someone works in is left alone; the next change comes anyway. */
+/** Whether the user is working in a part: it is left alone, and the next change updates it. */
 function isInUse(element) {
   if (element.contains(document.activeElement) && document.activeElement.matches("input,select,textarea,button")) return true;
   if (element.querySelector("details[open], dialog[open], input:checked")) return true;
@@ -33,7 +33,7 @@ function isInUse(element) {
   return selection && !selection.isCollapsed && element.contains(selection.anchorNode);
 }
 
-/** Where the keyboard is, in words that hold after a swap. */
+/** Where the keyboard focus is, in terms that still apply after a swap. */
 function focusKey(element) {
   const active = document.activeElement;
   if (!element.contains(active)) return null;
@@ -59,7 +59,7 @@ function swap(event) {
   if (id !== "asof") announce();
 }
 
-/** Screen readers hear of changes at most once a minute. */
+/** Announces changes to screen readers at most once a minute. */
 function announce() {
   const now = Date.now();
   if (now - live.announced < ANNOUNCE_MS) return;
@@ -74,7 +74,7 @@ function open() {
   live.stream = new EventSource(address);
   live.stream.addEventListener("fragment", swap);
   live.stream.onerror = () => {
-    // The browser gives up on 503: ask again later.
+    // The browser gives up on 503: retry later.
     if (live.stream && live.stream.readyState === EventSource.CLOSED) {
       close();
       live.retry = setTimeout(open, RETRY_MS);
@@ -130,7 +130,7 @@ function setUpForms() {
       for (const box of each.closest("form").querySelectorAll("input[type=checkbox][name=id]")) box.checked = each.checked;
     });
   }
-  // A form that was sent is not sent again by a second click.
+  // A second click must not send a form again.
   for (const form of document.querySelectorAll("form[method=post]")) {
     form.addEventListener("submit", (event) => {
       if (form.dataset.sent) event.preventDefault();

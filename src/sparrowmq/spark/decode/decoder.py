@@ -3,9 +3,9 @@
     decoder = Decoder(read_columns(["queueOffset", "body"]), "broker-a")
     batch = decoder.decode(pulled_bytes)
 
-Plain records are handled column by column with numpy and Arrow, odd ones one by one in `slow_path`
-and then put where they belong. Give it thousands of messages per call: below about 500 the work per
-call outweighs the work per message.
+Plain records are decoded column by column with numpy and Arrow, odd ones one by one in `slow_path`
+and then merged in at their places. Pass thousands of messages per call: below about 500, the cost
+per call outweighs the cost per message.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from sparrowmq.spark.decode.slow_path import messages_at, row_of
 from sparrowmq.spark.schema import READ_COLUMNS, SparkColumn, arrow_schema
 
 Rows = list[tuple[int, dict[str, Any]]]
-"""Which record each came from, and its columns."""
+"""For each row, the record it came from, and its columns."""
 _ALL_OFFSETS = range(-(2**63), 2**63)
 
 
@@ -51,10 +51,10 @@ class Decoder:
     def decode(
         self, data: bytes, first_offset: int = 0, end_offset: int = 2**63 - 1
     ) -> pa.RecordBatch:
-        """The messages with an offset from `first_offset` on and below `end_offset`, in order.
+        """The messages with offsets from `first_offset` up to but not including `end_offset`.
 
-        Raises Damaged where the bytes are no records, RocketMQError where a compression library
-        is missing.
+        They keep their order. Raises Damaged where bytes are not records, RocketMQError where a
+        compression library is missing.
         """
         starts = record_starts(data)
         if not len(starts):

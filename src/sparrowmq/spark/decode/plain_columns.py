@@ -1,8 +1,8 @@
-"""The columns of plain records, each made in one go by numpy and Arrow.
+"""The columns of plain records, each built in one go by numpy and Arrow.
 
-A loop in Python over the records would cost microseconds for each of them and each column; here the
-cost is a few passes over memory. The price is that only records of the usual kind fit: IPv4 hosts,
-no compression, regular properties. `Decoder` sends the others down the slow path.
+A Python loop over the records would cost microseconds per record and column; here the cost is a few
+passes over memory. The price is that only common records fit: IPv4 hosts, no compression, regular
+properties. `Decoder` sends the others down the slow path.
 """
 
 from collections.abc import Callable
@@ -33,12 +33,12 @@ class NotPlain(Exception):
 
 
 def topics_of(records: Records) -> pa.BinaryArray:
-    """The topic of each record, as it is stored."""
+    """The topic of each record, as stored."""
     return _cut(records.data, records.topic_at, records.topic_end)
 
 
 class PlainColumns:
-    """The columns of some plain records, made when they are asked for."""
+    """The columns of some plain records, built on demand."""
 
     def __init__(self, records: Records, broker_name: str, schema: pa.Schema) -> None:
         self._records = records
@@ -79,7 +79,7 @@ class PlainColumns:
 
     def time(self, name: str) -> pa.TimestampArray:
         ms = self._records.head[name].astype(np.int64)
-        # Times out of range, which no clock has given, must not wrap around.
+        # Times out of range, which no clock reports, must not wrap around.
         us = np.clip(ms, -_MAX_MS, _MAX_MS) * 1000
         return pa.array(us).view(pa.timestamp("us", tz="UTC"))
 
@@ -88,7 +88,7 @@ class PlainColumns:
         # Few senders, many messages: each address is formatted once.
         if (hosts == hosts[0]).all():
             return pa.repeat(pa.scalar(_host_text(hosts[0]), pa.string()), len(hosts))
-        # Distinguished by hashing: sorting them all, as numpy would, takes ten times as long.
+        # Deduplicated by hashing: sorting them all, as numpy would, takes ten times as long.
         encoded = pa.array(hosts).dictionary_encode()
         texts = pa.array([_host_text(host) for host in encoded.dictionary.to_numpy()])
         return texts.take(encoded.indices)
@@ -145,8 +145,8 @@ def _cut(data: bytes, starts: Longs, ends: Longs) -> pa.BinaryArray:
     bounds[:-1:2] = starts
     bounds[1::2] = ends
     bounds[-1] = len(data)
-    # An array whose odd elements are the gaps lies over the data as it is; taking the even ones
-    # is the only copy.
+    # An array laid over the data, without copying, has the gaps as its odd elements; taking the
+    # even ones is the only copy.
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     cells = pa.Array.from_buffers(pa.binary(), 2 * count, buffers)
     return cells.take(pa.array(np.arange(0, 2 * count, 2)))
@@ -164,7 +164,7 @@ _LAST_ASCII = 0x7E
 
 
 def split_keys(joined: pa.StringArray, kind: pa.ListType) -> pa.ListArray:
-    """The keys of each row; an empty list for null. No text is empty: such a property is none."""
+    """The keys of each row; an empty list for null. No text is empty: a property never is."""
     joined = _compact(joined)
     ends = np.frombuffer(joined.buffers()[1], np.int32)[: len(joined) + 1]
     text = joined.buffers()[2]
@@ -184,7 +184,7 @@ def split_keys(joined: pa.StringArray, kind: pa.ListType) -> pa.ListArray:
 
 
 def _compact(joined: pa.StringArray) -> pa.StringArray:
-    """The same with offsets that begin at 0, and nothing but its own bytes."""
+    """A copy whose offsets begin at 0, and which holds only its own bytes."""
     if joined.offset == 0 and len(joined):
         return joined
     return pa.concat_arrays([joined, pa.array([], pa.string())]) if len(joined) else _EMPTY

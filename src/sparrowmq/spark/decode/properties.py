@@ -6,8 +6,8 @@ laid over the bytes has every name and every value as an element:
     KEYS \\x01 o-1 \\x02 TAGS \\x01 created \\x02          names are elements 0, 4, 8 …
     0    1    2   3    4    5    6       7              values are elements 2, 6, 10 …
 
-What does not fit (a lone separator, an empty value, a name that comes twice) is marked by row and
-left to the slow path.
+Rows that do not fit (a lone separator, an empty value, a duplicate name) are marked and left to the
+slow path.
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ class Properties:
         self._cells = _cells(name_ends, value_ends, self._text)
         count = len(value_ends)
         self._first: Ints = np.searchsorted(value_ends, row_ends).astype(np.int32)
-        """Of each row, the index of its first property; one more at the end."""
+        """The index of each row's first property; one more at the end."""
         self.names: pa.StringArray = self._cells.take(pa.array(np.arange(0, 4 * count, 4)))
         encoded = self.names.dictionary_encode()
         self._codes: npt.NDArray[np.int64] = encoded.indices.to_numpy().astype(np.int64)
@@ -48,7 +48,7 @@ class Properties:
             self.odd = twice
 
     def as_map(self, kind: pa.MapType) -> pa.MapArray:
-        """All of them, a map for each row."""
+        """All properties, as one map per row."""
         values = self._cells.take(pa.array(np.arange(2, 4 * len(self._codes), 4)))
         offsets = pa.array(self._first)
         built = pa.MapArray.from_arrays(offsets, self.names, values)
@@ -61,7 +61,7 @@ class Properties:
             return pa.nulls(self._rows, pa.string())
         where = np.flatnonzero(self._codes == code)
         cells = where * 4 + 2
-        if len(where) == self._rows:  # once in every row, as duplicates were sent away
+        if len(where) == self._rows:  # once in every row, as rows with duplicates are excluded
             return self._cells.take(pa.array(cells))
         of_row = np.zeros(self._rows, np.int64)
         missing = np.ones(self._rows, np.bool_)

@@ -1,7 +1,7 @@
 """Stored records as numpy arrays: where each begins, its fixed head, and where its parts lie.
 
-Only the common kind is laid out here: v1, IPv4, not compressed, one message a record. The others
-are told apart (`plain`) and go to `slow_path`. `protocol/record_layout.py` draws the layout.
+Only common records are laid out here: v1, IPv4, not compressed, one message per record. `plain`
+tells them from the others, which go to `slow_path`. `protocol/record_layout.py` draws the layout.
 """
 
 from dataclasses import dataclass
@@ -32,13 +32,13 @@ _SLOW_BITS = COMPRESSED | HOSTS_V6
 _MAGIC_BYTES = MAGIC_V1.to_bytes(4, "big")
 _SCANNED_BYTES = 32 * 1024
 _SCANNED_RECORD_BYTES = 512
-"""Larger records have more bytes to be scanned than a step from one to the next costs."""
+"""Above this size, scanning a record's bytes costs more than stepping from record to record."""
 _NONE = np.zeros(0, np.int64)
 _unpack_size = Struct(">I").unpack_from
 
 
 def record_starts(data: bytes) -> Longs:
-    """Where each record begins. Raises Damaged where a size cannot be."""
+    """Where each record begins. Raises Damaged at an impossible size."""
     known, at = starts_by_magic(data)
     starts: list[int] = []
     append = starts.append
@@ -58,11 +58,11 @@ def record_starts(data: bytes) -> Longs:
 
 
 def starts_by_magic(data: bytes) -> tuple[Longs, int]:
-    """Where the first records begin, and where the next one does, from which on sizes lead.
+    """Where the first records begin, and where to continue by following sizes.
 
-    Looks for the magic of all records at once, in half of the time that a step from each to the
-    next takes where they are small. Each that is given ends where the next begins, so no magic in
-    a body can mislead; the last one is never given.
+    Looks for the magic of all records at once, in half the time that stepping from record to record
+    takes when they are small. Every record returned ends where the next begins, so a magic in a
+    body cannot mislead; the last one is never returned.
     """
     if len(data) < _SCANNED_BYTES or _unpack_size(data, 0)[0] > _SCANNED_RECORD_BYTES:
         return _NONE, 0
@@ -95,7 +95,7 @@ class Records:
         return len(self.body_at)
 
     def only(self, chosen: "Flags | slice") -> "Records":
-        """Those of the chosen rows."""
+        """The records of the chosen rows."""
         return Records(
             self.data,
             self.head[chosen],
@@ -116,15 +116,15 @@ class LaidOut:
     starts: Longs
     records: Records
     plain: Flags
-    """Which of them are of the common kind and consistent; of the others only the head is right,
-    and that up to sysFlag."""
+    """Which records are common and consistent; of the others only the head is right, and only up to
+    sysFlag."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
     @property
     def data(self) -> bytes:
-        """The bytes that `starts` is about."""
+        """The bytes that `starts` refers to."""
         return self.records.data
 
     @property
@@ -133,7 +133,7 @@ class LaidOut:
         return self.records.head
 
     def part(self, first: int, last: int) -> "LaidOut":
-        """The records from one on to another, which is left out."""
+        """The records from `first` up to, but not including, `last`."""
         if first == 0 and last == len(self.starts):
             return self
         some = slice(first, last)
@@ -149,7 +149,7 @@ def _heads_at(data: bytes, starts: Longs) -> npt.NDArray[Any]:
 
 
 def lay_out(data: bytes, starts: Longs, *, check_crc: bool = False) -> LaidOut:
-    """The parts of each record, and which records are plain. There has to be one at least."""
+    """The parts of each record, and which records are plain. Needs at least one record."""
     head = _heads_at(data, starts)
     raw = np.frombuffer(data, np.uint8)
     sys_flag = head["sys_flag"]

@@ -1,6 +1,6 @@
 """One record at a time: IPv6, long topics, compressed bodies, inner batches, odd properties.
 
-The slow path of `Decoder`. It agrees with `protocol.message_ext`, which tests compare it to, but
+The slow path of `Decoder`. It agrees with `protocol.message_ext` (tests compare the two), but
 imports nothing that an executor may lack.
 """
 
@@ -34,7 +34,7 @@ _MAX_MS = (2**63 - 1) // 1000
 
 @dataclass(frozen=True, slots=True)
 class SlowRecord:
-    """One record with its parts cut out, nothing of them decoded."""
+    """One record with its parts cut out but not decoded."""
 
     queue_id: int
     queue_offset: int
@@ -53,7 +53,7 @@ class SlowRecord:
 def messages_at(data: bytes, at: int, *, check_crc: bool = False) -> Iterator[SlowRecord]:
     """The message of the record at `at`, or all of an inner batch.
 
-    Raises Damaged for what is no record, and RocketMQError where a library is missing.
+    Raises Damaged for bytes that are not a record, RocketMQError where a library is missing.
     """
     record = _record_at(data, at, check_crc)
     if record.sys_flag & WRAPPED != WRAPPED:
@@ -100,7 +100,7 @@ def row_of(record: SlowRecord, broker_name: str, at: int) -> dict[str, Any]:
 
 
 def microseconds(ms: int) -> int:
-    """Spark's unit; absurd times are clipped to its range."""
+    """Milliseconds in Spark's unit; absurd times are clipped to its range."""
     return max(-_MAX_MS, min(ms, _MAX_MS)) * 1000
 
 

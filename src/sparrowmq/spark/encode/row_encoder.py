@@ -1,4 +1,4 @@
-"""Rows to messages, a whole Arrow batch at once: no Python per row but its CRC.
+"""Rows to messages, a whole Arrow batch at once: the only Python per row is its CRC.
 
 A message in a batch send, as `protocol/batch.py` draws it:
 
@@ -33,7 +33,7 @@ from sparrowmq.spark.encode.row_properties import (
 from sparrowmq.spark.schema import ColumnError, ColumnPlaces
 
 BATCHED_HEAD_BYTES = 22
-"""What a message takes in a batch beside body and properties."""
+"""The size of a message in a batch without its body and properties."""
 
 UNSHARDED = -1
 
@@ -46,19 +46,19 @@ class EncodedRows:
 
     topics: list[str]
     topic_of: npt.NDArray[np.int64]
-    """Each row's place in `topics`."""
+    """Each row's index into `topics`."""
     hashes: npt.NDArray[np.int64]
-    """The absolute hash of the sharding key, UNSHARDED without one."""
+    """The absolute value of the sharding key's hash, UNSHARDED without a key."""
     alone: npt.NDArray[np.bool_]
     """Rows that cannot go in a batch: delayed ones, and those of retry topics."""
     bodies: pa.Array
     properties: pa.Array
     messages: pa.Array
-    """As they go into a batch."""
+    """The encoded messages, ready to go into a batch."""
 
 
 class RowEncoder:
-    """Encodes the Arrow batches of one task. Raises ColumnError for rows that are no messages."""
+    """Encodes the Arrow batches of one task. Raises ColumnError for rows that cannot be sent."""
 
     def __init__(
         self, positions: ColumnPlaces, topic: str | None, keys: RowKeys, max_message_bytes: int
@@ -113,7 +113,7 @@ class RowEncoder:
         return topics, encoded.indices.to_numpy().astype(np.int64)
 
     def _with_keys(self, bodies: pa.Array, properties: pa.Array, own: pa.Array | None) -> pa.Array:
-        """Each row's properties after its unique id, which is its own or made from its content."""
+        """Each row's unique id, its own or made from its content, followed by its properties."""
         content = pc.binary_join_element_wise(bodies, properties, b"")
         keys = self._keys.next(row_crcs(*values_of(content)))
         if own is not None:
@@ -122,7 +122,7 @@ class RowEncoder:
 
 
 def _own_keys(column: pa.Array) -> pa.Array:
-    """The property with the id that a row has; null without one."""
+    """The property with each row's own id; null for rows without one."""
     legal = pc.match_substring_regex(column, "^[^\\s\\x01\\x02]{1,255}$")
     if not pc.all(pc.fill_null(legal, True)).as_py():
         raise ColumnError("uniqueId", "is blank, too long or has blanks in a row; use 32 digits")
@@ -170,7 +170,7 @@ def _hashes(columns: dict[str, pa.Array], rows: int) -> npt.NDArray[np.int64]:
     if "shardingKey" not in columns:
         return np.full(rows, UNSHARDED, np.int64)
     encoded = columns["shardingKey"].dictionary_encode()
-    # An empty key is none, as it is no property either.
+    # An empty key counts as no key, just as it is not stored as a property.
     hashes = [abs(java_hash(key)) if key else UNSHARDED for key in encoded.dictionary.to_pylist()]
     indices: npt.NDArray[np.int32] = pc.fill_null(encoded.indices, len(hashes)).to_numpy()
     return np.array([*hashes, UNSHARDED], np.int64)[indices]
@@ -225,15 +225,15 @@ KEY_PROPERTY_BYTES = len(_KEY_HEAD) + 32 + 1
 
 
 class RowKeys:
-    """Unique ids for the rows of one partition of one write: the same each time Spark repeats it.
+    """Unique ids for the rows of one partition of one write: the same whenever Spark repeats it.
 
         write and partition 8 | row in its partition 4 | CRC of the row 4        in upper-case hex
 
     The id becomes the message's UNIQ_KEY, which consumers and the source show as msgId. A task that
-    Spark repeats, or a micro-batch that it repeats after a crash, sends its rows under the ids they
-    had, so that readers can drop the copies. The CRC is for rows that come in another order the
-    second time, as after a shuffle: without it two different rows would share an id, and a reader
-    would drop one of them.
+    Spark repeats, or a micro-batch that it repeats after a crash, sends its rows under the same
+    ids, so that readers can drop the copies. The CRC is for rows that arrive in a different order
+    the second time, as after a shuffle: without it two different rows would share an id, and a
+    reader would drop one of them.
     """
 
     def __init__(self, write_id: str, partition_id: int) -> None:
@@ -242,7 +242,7 @@ class RowKeys:
         self._rows = 0
 
     def next(self, crcs: npt.NDArray[np.uint32]) -> pa.Array:
-        """The property with the id, for as many rows as there are CRCs."""
+        """The property with the id, for one row per CRC."""
         count = len(crcs)
         rows = np.arange(self._rows, self._rows + count).astype(np.uint32)
         self._rows += count

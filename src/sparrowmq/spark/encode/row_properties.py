@@ -26,12 +26,12 @@ _VALUE_END = b"\x02"
 
 
 def binary(column: pa.Array) -> pa.Array:
-    """Texts and bytes alike as bytes with 32-bit offsets."""
+    """A column of texts or bytes, as bytes with 32-bit offsets."""
     return column.cast(pa.binary())
 
 
 def values_of(column: pa.Array) -> tuple[memoryview, npt.NDArray[np.int64]]:
-    """The bytes of a binary array, and where each value begins, with the end of the last."""
+    """The bytes of a binary array, and where each value begins, plus the end of the last one."""
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     return memoryview(data) if data is not None else memoryview(b""), ends.astype(np.int64)
@@ -59,14 +59,14 @@ def tags_property(tags: pa.Array) -> pa.Array:
 
 
 def keys_property(keys: pa.Array) -> pa.Array:
-    """Each row's keys; a text may hold several with blanks between, a list has one an element."""
+    """Each row's keys: a text may hold several separated by blanks, a list has one per element."""
     if pa.types.is_list(keys.type) or pa.types.is_large_list(keys.type):
         elements = keys.flatten()
         if elements.null_count:
             raise ColumnError("keys", "an element is null, each has to be a text")
         if pc.any(pc.match_substring_regex(elements, r"^$|\s")).as_py():
             raise ColumnError("keys", "an element is empty or holds a blank, which separates keys")
-        # Spark says of array('a') that no element is null, and Arrow joins no such lists.
+        # Spark declares that array('a') has no null elements, and Arrow cannot join such lists.
         keys = pc.binary_join(keys.cast(pa.list_(pa.string())), KEY_SEPARATOR)
     return property_column(KEYS, "keys", keys)
 
@@ -75,10 +75,10 @@ def own_properties(properties: pa.Array, *, has_sharding_key: bool) -> pa.Array:
     """The application's properties of each row.
 
     Names that belong to RocketMQ are left out, so that what was read can be written again: tags
-    and keys have columns of their own, the rest describes the message that was read.
+    and keys have their own columns, the rest describes the message that was read.
     """
     ends = properties.offsets.to_numpy()
-    # The children of a slice are those of the whole array.
+    # A slice keeps the children of the whole array.
     names = properties.keys[ends[0] : ends[-1]]
     values = properties.items[ends[0] : ends[-1]]
     keep = pc.invert(pc.is_in(names, _NOT_COPIED))
@@ -99,7 +99,7 @@ def _check_pairs(names: pa.Array, values: pa.Array) -> None:
         raise ColumnError("properties", f"the value of {name.as_py()!r} is null, must be a text")
     for texts in (names, values):
         check_separators("properties", binary(texts))
-        # Consumers in every language leave such a pair out.
+        # Consumers in every language skip such a pair.
         if pc.any(pc.equal(pc.binary_length(texts), 0)).as_py():
             raise ColumnError("properties", "a name or value is empty, must have a character")
 
@@ -110,7 +110,7 @@ def sharding_property(keys: pa.Array) -> pa.Array:
 
 
 def delay_property(levels: pa.Array) -> pa.Array:
-    """Each row's delay level; 0 is none."""
+    """Each row's delay level; 0 means no delay."""
     wrong = levels.filter(pc.or_(pc.less(levels, 0), pc.greater(levels, MAX_DELAY_LEVEL)))
     if len(wrong):
         raise ColumnError(
@@ -131,7 +131,7 @@ def deliver_property(times: pa.Array) -> pa.Array:
 
 
 def check_separators(column: str, text: pa.Array) -> None:
-    """Raise ColumnError for bytes that separate properties."""
+    """Raise ColumnError if a value contains bytes that separate properties."""
     data, ends = values_of(text)
     used = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
     if len(used) and bool(np.any(np.isin(used, (1, 2)))):

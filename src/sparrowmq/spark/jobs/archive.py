@@ -2,13 +2,13 @@
 
     plan ── which offsets come next, from the newest commit
     write ── Spark writes them below _staging
-    move ── the files are synced and get their names, which bear the number of the commit to come
+    move ── the files are synced and get their names, which contain the next commit's number
     commit ── one file of the log names them, and the offsets that follow
-    progress ── the brokers hear where the archive's consumer group is
+    progress ── the brokers store where the archive's consumer group is
 
-A run that dies before the commit has done nothing that a reader sees, and the next one does the
-same offsets again; one that dies after it goes on after them. There is no second place that
-remembers offsets, so that nothing can disagree (docs/decisions/0010).
+If a run dies before the commit, readers see nothing of it, and the next run archives the same
+offsets again; if it dies after the commit, the next run continues after them. Offsets are stored in
+one place only, so nothing can disagree (docs/decisions/0010).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -50,22 +50,22 @@ class ArchiveJob:
 
     name_server: str
     to: str
-    """A folder that driver and executors reach by the same name."""
+    """A folder that driver and executors reach under the same name."""
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     """A regular expression for topics, instead of their names."""
     group: str = "sparrowmq-archive"
     """The consumer group under which operators see the progress."""
     since_ms: int | None = None
-    """Where a new archive begins; at the oldest messages without it."""
+    """Store time from which a new archive begins; without it, at the oldest messages."""
     batch_rows: int = 1_000_000
-    """Messages in one commit at most."""
+    """The most messages in one commit."""
     fail_on_data_loss: bool = True
     compaction: CompactionRule = field(default_factory=CompactionRule)
     source_options: Mapping[str, str] = field(default_factory=dict)
 
     def options(self) -> Options:
-        """The same as options of the source. Raises OptionError."""
+        """The job as options of the source. Raises OptionError."""
         given = {"nameServer": self.name_server, "group": self.group}
         given["failOnDataLoss"] = str(self.fail_on_data_loss).lower()
         if self.topics:
@@ -105,11 +105,11 @@ class Archiver:
 
     @property
     def archive(self) -> Archive:
-        """As of the newest commit."""
+        """The archive as of its newest commit."""
         return self._folder.archive
 
     def _begun(self) -> Positions:
-        """Where the archive is in the topics of this job; it may hold others, which stay."""
+        """Where the archive stands in this job's topics; other topics that it holds stay as is."""
         return {
             queue: at
             for queue, at in self.archive.positions.items()
@@ -125,7 +125,7 @@ class Archiver:
         )
 
     def step(self, target: Positions | None = None) -> int:
-        """Archive the next batch; how many messages that were, 0 when there are none."""
+        """Archive the next batch. Returns its number of messages, 0 if there were none."""
         ranges, end = self._patience.call("planning a batch", lambda: self._plan(target))
         if not ranges:
             return 0
@@ -147,9 +147,9 @@ class Archiver:
         return next_ranges(self._cluster, self._options, begin, target, self._job.batch_rows)
 
     def _new_topics(self, known: set[str]) -> Positions:
-        """Topics that the archive does not know begin where a new archive does.
+        """Start positions for topics new to the archive: they begin where a new archive does.
 
-        New queues of those that it knows begin at their oldest message (`next_ranges`).
+        New queues of known topics begin at their oldest message (`next_ranges`).
         """
         options = self._options
         wanted = tuple(topic for topic in options.subscribe if topic not in known)
@@ -168,14 +168,14 @@ class Archiver:
         frame = dated(read_ranges(self._spark, self._job.name_server, ranges, options))
         seen = Observation()
         frame = frame.observe(seen, F.count(F.lit(1)).alias("rows"))
-        # A file for each core and not for each queue: small files cost every reader.
+        # One file per core, not per queue: small files cost every reader.
         frame = frame.coalesce(self._spark.sparkContext.defaultParallelism)
         staging = f"{self._folder.files.root}/{self._folder.stage()}"
         frame.write.partitionBy(*PARTITIONS).parquet(staging)
         return int(seen.get["rows"])
 
     def compact(self, *, all_of_it: bool = False) -> int:
-        """Merge small files where it is due; by how many files there are fewer."""
+        """Merge small files where it is due. Returns by how many files the archive shrank."""
         before = len(self.archive.files)
         self._compactor.run(all_of_it=all_of_it)
         return before - len(self.archive.files)
@@ -188,7 +188,7 @@ def opened_archive(
     on_step: OnStep = ignore_step,
     clock: Clock = system_clock,
 ) -> Iterator[Archiver]:
-    """An archiver that is alone in its archive. Raises JobError, OptionError, RocketMQError."""
+    """The only archiver at work in its archive. Raises JobError, OptionError, RocketMQError."""
     with (
         opened_folder(archive_files(spark, job.to)) as folder,
         RemoteCluster(job.name_server, 10.0) as cluster,
@@ -197,14 +197,14 @@ def opened_archive(
 
 
 def archive_once(archiver: Archiver) -> None:
-    """Archive all that is there now, then compact what is due."""
+    """Archive everything that exists now, then compact what is due."""
     target = archiver.everything()
     while archiver.step(target):
         archiver.compact()
 
 
 def archive_forever(archiver: Archiver, wait: Callable[[], bool]) -> None:
-    """Archive what arrives until `wait`, called when there is nothing, returns False."""
+    """Archive what arrives until `wait`, called when nothing is left, returns False."""
     while archiver.step() or wait():
         archiver.compact()
 
@@ -216,7 +216,7 @@ def compact_archive(
     on_step: OnStep = ignore_step,
     clock: Clock = system_clock,
 ) -> tuple[int, int]:
-    """Compact all that can be, without a broker; files before and after."""
+    """Compact everything possible, without a broker. Returns file counts before and after."""
     files = archive_files(spark, path)
     existing_archive(files, path)
     with opened_folder(files) as folder:
@@ -226,7 +226,7 @@ def compact_archive(
 
 
 def existing_archive(files: ArchiveFiles, path: str) -> Archive:
-    """The archive in a folder that has one. Raises JobError, also where its log is not whole."""
+    """The archive in a folder. Raises JobError if there is none, or its log is not intact."""
     archive = ArchiveLog(files).read()
     if archive.version == 0:
         raise JobError(f"there is no archive in {path}; make one with: sparrowmq pipeline archive")
@@ -234,7 +234,7 @@ def existing_archive(files: ArchiveFiles, path: str) -> Archive:
 
 
 def check_archived(archive: Archive, topic: str, path: str) -> None:
-    """Raises JobError for a topic that was never archived here; one without messages was."""
+    """Raises JobError for a topic never archived here; an archived topic may have no messages."""
     topics = {partition_of(name)[0] for name in archive.files}
     topics |= {queue.topic for queue in archive.positions}
     if topic not in topics:
@@ -245,10 +245,10 @@ def check_archived(archive: Archive, topic: str, path: str) -> None:
 
 
 def read_archive(spark: "SparkSession", path: str, question: Question | None = None) -> "DataFrame":
-    """The archive as its newest commit says; with a question only its answer.
+    """The archive as of its newest commit; with a question, only the messages it asks for.
 
-    Reads just the files of the topics and days that can hold an answer. Raises JobError where
-    there is no archive, it is not whole, or it does not have the topic.
+    Reads only the files of topics and days that can contain an answer. Raises JobError if there is
+    no archive, it is not intact, or it does not have the topic.
     """
     wanted = question or Question()
     files = archive_files(spark, path)

@@ -1,8 +1,7 @@
 """Compaction of an archive: few large files instead of many small ones, atomic for readers.
 
-The commit that adds the new files removes the old ones from the log in the same moment. The old
-files stay on the disk for a while, for readers that took their names before; a later run drops
-them.
+The commit that adds the new files also removes the old ones from the log. The old files stay on the
+disk for a while, for readers that have already listed them; a later run deletes them.
 """
 
 from dataclasses import dataclass
@@ -22,14 +21,14 @@ class CompactionRule:
     """When files are compacted, and how large they become."""
 
     least_files: int = 32
-    """Small files of one topic and day that are worth the work; 0 is never."""
+    """How many small files of one topic and day are worth the work; 0 means never compact."""
     target_bytes: int = 128 * 1024 * 1024
     keep_removed_ms: int = 60 * 60 * 1000
-    """How long a reader may take that began before a compaction."""
+    """How long a reader that began before a compaction may take."""
 
 
 def due(archive: Archive, rule: CompactionRule, *, all_of_it: bool = False) -> dict[str, list[str]]:
-    """Folders and their small files, where there are enough of them."""
+    """Folders with enough small files to compact, and those files."""
     small: dict[str, list[str]] = {}
     for name, size in sorted(archive.files.items()):
         if size < rule.target_bytes // 2:
@@ -39,7 +38,7 @@ def due(archive: Archive, rule: CompactionRule, *, all_of_it: bool = False) -> d
 
 
 class Compactor:
-    """Compacts with commits of its own, one per folder."""
+    """Compacts with separate commits, one per folder."""
 
     def __init__(
         self,
@@ -68,7 +67,7 @@ class Compactor:
         total = sum(archive.files[name] for name in names)
         wanted = -(-total // self._rule.target_bytes)
         frame = self._spark.read.parquet(*(f"{root}/{name}" for name in names)).coalesce(wanted)
-        # Queue by queue in order: equal values lie together, and files are smaller.
+        # Sorted by queue and offset: equal values are adjacent, which makes files smaller.
         frame = frame.sortWithinPartitions("brokerName", "queueId", "queueOffset")
         frame.write.parquet(f"{root}/{self._folder.stage()}")
         self._on_step(JobStep("compacted", len(names), archive.rows))

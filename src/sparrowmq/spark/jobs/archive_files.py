@@ -1,7 +1,7 @@
-"""The files of an archive: what is asked of them, on this machine's disk or where Hadoop reaches.
+"""The files of an archive: the operations on them, for this machine's disk and for Hadoop.
 
-On this machine Python does it, because it can sync files and folders; Hadoop's local file system
-syncs nothing. HDFS and object stores are reached by way of the JVM that Spark runs in.
+On this machine Python does the work, because it can sync files and folders; Hadoop's local file
+system syncs nothing. HDFS and object stores are reached through the JVM that Spark runs in.
 """
 
 import os
@@ -24,36 +24,37 @@ if TYPE_CHECKING:
 
 
 class ArchiveFiles(Protocol):
-    """Names are relative to the archive's root, with slashes. Hidden files are not listed."""
+    """File operations. Names are relative to the archive's root, with slashes; hidden files are not
+    listed."""
 
     @property
     def root(self) -> str:
-        """What Spark reads and writes the archive by."""
+        """The path by which Spark reads and writes the archive."""
 
     @property
     def local_folder(self) -> Path | None:
         """The root on this machine's disk, None for others."""
 
     def names(self, folder: str = "") -> list[str]:
-        """The names in a folder, sorted; none where it does not exist."""
+        """The names in a folder, sorted; empty if it does not exist."""
 
     def data_files(self, folder: str = "") -> dict[str, int]:
         """Sizes of all Parquet files below a folder, by their names in it."""
 
     def read(self, name: str) -> bytes:
-        """All of a file. Raises FileNotFoundError."""
+        """The contents of a file. Raises FileNotFoundError."""
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file, whole or not at all; False where there is one of that name already."""
+        """Create a file, whole or not at all; False if one of that name exists already."""
 
     def replace(self, name: str, data: bytes) -> None:
-        """Give a file this content; readers see the old or the new one."""
+        """Replace the content of a file; readers see the old or the new one."""
 
     def move(self, names: Mapping[str, str]) -> None:
-        """Give data files new names; they and their content stay after a power cut."""
+        """Rename data files; names and content survive a power cut."""
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with all that is in it; nothing where there is none."""
+        """Delete a file, or a folder with its contents; does nothing if it is missing."""
 
 
 class LocalFiles:
@@ -64,7 +65,7 @@ class LocalFiles:
 
     @property
     def root(self) -> str:
-        """What Spark reads and writes the archive by."""
+        """The path by which Spark reads and writes the archive."""
         return f"file:{self._folder}"
 
     @property
@@ -73,7 +74,7 @@ class LocalFiles:
         return self._folder
 
     def names(self, folder: str = "") -> list[str]:
-        """The names in a folder, sorted; none where it does not exist."""
+        """The names in a folder, sorted; empty if it does not exist."""
         try:
             found = [path.name for path in (self._folder / folder).iterdir()]
         except FileNotFoundError:
@@ -90,11 +91,11 @@ class LocalFiles:
         }
 
     def read(self, name: str) -> bytes:
-        """All of a file. Raises FileNotFoundError."""
+        """The contents of a file. Raises FileNotFoundError."""
         return (self._folder / name).read_bytes()
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file, whole or not at all; False where there is one of that name already.
+        """Create a file, whole or not at all; False if one of that name exists already.
 
         Only one run at a time writes here (`FolderLock`), so looking first is enough.
         """
@@ -105,17 +106,17 @@ class LocalFiles:
         return True
 
     def replace(self, name: str, data: bytes) -> None:
-        """Give a file this content; readers see the old or the new one."""
+        """Replace the content of a file; readers see the old or the new one."""
         path = self._folder / name
         make_folder(path.parent)
         replace_file(path, data)
 
     def move(self, names: Mapping[str, str]) -> None:
-        """Give data files new names; they and their content stay after a power cut."""
+        """Rename data files; names and content survive a power cut."""
         folders: set[Path] = set()
         for source, target in names.items():
             old, new = self._folder / source, self._folder / target
-            sync_file(old)  # Spark has written it, and syncs nothing
+            sync_file(old)  # written by Spark, which syncs nothing
             make_folder(new.parent)
             old.rename(new)
             folders.add(new.parent)
@@ -123,13 +124,13 @@ class LocalFiles:
             sync_folder(folder)
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with all that is in it; nothing where there is none."""
+        """Delete a file, or a folder with its contents; does nothing if it is missing."""
         path = self._folder / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
             return
         path.unlink(missing_ok=True)
-        # Hadoop's checksum of it, from versions that moved files by Hadoop.
+        # Hadoop's checksum file, left by versions that moved files through Hadoop.
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
@@ -139,21 +140,21 @@ _DEFAULT_FILE_SYSTEM = "spark.hadoop.fs.defaultFS"
 
 
 def archive_files(spark: "SparkSession", root: str) -> ArchiveFiles:
-    """The files below a folder: those of this machine's disk, or what Hadoop makes of the name."""
+    """The files below a folder: on this machine's disk, or wherever Hadoop resolves the name."""
     found = HadoopFiles(spark, root)
     folder = found.local_folder
     return found if folder is None else LocalFiles(folder)
 
 
 OF_HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
-"""Folders with settings of the user's, which may name another file system than this machine's."""
+"""Folders with the user's settings, which may name a file system other than this machine's."""
 
 
 def local_files(
     root: str, settings: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> LocalFiles | None:
-    """The files below a folder that is certain to be on this machine's disk, before there is a
-    session to ask; None for any other. `settings` are those of the session to come."""
+    """The files below a folder that is certain to be on this machine's disk, while there is no
+    session yet to ask; None for any other. `settings` are for the session that will start."""
     scheme, colon, rest = root.partition(":")
     if colon and "/" not in scheme:
         return LocalFiles(Path("/" + rest.lstrip("/"))) if scheme == "file" else None
@@ -163,15 +164,15 @@ def local_files(
 
 
 class HadoopFiles:
-    """Files by way of the JVM that the session runs in: HDFS, object stores.
+    """Files reached through the JVM that the session runs in: HDFS, object stores.
 
-    A commit is synced where the file system can do that (HDFS); object stores keep what was closed.
-    Data files are written and closed by Spark's executors: on HDFS a power cut of all machines that
-    hold a block can lose them, unless `dfs.datanode.synconclose` is set.
+    A commit is synced where the file system can do that (HDFS); object stores keep closed files.
+    Spark's executors write and close data files: on HDFS a power cut of all machines that hold a
+    block can lose them, unless `dfs.datanode.synconclose` is set.
     """
 
     def __init__(self, spark: "SparkSession", root: str) -> None:
-        # PySpark has no public way to the JVM's file systems.
+        # PySpark has no public API for the JVM's file systems.
         context: Any = spark.sparkContext
         self._jvm: Any = context._jvm
         self._gateway: Any = context._gateway
@@ -180,14 +181,14 @@ class HadoopFiles:
         given = self._hadoop.Path(root)
         self._fs = given.getFileSystem(conf)
         if self._fs.getScheme() == "file" and not given.isAbsolute():
-            # Java would take the folder that it was started in.
+            # Java would resolve it against the folder in which Java was started.
             given = self._hadoop.Path(str(Path.cwd() / root))
         self._root = str(self._fs.makeQualified(given).toString()).rstrip("/")
         self._context = self._hadoop.FileContext.getFileContext(self._fs.getUri(), conf)
 
     @property
     def root(self) -> str:
-        """What Spark reads and writes the archive by."""
+        """The path by which Spark reads and writes the archive."""
         return self._root
 
     @property
@@ -200,7 +201,7 @@ class HadoopFiles:
         return self._hadoop.Path(f"{self._root}/{name}".rstrip("/"))
 
     def names(self, folder: str = "") -> list[str]:
-        """The names in a folder, sorted; none where it does not exist."""
+        """The names in a folder, sorted; empty if it does not exist."""
         if not self._fs.exists(self._path(folder)):
             return []
         listed = self._fs.listStatus(self._path(folder))
@@ -222,7 +223,7 @@ class HadoopFiles:
         return dict(sorted(found.items()))
 
     def read(self, name: str) -> bytes:
-        """All of a file. Raises FileNotFoundError."""
+        """The contents of a file. Raises FileNotFoundError."""
         with _raised_as(_MISSING, FileNotFoundError(f"{self._root}/{name}")):
             stream = self._fs.open(self._path(name))
         try:
@@ -231,7 +232,7 @@ class HadoopFiles:
             stream.close()
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file, whole or not at all; False where there is one of that name already."""
+        """Create a file, whole or not at all; False if one of that name exists already."""
         if self._fs.exists(self._path(name)):
             return False
         try:
@@ -242,11 +243,11 @@ class HadoopFiles:
         return True
 
     def replace(self, name: str, data: bytes) -> None:
-        """Give a file this content; readers see the old or the new one."""
+        """Replace the content of a file; readers see the old or the new one."""
         self._rename(self._draft(name, data), name, "OVERWRITE")
 
     def _draft(self, name: str, data: bytes) -> Any:
-        # Nothing locks other machines out: each run has drafts of its own.
+        # No lock keeps other machines out, so each run has its own draft names.
         draft = self._path(f"{name}.{uuid.uuid4().hex[:8]}.unfinished")
         stream = self._fs.create(draft, True)
         try:
@@ -264,7 +265,7 @@ class HadoopFiles:
         self._context.rename(draft, self._path(name), how)
 
     def move(self, names: Mapping[str, str]) -> None:
-        """Give data files new names."""
+        """Rename data files; the class says what survives a power cut."""
         for source, target in names.items():
             to = self._path(target)
             self._fs.mkdirs(to.getParent())
@@ -272,7 +273,7 @@ class HadoopFiles:
                 raise OSError(f"{self._root}/{source} cannot be renamed to {to}")
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with all that is in it; nothing where there is none."""
+        """Delete a file, or a folder with its contents; does nothing if it is missing."""
         self._fs.delete(self._path(name), True)
 
 

@@ -1,13 +1,13 @@
-"""The folder of an archive, opened for writing: what in it is the archive's own.
+"""The folder of an archive, opened for writing, and which of its files belong to the archive.
 
     _staging/0000000007-1a2b3c4d-5e6f7a8b/                   files that no commit names yet
     topic=orders/date=2026-11-15/0000000007-1a2b3c4d-5e6f7a8b-0000.parquet
 
-An archive begins in an empty folder and is known by its id from then on. What it writes bears a
-mark: the number of the commit it is meant for, the archive's id, and the run's. A marked file or
-folder that the log does not name is left from a run that died. It is deleted only when that is
-certain: the commit of its number was made by another run, or no other run can be at work. All else
-in the folder belongs to others and stays.
+An archive begins in an empty folder and is identified by its id from then on. The names of what it
+writes begin with a mark: the number of the commit it is for, the archive's id, and the run's. A
+marked file or folder that the log does not name is left over from a run that died. It is deleted
+only when that is certain: another run made the commit of its number, or no other run can be at
+work. Everything else in the folder belongs to others and stays.
 """
 
 import re
@@ -29,10 +29,10 @@ _MARK = re.compile(r"(\d{10})-([0-9a-f]{8})-([0-9a-f]{8})")
 
 @dataclass(frozen=True, slots=True)
 class ArchiveMark:
-    """Marks what an archive wrote as its own."""
+    """Marks what an archive wrote."""
 
     version: int
-    """Of the commit that is to name it."""
+    """The number of the commit that will name it."""
     archive_id: str
     run: str
 
@@ -41,13 +41,13 @@ class ArchiveMark:
 
 
 def mark_of(name: str) -> ArchiveMark | None:
-    """The mark that a name begins with."""
+    """The mark at the beginning of a name."""
     found = _MARK.match(name.rpartition("/")[2])
     return ArchiveMark(int(found[1]), found[2], found[3]) if found else None
 
 
 class ArchiveFolder:
-    """An archive that one run writes to; `opened_folder` makes it."""
+    """An archive that one run writes to; `opened_folder` creates it."""
 
     def __init__(self, files: ArchiveFiles, *, is_alone: bool) -> None:
         self.files = files
@@ -61,13 +61,14 @@ class ArchiveFolder:
         self._clean()
 
     def _identify(self) -> None:
-        """Before the first file or commit: a run that is refused leaves nothing."""
+        """Give the archive its id. Called before the first file or commit: a refused run leaves
+        nothing behind."""
         if not self._is_identified:
             self.log.identify(self._id, self.archive)
             self._is_identified = True
 
     def _clean(self) -> None:
-        """Delete what runs that died have left."""
+        """Delete what dead runs have left."""
         named = self.archive.files.keys() | self.archive.removed.keys()
         for name in self.files.data_files().keys() - named:
             if not name.startswith("_") and self._is_left(name):
@@ -86,7 +87,7 @@ class ArchiveFolder:
         return ArchiveMark(self.archive.version + 1, self._id, self._run)
 
     def stage(self) -> str:
-        """Where the files of the next commit are to be written; the folder is an archive now."""
+        """Where to write the files of the next commit. Makes the folder an archive."""
         self._identify()
         return self._staging
 
@@ -95,9 +96,9 @@ class ArchiveFolder:
         return f"{STAGING}/{self._mark()}"
 
     def settle(self, folder: str = "") -> dict[str, int]:
-        """Give staged files the names they keep; their sizes by name.
+        """Move staged files to their final names. Returns their sizes by name.
 
-        They go to the folders they are staged in, or all to `folder`.
+        They keep the folders they are staged in, or all go to `folder`.
         """
         staging = self._staging
         moves: dict[str, str] = {}
@@ -112,7 +113,7 @@ class ArchiveFolder:
         return added
 
     def commit(self, commit: dict[str, Any]) -> None:
-        """Make the next commit. Raises JobError where another run was first."""
+        """Make the next commit. Raises JobError if another run was first."""
         self._identify()
         self.archive = self.log.append(self.archive, commit)
         self.log.identify(self._id, self.archive)
@@ -122,9 +123,9 @@ class ArchiveFolder:
 def opened_folder(files: ArchiveFiles) -> Iterator[ArchiveFolder]:
     """An archive that this run writes to, alone on this machine.
 
-    Raises JobError where the folder is of something else, or the log is not whole.
+    Raises JobError if the folder belongs to something else, or the log is not intact.
     """
-    # Before the lock, which would leave a file in a folder that is not ours.
+    # Before locking, which would leave a file in a folder that is not ours.
     check_folder(files)
     with ExitStack() as stack:
         folder = files.local_folder
@@ -137,7 +138,7 @@ def opened_folder(files: ArchiveFiles) -> Iterator[ArchiveFolder]:
 def check_data(files: ArchiveFiles, sizes: Mapping[str, int]) -> None:
     """Raises JobError for a data file that is missing, or not as long as its commit says.
 
-    Spark would fail as well, but by a stack, and in the middle of the work.
+    Spark would fail as well, but with a stack trace, and in the middle of the work.
     """
     for folder in sorted({name.rpartition("/")[0] for name in sizes}):
         there = {f"{folder}/{name}": size for name, size in files.data_files(folder).items()}
@@ -165,14 +166,14 @@ def check_folder(files: ArchiveFiles) -> None:
 
 
 def _was_just_begun(files: ArchiveFiles) -> bool:
-    """A run that is killed while it begins an archive leaves an empty log, or one draft."""
+    """Whether a run was killed while it began an archive: it leaves an empty log, or one draft."""
     return all(
         name.startswith(IDENTITY) and name.endswith(".unfinished") for name in files.names(LOG)
     )
 
 
 def _is_foreign_lock(files: ArchiveFiles) -> bool:
-    """Ours is empty."""
+    """Whether a lock file is not ours, which is empty."""
     return LOCK in files.names() and files.read(LOCK) != b""
 
 

@@ -1,16 +1,16 @@
-"""The log of an archive: which files it has, and up to where topics are archived.
+"""The log of an archive: which files it has, and how far its topics are archived.
 
     _log/archive.json                          which archive this is, and its newest commit
     _log/00000000000000000007.json             what commit 7 added and removed, and its offsets
-    _log/00000000000000000050.snapshot.json    all that holds after commit 50
+    _log/00000000000000000050.snapshot.json    the full state after commit 50
 
-A commit is one file that appears whole or not at all; files and offsets are in the same one, so
-that they cannot disagree. Readers take the files that the log names and see no half-done work.
+A commit is one file that appears whole or not at all; it holds both files and offsets, so that they
+cannot disagree. Readers use the files that the log names and see no half-done work.
 
 Commits are numbered without gaps, and `archive.json` says how far they go. It is written after the
-commit that it counts: one commit beyond it comes from a run that was killed in between, and a
-commit that it counts and that is not there is lost. Then every read, write and deletion is refused:
-a file that the lost commit named looks like one that was never finished.
+commit that it counts: one commit past it comes from a run that was killed in between, and a commit
+that it counts but that is missing is lost. Then every read, write and deletion is refused: a file
+that the lost commit named looks like one that was never finished.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOG = "_log"
 IDENTITY = "archive.json"
 
 SNAPSHOT_EVERY = 50
-"""Commits: reading the log costs at most so many small files."""
+"""Commits between snapshots: reading the log opens at most this many small files."""
 
 _TRIES = 5
 
@@ -58,18 +58,18 @@ class Identity:
 
 
 class ArchiveLog:
-    """Reads and writes the log. Raises JobError, with the file's name, where it is not whole."""
+    """Reads and writes the log. Raises JobError, with the file's name, if it is not intact."""
 
     def __init__(self, files: ArchiveFiles) -> None:
         self._files = files
 
     def exists(self) -> bool:
-        """Whether there is a log, of whatever version."""
+        """Whether there is a log, of any version."""
         names = self._files.names(LOG)
         return IDENTITY in names or bool(_numbered(_COMMIT, names) or _numbered(_SNAPSHOT, names))
 
     def identity(self) -> Identity | None:
-        """Which archive this is; None for none, and for one from before archives had ids."""
+        """Which archive this is; None if there is none, or it is older than archive ids."""
         try:
             return self._record(IDENTITY, lambda value: Identity(value["id"], value["version"]))
         except FileNotFoundError:
@@ -82,9 +82,9 @@ class ArchiveLog:
         )
 
     def read(self) -> Archive:
-        """The archive as of its newest commit; an empty one where there is none."""
+        """The archive as of its newest commit; an empty one if there is none."""
         for _ in range(_TRIES):
-            # Before the names: a commit that is made meanwhile must not look like a lost one.
+            # Read before the names: a commit made meanwhile must not look like a lost one.
             identity = self.identity()
             names = self._files.names(LOG)
             try:
@@ -140,7 +140,7 @@ class ArchiveLog:
         return f"{folder or self._files.root}/{LOG}/{name}"
 
     def append(self, archive: Archive, commit: dict[str, Any]) -> Archive:
-        """Write the commit that follows `archive`. Raises JobError where another run was first."""
+        """Write the commit that follows `archive`. Raises JobError if another run was first."""
         version = commit["version"]
         if not self._files.create(f"{LOG}/{_commit_name(version)}", encode_record(commit)):
             raise JobError(
@@ -154,7 +154,7 @@ class ArchiveLog:
     def _write_snapshot(self, archive: Archive) -> None:
         name = f"{LOG}/{archive.version:020d}.snapshot.json"
         self._files.create(name, encode_record(snapshot_of(archive)))
-        # Readers that started at the snapshot before this one still find what follows it.
+        # Readers that started at the previous snapshot still find what follows it.
         names = self._files.names(LOG)
         for kind in (_COMMIT, _SNAPSHOT):
             for version, old in _numbered(kind, names).items():
@@ -177,9 +177,9 @@ def _commit_name(version: int) -> str:
 #
 # One line of JSON that ends with a checksum (CRC-32) of everything before it: a rename is atomic,
 # but the bytes of a file may still be lost or damaged later, on a disk or by a copy. Readers ignore
-# keys that they do not know, as releases without epochs ignore those in `offsets`; `format` grows
-# only when an old reader would misunderstand something. Commits without `format` are of the first
-# one, which had no checksum.
+# unknown keys, as releases without epochs ignore those in `offsets`; `format` grows only when an
+# old reader would misunderstand something. Commits without `format` have the first format, which
+# had no checksum.
 
 FORMAT = 2
 
@@ -190,15 +190,15 @@ class Archive:
 
     version: int = 0
     files: dict[str, int] = field(default_factory=dict)
-    """Sizes by name."""
+    """File sizes by name."""
     positions: Positions = field(default_factory=dict)
-    """Up to where topics are archived."""
+    """How far the topics are archived."""
     rows: int = 0
     removed: dict[str, int] = field(default_factory=dict)
-    """Files that no reader takes any more, and when (ms) that began."""
+    """Files that new readers no longer use, and since when (ms)."""
 
     def after(self, commit: dict[str, Any]) -> Archive:
-        """The same with one more commit."""
+        """The archive after one more commit."""
         gone = dict.fromkeys(commit["remove"], commit["atMs"])
         dropped = set(commit["drop"])
         files = {name: size for name, size in self.files.items() if name not in gone}
@@ -235,7 +235,7 @@ def commit_of(
 
 
 def snapshot_of(archive: Archive) -> dict[str, Any]:
-    """Everything that holds after a commit, for a snapshot file."""
+    """The full state after a commit, for a snapshot file."""
     return {
         "version": archive.version,
         "files": archive.files,
@@ -246,7 +246,7 @@ def snapshot_of(archive: Archive) -> dict[str, Any]:
 
 
 def archive_from(snapshot: dict[str, Any]) -> Archive:
-    """What `snapshot_of` made. Raises KeyError for what it did not make."""
+    """Read what `snapshot_of` made. Raises KeyError for anything else."""
     return Archive(
         snapshot["version"],
         snapshot["files"],
@@ -263,13 +263,13 @@ def partition_of(name: str) -> tuple[str, date]:
 
 
 def encode_record(value: dict[str, Any]) -> bytes:
-    """A commit, a snapshot or an identity as its file holds it."""
+    """A commit, a snapshot or an identity as stored in its file."""
     text = _text({"format": FORMAT, **value})
     return f'{text[:-1]},"check":"{zlib.crc32(text.encode()):08x}"}}'.encode()
 
 
 def decode_record(data: bytes) -> dict[str, Any]:
-    """What `encode_record` made. Raises ValueError: the file was cut short, or is damaged."""
+    """Read what `encode_record` made. Raises ValueError if the file was cut short or is damaged."""
     if not data.rstrip().endswith(b"}"):
         raise ValueError(f"was cut short: its {len(data)} bytes have no end")
     try:

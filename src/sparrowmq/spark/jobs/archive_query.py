@@ -1,4 +1,4 @@
-"""The archive as DataFrames: from messages to what is stored, and from a question to its rows."""
+"""The archive as DataFrames: converts messages to stored rows, and finds the rows of a question."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -16,7 +16,7 @@ _MICROS_A_DAY = 86_400_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Which messages are wanted; what is None does not matter."""
+    """Which messages are wanted; None means any."""
 
     topic: str | None = None
     key: str | None = None
@@ -28,7 +28,7 @@ class Question:
     """Stored before this time."""
 
     def wants(self, topic: str, day: date) -> bool:
-        """Whether a partition can hold an answer."""
+        """Whether a partition can contain wanted messages."""
         return (
             (self.topic is None or self.topic == topic)
             and (self.since is None or day >= self.since.astimezone(UTC).date())
@@ -37,7 +37,7 @@ class Question:
 
 
 def dated(frame: "DataFrame") -> "DataFrame":
-    """Messages with the day, in UTC, on which they were stored, whatever the session's zone is."""
+    """Messages with the day, in UTC whatever the session's zone, on which they were stored."""
     from pyspark.sql import functions as F
 
     days = F.expr(f"cast(unix_micros(storeTimestamp) div {_MICROS_A_DAY} as int)")
@@ -63,7 +63,7 @@ def answering(frame: "DataFrame", question: Question) -> "DataFrame":
 
 
 def stored_schema() -> "StructType":
-    """What the files hold, with the two columns that their folders tell."""
+    """The schema of the files, plus the two columns that come from the folder names."""
     from pyspark.sql.types import DateType, StructField, StructType
 
     columns = [field for field in struct_type() if field.name not in PARTITIONS]

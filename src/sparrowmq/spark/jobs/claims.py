@@ -1,6 +1,6 @@
 """Which operator drains a topic for a group, known to the whole cluster.
 
-A journal is known to one operator; another one with a journal of its own would copy everything
+Only one operator knows a journal; another operator with another journal would copy everything
 again. So a drain is claimed where both look: in the key-value configuration of the name servers,
 which Apache's have as well.
 
@@ -8,9 +8,9 @@ which Apache's have as well.
     {"format": 1, "id": "5e6f7a8b…", "by": "ann@host-1", "journal": "/state/…/journal.json",
      "to": "orders-drain", "since": "2026-11-16T09:30:00Z"}
 
-The id is in the journal before it is in the cluster: after a kill its operator can go on, and no
-other. Reading and writing are two requests, so they are made under a lock of one queue at its
-broker, as ordered consumers take it; a broker forgets a lock after a minute (docs/decisions/0027).
+The id is written to the journal before it goes to the cluster: after a kill, only its own operator
+can continue. Reading and writing are two requests, so both are made under the broker's lock of one
+queue, as ordered consumers take it; a broker drops a lock after a minute (docs/decisions/0027).
 """
 
 import json
@@ -28,7 +28,7 @@ from sparrowmq.spark.wire.remoting import Remoting
 
 NAMESPACE = "sparrowmq-drains"
 LOCK_GROUP = "sparrowmq-drains"
-"""Never a group of consumers: its only use is to lock."""
+"""Used only for locking, never by consumers."""
 _FORMAT = 1
 
 
@@ -48,14 +48,14 @@ class Claim:
 
 
 def claim_from(value: dict[str, Any]) -> Claim:
-    """A claim as journals and name servers keep it; what it does not know is left out."""
+    """Read a claim as journals and name servers store it; unknown fields are left out."""
     return Claim(**{name: str(value.get(name, "?")) for name in Claim.__dataclass_fields__})
 
 
 class Claims:
     """The claim on one topic and group. All name servers have to answer.
 
-    Raises JobError where another operator has it, Unreachable and ServerRefused.
+    Raises JobError if another operator holds it, ClusterUnreachable and ServerRefused.
     """
 
     def __init__(self, cluster: RemoteCluster, topic: str, group: str) -> None:
@@ -65,17 +65,17 @@ class Claims:
         self._key = {"namespace": NAMESPACE, "key": f"{topic}@{group}"}
 
     def check_free(self, own: str | None = None) -> None:
-        """Raises JobError where another operator has it, with what can be done."""
+        """Raises JobError, with a remedy, if another operator holds it."""
         for held in self._held():
             if held.id != own:
                 raise JobError(
-                    f"{self._what} by {held}. Go on with that journal (--state); if its operator"
+                    f"{self._what} by {held}. Continue with that journal (--state); if its operator"
                     " has given up, --take-over drains from here, and what was copied to"
                     f" {held.to} is copied once more"
                 )
 
     def take(self, claim: Claim, *, take_over: bool = False) -> None:
-        """Claim it, or go on with a claim of the same id."""
+        """Claim it, or continue with a claim of the same id."""
         with self._locked(claim):
             if not take_over:
                 self.check_free(claim.id)
@@ -83,7 +83,7 @@ class Claims:
             self._at_all(RequestCode.PUT_KV_CONFIG, {"value": value})
 
     def check(self, claim: Claim) -> None:
-        """Raises JobError where the claim is not, or no longer, this one."""
+        """Raises JobError if the claim is not, or no longer, this one."""
         held = self._held()
         for other in held:
             if other.id != claim.id:
@@ -91,11 +91,11 @@ class Claims:
         if not held:
             raise JobError(
                 f"the claim on {self._topic} for {self._group} was taken away from the name"
-                " servers. This run stops; run it again to claim it anew"
+                " servers. This run stops; start it again to renew the claim"
             )
 
     def release(self, claim: Claim) -> None:
-        """Give it up; nothing where it is not this one's."""
+        """Give up the claim; does nothing if another claim is in its place."""
         with self._locked(claim):
             if any(held.id == claim.id for held in self._held()):
                 self._at_all(RequestCode.DELETE_KV_CONFIG, {})

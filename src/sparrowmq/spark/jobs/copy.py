@@ -1,12 +1,12 @@
-"""Messages from ranges of queues to a topic, batch after batch, remembered in a journal.
+"""Copies messages from ranges of queues to a topic, batch by batch, with progress in a journal.
 
     under way ── the journal says which batch is being sent
     sent ── every row is at a broker
     committed ── the journal says so
 
 A run that dies is repeated from its last commit. The batch that was under way is sent again, cut
-as it was and so with the same unique ids (see `encode.row_encoder`): nothing is lost, and at most
-one batch comes twice. The batches after it may be of another size.
+the same way and so with the same unique ids (see `encode.row_encoder`): nothing is lost, and at
+most one batch is duplicated. Later batches may have another size.
 """
 
 import json
@@ -35,11 +35,12 @@ _NOTHING: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is sent before the next commit, cut so that the queues of the target fill evenly.
+    """What is sent before the next commit, cut so that the target's queues fill evenly.
 
-    The sink sends the rows of a task to the queues in turn. A task whose rows are a multiple of the
-    number of queues gives each of them as many, so a batch takes such a multiple from every range;
-    the remainders, each smaller than the number of queues, go in the last batch, in one task.
+    The sink sends the rows of a task to the queues in turn. A task whose number of rows is a
+    multiple of the number of queues gives each queue the same number, so a batch takes such a
+    multiple from every range; the remainders, each smaller than the number of queues, go in the
+    last batch, in one task.
     """
 
     ranges: list[QueueRange]
@@ -47,7 +48,7 @@ class Batch:
 
 
 class Cut(NamedTuple):
-    """How large batches are: the same cut of what is left gives the same batch."""
+    """How large batches are: the same cut of the same remainder gives the same batch."""
 
     rows: int
     unit: int
@@ -57,7 +58,7 @@ class Cut(NamedTuple):
 def next_batch(done: Offsets, ends: Offsets, limit: int, unit: int) -> Batch | None:
     """The batch after `done`, None at the end. About `limit` messages, at least one `unit`.
 
-    The same arguments give the same batch: a run that died repeats what it did.
+    The same arguments give the same batch: the run after one that died repeats its batch.
     """
     left = {queue: end - done[queue] for queue, end in sorted(ends.items()) if end > done[queue]}
     if not left:
@@ -83,22 +84,23 @@ Shape = Callable[["DataFrame"], "DataFrame"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """How far a copy is; the journal holds it."""
+    """How far a copy is, as stored in the journal."""
 
     job_id: str
     starts: Offsets
     ends: Positions
-    """Fixed when the job began; later messages are not copied. Starts and what is done come before
-    them, in the same epochs."""
+    """Fixed when the job began; later messages are not copied. The starts and the progress come
+    before them, in the same epochs."""
     done: Offsets
     sent: int = 0
     batches: int = 0
     under_way: int = 0
-    """Messages of the batch that is being sent, 0 between batches."""
+    """Number of messages in the batch being sent, 0 between batches."""
     cut: Cut | None = None
-    """Of the batch that was begun last; None before, and in journals of earlier releases."""
+    """The cut of the batch begun last; None before the first one, and in journals of earlier
+    releases."""
     repeated: int = 0
-    """Messages of batches that were under way when a run died: so many may be there twice."""
+    """Messages of batches that were under way when a run died: this many may be duplicated."""
     is_finished: bool = False
 
     @property
@@ -108,17 +110,17 @@ class Copied:
 
     @property
     def looked_at(self) -> int:
-        """Messages that it has passed, sent or not."""
+        """Number of messages passed, whether sent or not."""
         return sum(at - self.starts[queue] for queue, at in self.done.items())
 
     @property
     def reached(self) -> Positions:
-        """What is done, with its epochs."""
+        """How far the copy is, with epochs."""
         return lowered(self.ends, self.done)
 
     @property
     def left(self) -> list[QueueRange]:
-        """What it has not passed yet."""
+        """The ranges not passed yet."""
         ranges = (
             QueueRange(queue, self.done[queue], end.offset, end.epoch)
             for queue, end in sorted(self.ends.items())
@@ -150,7 +152,7 @@ class Copied:
 
 
 def copied_from(value: dict[str, Any]) -> Copied:
-    """What `to_json` made."""
+    """Read what `Copied.to_json` made."""
     return Copied(
         job_id=value["jobId"],
         starts=from_json(value["starts"]),
@@ -171,7 +173,7 @@ def new_copy(job_id: str, starts: Offsets, ends: Positions) -> Copied:
 
 
 def check_kept(cluster: RemoteCluster, positions: Positions, journal: JobJournal) -> None:
-    """Raises JobError where a queue went back: other messages have the offsets of a copy."""
+    """Raises JobError if a queue went back: other messages now have the offsets of the copy."""
     for queue, at in sorted(positions.items()):
         if at.epoch == UNKNOWN_EPOCH:
             continue
@@ -185,13 +187,13 @@ def check_kept(cluster: RemoteCluster, positions: Positions, journal: JobJournal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTarget:
-    """How a copy is sent."""
+    """Where and how a copy is sent."""
 
     name_server: str
     topic: str | None
-    """Where to; None where the rows have a column topic."""
+    """The target topic; None if the rows have a column topic."""
     queues: int = 1
-    """Rows that go to as many queues in turn: batches are made so that they fill them evenly."""
+    """How many queues the rows go to in turn: batches are cut to fill them evenly."""
     batch_rows: int = 100_000
     rows_per_second: int | None = None
     where: str | None = None
@@ -203,7 +205,7 @@ def shared_rate(batch: Batch, cores: int, rows_per_second: int | None) -> tuple[
     tasks = min(1 if batch.is_rest else cores, len(batch.ranges))
     if rows_per_second is None:
         return tasks, None
-    # The sink counts whole rows: with more tasks than rows per second the rate would be exceeded.
+    # Rates are whole rows per second: with more tasks than that the total would exceed the rate.
     tasks = min(tasks, rows_per_second)
     return tasks, rows_per_second // tasks
 
@@ -236,7 +238,7 @@ class Copier:
         return read_ranges(self._spark, self._sending.name_server, ranges)
 
     def run(self, copied: Copied) -> Copied:
-        """Copy to the end. Raises what Spark raises; the next run goes on from there."""
+        """Copy to the end. Raises what Spark raises; the next run continues from there."""
         wanted = cut = Cut(self._sending.batch_rows, self._sending.queues)
         if copied.under_way:
             cut = copied.cut or wanted
@@ -302,8 +304,8 @@ _PLACE = ("topic", "brokerName", "queueId", "queueOffset")
 
 
 def with_own_key(frame: "DataFrame", job_id: str) -> "DataFrame":
-    """The messages with a DEDUP_KEY of this batch: a topic that is de-duplicated takes what it has
-    stored before, and a batch that is sent again comes once."""
+    """Give the messages this job's DEDUP_KEY: a de-duplicated topic then accepts messages that it
+    has stored before, but stores a batch that is sent again only once."""
     from pyspark.sql import functions as F
 
     places = [F.col(name).cast("string") for name in _PLACE if name in frame.columns]
@@ -323,7 +325,7 @@ def read_ranges(
     ranges: Iterable[QueueRange],
     options: Mapping[str, str] = _NOTHING,
 ) -> "DataFrame":
-    """The messages of some ranges, the same ones each time; `options` are the source's."""
+    """The messages of some ranges, the same ones every time; `options` are the source's."""
     wanted = list(ranges)
     assigned: dict[str, dict[str, list[int]]] = {}
     for queue in (part.queue for part in wanted):
@@ -349,7 +351,7 @@ def next_ranges(
 
     New queues start at their oldest message. Where the options allow data loss, so does a queue
     whose next messages were deleted, because a gap may be longer than many batches, and a queue
-    that went back starts with its new messages. Raises DataLoss, BrokerAway.
+    that went back starts at its first new message. Raises DataLoss, BrokerAway.
     """
     found = reach(cluster, options, begin, target)
     starts, latest = offsets_of(found.starts), offsets_of(found.ends)
@@ -373,5 +375,5 @@ def _kept(cluster: RemoteCluster, queue: Queue, first: int, last: int) -> int:
 
 
 def rows_in(ranges: Iterable[QueueRange]) -> int:
-    """Messages in some ranges."""
+    """The number of messages in some ranges."""
     return sum(part.size for part in ranges)

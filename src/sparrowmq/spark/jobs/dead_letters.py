@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetters:
-    """The dead letters of a group, or those that fulfil a condition."""
+    """The dead letters of a group, or those that satisfy a condition."""
 
     name_server: str
     group: str
@@ -43,13 +43,13 @@ class DeadLetters:
     """A condition in Spark's SQL on the columns."""
 
     def frame(self, spark: "SparkSession") -> "DataFrame":
-        """Those that are there now. Raises TopicMissing, from Spark, where there never were any."""
+        """The current dead letters. Raises TopicMissing, from Spark, if there never were any."""
         reader = spark.read.format("rocketmq").option("nameServer", self.name_server)
         frame = reader.option("subscribe", dlq_topic(self.group)).load()
         return frame.where(self.where) if self.where is not None else frame
 
     def journal_folder(self, state: Path, cluster: RemoteCluster) -> Path:
-        """The folder that remembers what was sent back, below the folder of all jobs."""
+        """The folder of the journal of what was sent back, below the folder of all jobs."""
         digest = hashlib.blake2b((self.where or "").encode(), digest_size=8).hexdigest()
         folder = state / f"dead-letters-{self.group}-{digest}"
         return journal_place(folder, cluster, dlq_topic(self.group))
@@ -66,10 +66,9 @@ def send_back(
 ) -> tuple[int, Copied]:
     """Send dead letters to `to`, or each to the topic it came from.
 
-    Those that an earlier run has looked at under the same condition are left out, and so are those
-    that the cluster has already got again, from `sparrowmq dlq resend` or another machine. They
-    keep their ids, so that the next one sees them. Returns how many were sent now, and how far all
-    runs are.
+    Skips those that an earlier run has looked at under the same condition, and those that
+    `sparrowmq dlq resend` or another machine has already sent again. Messages keep their ids, so
+    that the next resend can tell. Returns how many were sent now, and how far all runs are.
     """
     with RemoteCluster(letters.name_server, 10.0) as cluster:
         queues = cluster.queues(dlq_topic(letters.group))
@@ -99,7 +98,7 @@ def send_back(
 
 
 def _sent_before(letters: DeadLetters, to: str | None) -> list[str]:
-    """Places of dead letters that were sent again before, by whomever: `broker/queue/offset`."""
+    """Places of dead letters that anyone has sent again before: `broker/queue/offset`."""
 
     async def ask() -> list[Resent]:
         async with Admin(letters.name_server, timeout_s=10.0) as admin:

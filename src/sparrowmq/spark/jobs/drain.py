@@ -3,12 +3,12 @@ queues, so that ten times the consumers can work on it.
 
     claimed ── the cluster knows who drains, see `claims`
     planned ── the group's offsets are the starts, the queues' ends are fixed for good
-    created ── the temporary topic is there
-    copied ── batch after batch, see `copy`
-    moved ── the slow group goes on at the ends; only now, when the copies are safe
+    created ── the temporary topic exists
+    copied ── batch by batch, see `copy`
+    moved ── the slow group continues at the ends; only now, when the copies are safe
     released ── others may drain what came later
 
-Every step is remembered before the next begins, and a run goes on where the last one died. Messages
+Every step is recorded before the next begins, and a run continues where the last one died. Messages
 that arrive meanwhile come after the ends and stay in the old topic.
 """
 
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 
 TIMES = 10
 _PATIENCE_S = 60.0
-"""As long as source and sink wait for servers, see their option retryTimeout."""
+"""The same as source and sink wait for servers, see their option retryTimeout."""
 _FLAGS = {"spread": "--spread", "to": "--to"}
-"""What is asked for by which option."""
+"""The command-line option for each saved value."""
 
 
 class Spread(StrEnum):
     """Which queue of the temporary topic a message goes to."""
 
     EVENLY = "evenly"
-    """All in turn: the fullest and the emptiest queue differ by one message."""
+    """Round-robin: the fullest and the emptiest queue differ by one message."""
     KEY = "key"
-    """Same key, same queue, in order; without a key in turn."""
+    """Same key, same queue, in order; round-robin without a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +63,19 @@ class DrainJob:
     group: str
     """The group that is too slow."""
     to: str
-    """The temporary topic, made by the job."""
+    """The temporary topic, which the job creates."""
     state: Path
-    """A folder that remembers the job; each job its own."""
+    """The folder of the job's journal; each job needs a separate one."""
     spread: Spread = Spread.EVENLY
     batch_rows: int = 100_000
-    """What may come twice after a kill -9, and what is sent between two commits."""
+    """Messages sent between two commits, which is also how many a kill -9 may duplicate."""
     rows_per_second: int | None = None
     live: bool = False
-    """Do it although members of the group are alive: they and the copy may handle the same."""
+    """Drain although group members are live: messages may be handled by them and from the copy."""
     by: str = "unknown"
-    """The operator who drains, shown to others who want to."""
+    """The operator who drains, shown to others who try to."""
     take_over: bool = False
-    """Do it although another operator has begun it and has not ended it."""
+    """Drain although another operator has begun a drain and not finished it."""
 
 
 class Operator(Protocol):
@@ -85,13 +85,13 @@ class Operator(Protocol):
         """Client ids of a group's live members."""
 
     def create_topic(self, topic: str, queues: dict[str, int]) -> None:
-        """Make a topic with this many queues on each broker."""
+        """Create a topic with this many queues on each broker."""
 
     def reset(self, group: str, queue: Queue, offset: int) -> None:
         """Move a group with live members."""
 
     def delete_topic(self, topic: str) -> None:
-        """Delete it everywhere."""
+        """Delete a topic everywhere."""
 
 
 class DrainRun:
@@ -114,7 +114,7 @@ class DrainRun:
         self._patience = Patience(_PATIENCE_S)
 
     def run(self, spark: "SparkSession | None", on_step: OnStep = ignore_step) -> Copied:
-        """Do what is left of it; `spark` may be None where all is copied. Raises JobError,
+        """Finish the drain; `spark` may be None if everything is copied. Raises JobError,
         RocketMQError and what Spark raises."""
         saved = self.prepare()
         claim = claim_from(saved.get("claim", {}))
@@ -135,9 +135,9 @@ class DrainRun:
         return copied
 
     def prepare(self) -> dict[str, Any]:
-        """Claim and plan it, or find the plan of an earlier run.
+        """Claim and plan the drain, or find the plan of an earlier run.
 
-        Raises JobError where it must not begin; then nothing was changed.
+        Raises JobError if it must not begin; then nothing was changed.
         """
         saved = self._checked()
         if saved is None or not saved.get("isMoved"):
@@ -148,8 +148,8 @@ class DrainRun:
         return saved
 
     def look(self) -> Copied:
-        """How far it is, or what a new one would copy. Changes nothing. Raises JobError where it
-        must not begin."""
+        """How far the drain is, or what a new one would copy. Changes nothing. Raises JobError if
+        it must not begin."""
         saved = self._checked()
         if saved is None or "copy" not in saved:
             return self._new_copy()
@@ -157,13 +157,13 @@ class DrainRun:
         return copied_from(saved["copy"])
 
     def _checked(self) -> dict[str, Any] | None:
-        """The journal, None where there is none. Raises JobError where it must not begin."""
+        """The journal, None if there is none. Raises JobError if the drain must not begin."""
         saved = self._journal.read()
         check_same_cluster(saved or {}, self._cluster, self.job.topic, self._journal.path)
         if saved is None:
             self._check_group()
             if not self.job.take_over:
-                self._claims.check_free()  # says more than that the temporary topic exists
+                self._claims.check_free()  # a better error than "the temporary topic exists"
         if saved is None or "copy" not in saved:
             self._check_new_topic()
         if saved is None or not saved.get("isMoved"):
@@ -171,7 +171,7 @@ class DrainRun:
         return saved
 
     def _claimed(self, saved: dict[str, Any] | None) -> dict[str, Any]:
-        """The journal with a claim that the cluster knows."""
+        """The journal, with a claim that is registered in the cluster."""
         job, is_new = self.job, saved is None
         begun = saved or {}
         if "claim" not in begun:
@@ -183,7 +183,7 @@ class DrainRun:
                 to=job.to,
                 since=f"{at:%Y-%m-%dT%H:%M:%SZ}",
             )
-            # Before the cluster knows it: a run that is killed in between has to know its own.
+            # Written first: after a kill in between, the next run has to recognise its own claim.
             begun = {
                 **begun,
                 "claim": asdict(claim),
@@ -199,7 +199,7 @@ class DrainRun:
         return begun
 
     def saved(self) -> dict[str, Any]:
-        """The journal of a drain that was begun. Raises JobError where there is none."""
+        """The journal of a drain that was begun. Raises JobError if there is none."""
         found = self._journal.read()
         if found is None and self._journal.put_aside_before():
             raise JobError(
@@ -218,7 +218,7 @@ class DrainRun:
         return found
 
     def _check_group(self) -> None:
-        """A mistyped name would have the whole topic copied."""
+        """Refuse an unknown group: a mistyped name would copy the whole topic."""
         job = self.job
         known = self._cluster.groups(job.topic)
         if job.group in known or self._operator.members(job.group):
@@ -250,7 +250,8 @@ class DrainRun:
             )
 
     def _plan(self, saved: dict[str, Any]) -> dict[str, Any]:
-        """Only under the claim: an earlier drain has moved the group before it gave it up."""
+        """Plan the drain. Call it only under the claim: an earlier drain moves the group before it
+        releases the claim."""
         copied = self._new_copy()
         value = {**saved, **self._begun_with(), "isMoved": False, "copy": copied.to_json()}
         self._journal.write(value)
@@ -258,7 +259,7 @@ class DrainRun:
 
     def _new_copy(self) -> Copied:
         job = self.job
-        # Before the starts: an epoch that is too old is safe, one that is too new is not.
+        # Read before the starts: an epoch that is too old is safe, one that is too new is not.
         now = ends_now(self._cluster, self._cluster.queues(job.topic))
         starts = {queue: self._start(queue) for queue in now}
         ends = {
@@ -282,9 +283,9 @@ class DrainRun:
             )
 
     def _check_same(self, saved: dict[str, Any], *, is_continued: bool = True) -> None:
-        """A batch is only repeated as it was if it is spread as it was.
+        """Refuse changed options: a batch repeats exactly only if it is spread the same way.
 
-        The temporary topic is this job's own only under the name it was made by.
+        And the temporary topic belongs to this job only under the name it was created with.
         """
         has_batches = is_continued and not saved["copy"]["isFinished"]
         for name, value in self._begun_with().items():
@@ -333,11 +334,11 @@ class DrainRun:
         )
 
     def _check_claim(self, claim: Claim) -> None:
-        """Check with patience: a name server that restarts does not stop the drain."""
+        """Check the claim with retries: a restarting name server does not stop the drain."""
         self._patience.call("looking at the claim", lambda: self._claims.check(claim))
 
     def _move(self, copied: Copied) -> None:
-        """Let the group go on after what was copied; a queue never goes back."""
+        """Move the group past what was copied; a queue's offset never goes back."""
         group = self.job.group
         self._check_members()
         is_live = bool(self._operator.members(group))
@@ -353,7 +354,8 @@ class DrainRun:
             self._check_moved(queue, target.offset)
 
     def _left_of(self, queue: Queue, end: QueuePosition) -> QueuePosition:
-        """In a queue that went back since it was copied, new messages are the group's own."""
+        """Where the group continues in a queue: if it went back since it was copied, the group
+        handles the new messages itself."""
         if end.epoch == UNKNOWN_EPOCH:
             return end
         now = self._cluster.end(queue, since=end.epoch)
@@ -369,7 +371,7 @@ class DrainRun:
             )
 
     def offsets_of(self, group: str, topic: str) -> Offsets:
-        """Where a group is in a topic; 0 where it never was."""
+        """A group's offsets in a topic; 0 where it has none."""
         queues = self._cluster.queues(topic)
         return {queue: self._cluster.consumer_offset(group, queue) or 0 for queue in queues}
 
@@ -378,7 +380,7 @@ class DrainRun:
         return {queue: self._cluster.max_offset(queue) for queue in self._cluster.queues(topic)}
 
     def forget(self) -> None:
-        """Delete the temporary topic; the next drain of this topic and group begins anew."""
+        """Delete the temporary topic; the next drain of this topic and group starts over."""
         self._operator.delete_topic(self.job.to)
         self._journal.put_aside()
 
@@ -389,34 +391,34 @@ def queues_for(copied: Copied) -> dict[str, int]:
     return {name: count * TIMES for name, count in counts.items()}
 
 
-# ---- the report: what a drain has done, and whether the temporary topic can go
+# ---- the report: what a drain has done, and whether the temporary topic can be deleted
 
 
 @dataclass(frozen=True, slots=True)
 class DrainFigures:
-    """Before and after, in numbers that the brokers gave."""
+    """Before and after, in numbers from the brokers."""
 
     copied: Copied
     group: Offsets
     """Where the slow group is now, by queue of the old topic."""
     there: Offsets
-    """What each queue of the temporary topic has got."""
+    """How many messages each queue of the temporary topic has received."""
     handled: Offsets
     """How far the group that works on the temporary topic is."""
 
     @property
     def twice(self) -> int:
-        """Messages of the temporary topic that are there once more than they should be."""
+        """Number of surplus messages in the temporary topic; negative if copies are missing."""
         return sum(self.there.values()) - self.copied.sent
 
     @property
     def spread(self) -> tuple[int, int]:
-        """The emptiest and the fullest queue."""
+        """The sizes of the emptiest and the fullest queue."""
         return min(self.there.values(), default=0), max(self.there.values(), default=0)
 
     @property
     def left(self) -> int:
-        """Messages of the temporary topic that are not handled yet."""
+        """Number of messages in the temporary topic that are not handled yet."""
         return backlog(self.handled, self.there)
 
     def behind(self) -> list[Queue]:
@@ -424,7 +426,7 @@ class DrainFigures:
         return [queue for queue, end in self.copied.ends.items() if self.group[queue] < end.offset]
 
     def open_points(self) -> list[str]:
-        """What keeps the temporary topic from being deleted; nothing when all is well."""
+        """Why the temporary topic cannot be deleted yet; empty if it can."""
         points = []
         if not self.copied.is_finished:
             left = self.copied.wanted - self.copied.looked_at

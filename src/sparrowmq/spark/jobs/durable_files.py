@@ -1,7 +1,7 @@
 """Files on this machine's disk that survive a power cut once a function here has returned.
 
-A file is synced before it gets its name, and the folder afterwards: a name that is there after a
-power cut always has the whole content.
+A file is synced before it gets its name, and the folder afterwards: after a power cut, every name
+that exists has its whole content.
 """
 
 import os
@@ -25,10 +25,10 @@ def sync_folder(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it; nothing where it exists."""
+    """Create a folder and its parents; does nothing if it exists."""
     make_dir(*disk_and_path(path))
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Give a file this content, whole or not at all. An archive knows its drafts by their name."""
+    """Give a file this content, whole or not at all. Archives recognise the drafts by name."""
     replace_path(path, data, draft_suffix=".unfinished")

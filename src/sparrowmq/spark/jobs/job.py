@@ -22,15 +22,15 @@ class JobError(RocketMQError):
 
 @dataclass(frozen=True, slots=True)
 class JobStep:
-    """What a job reports while it runs: something that has just been done."""
+    """Progress report of a running job: a step just done."""
 
     name: str
     rows: int = 0
-    """Messages that this step is about."""
+    """Messages in this step."""
     done: int = 0
     """Messages done in this run and earlier ones."""
     of: int | None = None
-    """Messages to do in all, where that is known."""
+    """Messages to do in total, if known."""
 
 
 OnStep: TypeAlias = Callable[[JobStep], None]
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class AdminOperator:
-    """Changes a cluster over the wire, SparrowMQ's or Apache's, from outside of any event loop.
+    """Changes a cluster, SparrowMQ's or Apache's, over the wire and outside of any event loop.
 
     Raises JobError.
     """
@@ -63,7 +63,7 @@ class AdminOperator:
             raise JobError(str(error)) from error
 
     def members(self, group: str) -> list[str]:
-        """Client ids of a group's live members, on all brokers or not at all."""
+        """Client ids of a group's live members. Raises JobError if a broker cannot be asked."""
 
         async def work(admin: Admin) -> list[str]:
             found = await admin.members(group)
@@ -75,7 +75,7 @@ class AdminOperator:
         return self._run(work)
 
     def create_topic(self, topic: str, queues: dict[str, int]) -> None:
-        """Make a topic with this many queues on each broker."""
+        """Create a topic with this many queues on each broker."""
 
         async def work(admin: Admin) -> None:
             for broker, count in queues.items():
@@ -84,7 +84,7 @@ class AdminOperator:
         self._run(work)
 
     def reset(self, group: str, queue: Queue, offset: int) -> None:
-        """Move a group, its live members too."""
+        """Move a group, including its live members."""
 
         async def work(admin: Admin) -> None:
             place = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
@@ -93,5 +93,5 @@ class AdminOperator:
         self._run(work)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete it everywhere."""
+        """Delete a topic everywhere."""
         self._run(lambda admin: admin.delete_topic(topic, missing_ok=True))

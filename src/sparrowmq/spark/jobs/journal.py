@@ -4,7 +4,7 @@
         plan = journal.read()              # None the first time
         journal.write({...})
 
-One run at a time: the lock ends with the process that holds it, however that ends.
+One run at a time: the lock ends with the process that holds it, however the process ends.
 """
 
 import fcntl
@@ -28,9 +28,9 @@ LOCK = "_lock"
 
 
 class FolderLock:
-    """Keeps other runs on this machine out of a folder, which it makes.
+    """Keeps other runs on this machine out of a folder, which it creates.
 
-    A run that ends before it has put anything there takes away what it made.
+    A run that ends before it has put anything there removes what it created.
     """
 
     def __init__(self, folder: Path, what: str) -> None:
@@ -47,7 +47,7 @@ class FolderLock:
         return self
 
     def _locked(self) -> TextIOWrapper | None:
-        """The file with the lock on it; None when a run that ended took the file away meanwhile."""
+        """The locked file; None if a run that was ending has removed the file meanwhile."""
         path = self._folder / LOCK
         try:
             file = path.open("a")  # another program's file of this name keeps its content
@@ -95,14 +95,14 @@ def _is_still_there(file: TextIOWrapper, path: Path) -> bool:
 
 
 class JobJournal(FolderLock):
-    """A folder with the memory of one job."""
+    """A folder with the journal of one job."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, "this job")
         self.path = folder / "journal.json"
 
     def read(self) -> dict[str, Any] | None:
-        """What was written last, None where nothing was."""
+        """The value written last, None if there is none."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -115,15 +115,15 @@ class JobJournal(FolderLock):
         return found
 
     def write(self, value: dict[str, Any]) -> None:
-        """Replace it; on the disk when this returns."""
+        """Replace the journal; it is on the disk when this returns."""
         replace_file(self.path, json.dumps(value, indent=1).encode())
 
     def discard(self) -> None:
-        """Remove what this run wrote, which is not to be remembered."""
+        """Remove what this run wrote."""
         self.path.unlink(missing_ok=True)
 
     def put_aside(self) -> Path | None:
-        """Keep it under another name, so that the next run begins anew."""
+        """Rename the journal, so that the next run starts over."""
         if not self.path.exists():
             return None
         kept = {path.name for path in self.path.parent.iterdir()}
@@ -133,16 +133,16 @@ class JobJournal(FolderLock):
         return aside
 
     def put_aside_before(self) -> int:
-        """How many earlier jobs of this folder have come to their ends."""
+        """How many earlier journals of this folder were put aside."""
         return len(list(self.path.parent.glob("journal-*.json")))
 
 
 # ---- which cluster a journal is about
 #
-# Name servers have many addresses, and clusters in different places often share one name, with
-# brokers of the same names. So a cluster gets an id, which its name servers keep like the claims of
-# drains (`claims`). A journal remembers it, and the brokers of the topic with their addresses, for
-# name servers that lost the id or do not keep one. Either is enough to recognise the cluster.
+# Name servers have many addresses, and clusters in different places often share a name and the
+# names of their brokers. So a cluster gets an id, which its name servers keep like the claims of
+# drains (`claims`). A journal records it, and the topic's brokers with their addresses, for name
+# servers that lost the id or cannot keep one. Either is enough to recognise the cluster.
 
 BROKERS = "brokers"
 CLUSTER = "cluster"
@@ -150,7 +150,7 @@ _ID = {"namespace": "sparrowmq-pipelines", "key": "cluster-id"}
 
 
 def cluster_id(cluster: RemoteCluster) -> str | None:
-    """The id that the name servers keep, given to them by the first job; None if they keep none."""
+    """The id that the name servers keep, set by the first job; None if they cannot keep one."""
     ids = {address: _kept_id(cluster, address) for address in cluster.name_servers}
     known = sorted(found for found in ids.values() if found)
     chosen = known[0] if known else uuid.uuid4().hex
@@ -159,14 +159,14 @@ def cluster_id(cluster: RemoteCluster) -> str | None:
             with suppress(ServerRefused, ClusterUnreachable):
                 server = cluster.name_server(address)
                 server.ask(RequestCode.PUT_KV_CONFIG, {**_ID, "value": chosen})
-                # Asked for again: another job may have given it one meanwhile.
+                # Read back: another job may have set one meanwhile.
                 chosen = _kept_id(cluster, address) or chosen
                 known.append(chosen)
     return known[0] if known else None
 
 
 def _kept_id(cluster: RemoteCluster, address: str) -> str | None:
-    """What a name server keeps, empty where it keeps none yet, None where it does not answer."""
+    """The id that a name server keeps, empty if it has none yet, None if it does not answer."""
     try:
         answer = cluster.name_server(address).call(RequestCode.GET_KV_CONFIG, _ID)
     except ClusterUnreachable:
@@ -191,7 +191,7 @@ def cluster_facts(cluster: RemoteCluster, topic: str) -> dict[str, Any]:
     """For a journal: the cluster's id, the brokers that serve a topic, and where."""
     facts: dict[str, Any] = {BROKERS: brokers_of(cluster, topic)}
     known = cluster_id(cluster)
-    # Left out where no name server keeps it: an id that the journal has already stays.
+    # Left out if no name server keeps it: an id already in the journal stays.
     return facts if known is None else {**facts, CLUSTER: known}
 
 
@@ -208,8 +208,8 @@ def brokers_of(cluster: RemoteCluster, topic: str) -> dict[str, list[str]]:
 def is_about(saved: dict[str, Any], cluster: RemoteCluster, topic: str) -> bool:
     """Whether a journal is about this cluster.
 
-    It has the same id, or some broker is where it was: a cluster may grow, shrink and move bit by
-    bit.
+    It is if the id is the same, or if some broker still has its address: a cluster may grow, shrink
+    and move bit by bit.
     """
     before: dict[str, list[str]] | None = saved.get(BROKERS)
     if before is None:

@@ -51,16 +51,16 @@ class ReplayJob:
     where: str | None = None
     """A condition in Spark's SQL on the columns."""
     by_key: bool = False
-    """Same key, same queue; else in turn."""
+    """Same key, same queue; otherwise round-robin."""
     archive: str | None = None
-    """Read from this archive, not from the brokers."""
+    """Read from this archive instead of the brokers."""
     batch_rows: int = 100_000
     rows_per_second: int | None = None
 
     def digest(self, clusters: Iterable[str]) -> str:
-        """The same for the same replay, however it is written: it identifies a second run.
+        """The same for the same replay, however it is written: it recognises a repeated run.
 
-        Times count and not their zones, folders and not their spelling, the cluster and not the
+        Times count but not their zones, folders but not their spelling, the cluster but not the
         address of its name server. Speed and steps do not count.
         """
         facts = {
@@ -77,9 +77,9 @@ class ReplayJob:
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def check_range(self, now_ms: int) -> None:
-        """Raises JobError where the range has no end yet.
+        """Raises JobError if the range ends in the future.
 
-        Messages that are stored later would belong to a range that counts as sent.
+        Messages stored later would belong to a range that counts as sent.
         """
         if _ms(self.until) > now_ms:
             raise JobError(
@@ -99,8 +99,8 @@ class ReplayRun:
         journal: JobJournal,
         clock: Clock = system_clock,
     ) -> None:
-        """`spark` may be None where nothing is read: to look at a range of a live topic, and where
-        all was sent before."""
+        """`spark` may be None if nothing is read: to look at a range of a live topic, or when
+        everything was sent before."""
         self._given_spark = spark
         self._job = job
         self._journal = journal
@@ -112,7 +112,7 @@ class ReplayRun:
         return self._given_spark
 
     def run(self, on_step: OnStep = ignore_step) -> Copied:
-        """Send what is left of it; nothing when all was sent before."""
+        """Send what is left; does nothing if everything was sent before."""
         job = self._job
         with RemoteCluster(job.name_server, 10.0) as cluster:
             queues = len(write_queues(cluster, job.to))
@@ -137,14 +137,14 @@ class ReplayRun:
         return Copier(self._spark, self._journal, sending, shape, on_step, read).run(copied)
 
     def look(self, *, again: bool = False) -> Copied:
-        """How far it is, or what a new one would copy; with `again`, a new one although it was
-        sent before. Changes nothing."""
+        """How far the replay is, or what a new one would copy; with `again`, always a new one, even
+        if it was sent before. Changes nothing."""
         with RemoteCluster(self._job.name_server, 10.0) as cluster:
             write_queues(cluster, self._job.to)
             return self._new(cluster) if again else self._planned(cluster)
 
     def count(self, copied: Copied) -> int:
-        """How many of the messages that are left fulfil the condition."""
+        """How many of the remaining messages satisfy the condition."""
         job = self._job
         assert job.where is not None
         ranges = copied.left
@@ -164,7 +164,7 @@ class ReplayRun:
         job.check_range(self._clock())
         starts, ends = self._archived() if job.archive else self._live(cluster)
         name = f"replay {job.digest(cluster_names(cluster, job.to))}"
-        # Sent once more, its messages are others, also for a topic that is de-duplicated.
+        # Messages sent once more count as new ones, also for a de-duplicated topic.
         runs = self._journal.put_aside_before()
         return new_copy(f"{name} {runs + 1}" if runs else name, starts, ends)
 
@@ -207,7 +207,7 @@ class ReplayRun:
 
 
 def sent_before(journal: JobJournal) -> Copied | None:
-    """What earlier runs of the same replay have sent."""
+    """What the earlier runs of the same replay have sent."""
     saved = journal.read()
     return copied_from(saved["copy"]) if saved else None
 
@@ -223,13 +223,13 @@ def within(frame: "DataFrame", ranges: "DataFrame") -> "DataFrame":
 
 
 def journal_folder(state: Path, job: ReplayJob, cluster: RemoteCluster) -> Path:
-    """Where a replay is remembered below a folder for all of them. Raises TopicMissing."""
+    """The folder of a replay's journal, below a folder for all replays. Raises TopicMissing."""
     folder = state / f"replay-{job.topic}-{job.digest(cluster_names(cluster, job.to))}"
     return journal_place(folder, cluster, job.to)
 
 
 def asdict_text(job: ReplayJob) -> dict[str, str]:
-    """The job in words, for people who look into the journal."""
+    """The job as text, for people who read the journal."""
     return {name: str(value) for name, value in asdict(job).items() if value is not None}
 
 
@@ -246,7 +246,7 @@ def _text(ms: int) -> str:
 
 
 def _resolved(folder: str) -> str:
-    """A folder of this machine by its whole path, another one as Hadoop names it."""
+    """A local folder by its absolute path, any other as Hadoop names it."""
     scheme, colon, rest = folder.partition(":")
     if colon and scheme != "file":
         return folder.rstrip("/")

@@ -17,11 +17,11 @@ from sparrowmq.spark.schema import READ_COLUMNS, SparkColumn, choose_columns
 
 
 class OnDamage(StrEnum):
-    """What becomes of bytes that are no records."""
+    """What happens to bytes that are not records."""
 
     FAIL = "fail"
     COLUMN = "column"
-    """A row of its own, with its place and the reason in the column damage, all else null."""
+    """A separate row, with the place and, in the column damage, the reason; all else is null."""
     SKIP = "skip"
 
 
@@ -34,14 +34,14 @@ class LogOptions:
     """What to read, and how."""
 
     path: Path
-    """A store directory, or its directory commitlog; every executor has to see it there."""
+    """A store directory, or its directory commitlog; every executor must find it at this path."""
     topics: tuple[str, ...] = ()
-    """Only messages of these; all without any."""
+    """Only messages of these topics; of all topics if empty."""
     on_damage: OnDamage = OnDamage.FAIL
     columns: tuple[SparkColumn, ...] = (*READ_COLUMNS, LOG_OFFSET)
     """`columns` names the wanted ones."""
     broker_name: str | None = None
-    """What the column brokerName says: the files do not know it."""
+    """The value of the column brokerName, which the files do not contain."""
     max_bytes_per_partition: int = 64 * 1024 * 1024
     """About how much of the log one task reads."""
 

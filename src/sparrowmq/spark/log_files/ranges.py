@@ -4,10 +4,10 @@
     |rec|rec|rec  |rec|rec|  rec|rec|blank|  |rec|rec|rec|000000000|
     └─── range ───┘└─── range ────┘          └── range ──┘
 
-A range begins where a record begins: at the first whole record at or after the place where a cut is
-wanted, which has to carry its own position and the right CRC. It ends where the next one begins, so
-that no record is read twice and none is missed. Records appended after the cutting are not read: a
-task that Spark repeats gives the same rows.
+A range begins where a record begins: at the first whole record at or after the desired cut, which
+has to carry its own position and the right CRC. It ends where the next range begins, so that no
+record is read twice or missed. Records appended after the cutting are not read: a task that Spark
+repeats returns the same rows.
 
 Standard library and numpy only: all of this may run on executors.
 """
@@ -28,7 +28,7 @@ _WINDOW = 4 * 1024 * 1024
 
 
 class LogFileError(RocketMQError):
-    """A store directory, or a file of it, cannot be read."""
+    """A store directory, or a file in it, cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class StoredLogFile:
     size: int
 
     def read(self, log_offset: int, length: int) -> bytes:
-        """Bytes of it, fewer at its end. Raises LogFileError."""
+        """Bytes of the file, fewer at its end. Raises LogFileError."""
         try:
             with self.path.open("rb", buffering=0) as file:
                 file.seek(log_offset - self.start)
@@ -63,9 +63,9 @@ class LogRange:
     begin: int
     end: int
     is_last: bool
-    """Whether the log ends here: what cannot be read at its end is still being written."""
+    """Whether the log ends here: unreadable bytes at its end are still being written."""
     sure: int = 0
-    """Everything before this log offset was completely written, whatever follows."""
+    """Everything before this log offset is completely written, whatever follows."""
 
 
 def log_files(directory: Path) -> list[StoredLogFile]:
@@ -91,7 +91,7 @@ def log_files(directory: Path) -> list[StoredLogFile]:
 def log_ranges(files: list[StoredLogFile], max_bytes: int, sure: int = 0) -> list[LogRange]:
     """The log cut into ranges of about `max_bytes`."""
     ends = [file.start + file.size for file in files]
-    # Brokers make files ahead of time: the log ends in the last one that has been written to.
+    # Brokers create files ahead of time: the log ends in the last one that has been written to.
     while ends and (end := _end_of_data(files[len(ends) - 1])) == files[len(ends) - 1].start:
         ends.pop()
     if ends:
@@ -116,7 +116,7 @@ def _cuts(file: StoredLogFile, end: int, max_bytes: int) -> Iterator[int]:
 
 
 def _end_of_data(file: StoredLogFile) -> int:
-    """The log offset just past the last byte that is not zero: files are allocated ahead."""
+    """The log offset just past the last non-zero byte: files are allocated ahead of the log."""
     at = file.size
     while at > 0:
         begin = max(0, at - _WINDOW)

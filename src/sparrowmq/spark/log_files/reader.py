@@ -1,8 +1,8 @@
 """Reading a range of the log: runs of whole records, and the damage between them.
 
-Every record is checked before its row is given: its position, its sizes, the body's CRC and, where
-it has one, the CRC of the whole record. numpy checks many at once; a record that looks odd there is
-examined alone before it counts as damaged.
+Every record is checked before its row is returned: its position, its sizes, the body's CRC and, if
+it has one, the CRC of the whole record. numpy checks many at once; a record that looks odd to it is
+examined individually before it counts as damaged.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from sparrowmq.spark.log_files.ranges import LogRange
 from sparrowmq.spark.log_files.record_check import MAX_RECORD_BYTES, next_record, record_fault
 
 WINDOW = 8 * 1024 * 1024
-"""Read and decoded at once."""
+"""How many bytes are read and decoded at once."""
 _unpack_size = Struct(">I").unpack_from
 _TAIL = np.dtype(
     [
@@ -39,22 +39,22 @@ _TAIL = np.dtype(
         ("end", "u1"),
     ]
 )
-"""The last property of a record that has a CRC of its own."""
+"""The last property of a record that carries its own CRC."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """Whole records that follow one another from `log_offset` on."""
+    """Consecutive whole records."""
 
     log_offset: int
-    """Of the first byte of the data that they lie in."""
+    """Log offset of the first byte of the data that contains them."""
     records: LaidOut
     end: int
-    """Where the last of them ends in that data."""
+    """Where the last record ends in that data."""
 
     @property
     def starts(self) -> Longs:
-        """Where each begins in that data."""
+        """Where each record begins in that data."""
         return self.records.starts
 
 
@@ -101,9 +101,9 @@ def read_range(wanted: LogRange, window: int = WINDOW) -> Iterator[Found]:
 
 
 def _chain(data: bytes, limit: int) -> tuple[LaidOut | None, int]:
-    """Records by their sizes, as far as whole ones go, and where the last ends.
+    """Follow the sizes from record to record, as far as they are whole and begin before `limit`.
 
-    Only those that begin before `limit`.
+    Returns the records, and where the last one ends.
     """
     known, at = starts_by_magic(data)
     begins_late = int(np.searchsorted(known, limit))
@@ -132,7 +132,7 @@ def _chain(data: bytes, limit: int) -> tuple[LaidOut | None, int]:
 
 
 def _good_part(records: LaidOut, stop: int, log_offset: int) -> tuple[int, str | None]:
-    """How many records are fine, counted from the first, and what is wrong with the next."""
+    """How many records from the first on are fine, and what is wrong with the next one."""
     fine = _looks_fine(records, stop, log_offset)
     view = memoryview(records.data)
     for odd in np.flatnonzero(~fine).tolist():
@@ -144,7 +144,7 @@ def _good_part(records: LaidOut, stop: int, log_offset: int) -> tuple[int, str |
 
 
 def _looks_fine(laid_out: LaidOut, stop: int, log_offset: int) -> Flags:
-    """Which records are of the common kind and right in every respect."""
+    """Which records are common ones and correct in every respect."""
     starts = laid_out.starts
     ends = np.append(starts[1:], stop)
     raw = np.frombuffer(laid_out.data, np.uint8)
@@ -154,7 +154,7 @@ def _looks_fine(laid_out: LaidOut, stop: int, log_offset: int) -> Flags:
 
 
 def _right_crcs(laid_out: LaidOut, ends: Longs) -> Flags:
-    """Whether the CRC that covers most of a record is right: the record's, else the body's."""
+    """Whether the CRC with the widest coverage is right: the record's, else the body's."""
     data, starts, records = laid_out.data, laid_out.starts, laid_out.records
     # One view of the property's size at every position; taking from it copies each in one go.
     window = np.ndarray(
@@ -174,11 +174,11 @@ def _right_crcs(laid_out: LaidOut, ends: Longs) -> Flags:
 
 
 def _recorded_crcs(tails: npt.NDArray[Any]) -> tuple[Longs, Flags]:
-    """The CRC that each tail says, and whether it is one to the last byte."""
+    """The CRC recorded in each tail, and whether every byte of the tail is well-formed."""
     is_one: Flags = (tails["head"] == np.bytes_(CRC_HEAD)) & (tails["end"] == CRC_END)
-    # Digit by digit, the highest last: ten passes over bytes are less than one over long numbers.
+    # Digit by digit, the highest last: ten passes over bytes cost less than one over long numbers.
     digits = np.ascontiguousarray(tails["digits"].T) - np.uint8(ord("0"))
-    is_one &= (digits <= 9).all(axis=0)  # what is below "0" has wrapped around
+    is_one &= (digits <= 9).all(axis=0)  # bytes below "0" have wrapped around
     values = np.zeros(len(tails), np.int64)
     for digit in digits[::-1]:
         values *= 10
@@ -187,7 +187,7 @@ def _recorded_crcs(tails: npt.NDArray[Any]) -> tuple[Longs, Flags]:
 
 
 def _alike(tails: npt.NDArray[Any]) -> Longs:
-    """How many of the fixed bytes of the property with the CRC are there."""
+    """How many of the CRC property's fixed bytes are right."""
     raw = tails.view(np.uint8).reshape(-1, CRC_PROPERTY_SIZE)
     alike: Longs = (raw[:, : len(CRC_HEAD)] == np.frombuffer(CRC_HEAD, np.uint8)).sum(axis=1)
     alike += raw[:, -1] == CRC_END
@@ -199,7 +199,7 @@ def _size_at(data: bytes) -> int:
 
 
 def _damage(wanted: LogRange, at: int, fault: str | None) -> DamagedBytes | None:
-    """What lies at `at`, where no record does; None at the end of the file or the log."""
+    """The damaged bytes at `at`, where no record is; None at the end of the file or the log."""
     file = wanted.file
     file_end = file.start + file.size
     size, magic = 0, 0
@@ -213,5 +213,5 @@ def _damage(wanted: LogRange, at: int, fault: str | None) -> DamagedBytes | None
         return None
     end = wanted.end if following is None else following
     return DamagedBytes(
-        at, end, fault or f"total size {size} and magic 0x{magic:08X} are no record's"
+        at, end, fault or f"total size {size} and magic 0x{magic:08X} are not those of a record"
     )

@@ -1,4 +1,4 @@
-"""Whole records in the raw bytes of a log: which bytes are records, and which of them damaged."""
+"""Finds whole records in the raw bytes of a log, and tells which of them are damaged."""
 
 from collections.abc import Callable, Iterator
 from operator import eq
@@ -22,10 +22,10 @@ from sparrowmq.protocol.record_layout import (
 from sparrowmq.protocol.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 ReadLog: TypeAlias = Callable[[int, int], bytes]
-"""Bytes from a log offset on, so many, fewer at the end of the file."""
+"""Reads the given number of bytes from a log offset on, fewer at the end of the file."""
 
 MAX_RECORD_BYTES = 64 * 1024 * 1024
-"""Far above what any broker takes: a larger size is damage."""
+"""Far above what any broker accepts: a larger size is damage."""
 
 _HEAD = Struct(f">{head_codes('size', 'sys_flag')}")
 _BODY_SIZE = Struct(f">{head_codes('body_size', 'body_size')}")
@@ -33,9 +33,9 @@ _WINDOW = 1024 * 1024
 
 
 def record_fault(data: memoryview, at: int, log_offset: int) -> str | None:
-    """What is wrong with the record at `at`, which has to be whole; None if nothing is.
+    """What is wrong with the record at `at`, which has to be whole; None if nothing is wrong.
 
-    As `protocol.record.check_record`, without taking the record apart.
+    Like `protocol.record.check_record`, without taking the record apart.
     """
     size, magic, body_crc, _, _, _, own_offset, sys_flag = _HEAD.unpack_from(data, at)
     if magic not in TOPIC_LENGTH_SIZES:
@@ -83,7 +83,7 @@ def _crc_fault(
 
 
 def whole_record_at(read: ReadLog, log_offset: int, file_end: int) -> bool:
-    """Whether a whole, undamaged record lies there."""
+    """Whether a whole, undamaged record starts at this log offset."""
     head = read(log_offset, BLANK.size)
     if len(head) < BLANK.size:
         return False
@@ -97,9 +97,9 @@ def whole_record_at(read: ReadLog, log_offset: int, file_end: int) -> bool:
 
 
 def next_record(read: ReadLog, begin: int, end: int, file_end: int | None = None) -> int | None:
-    """Where the first whole record begins, between `begin` and `end`; None without one.
+    """Where the first whole record between `begin` and `end` starts; None if there is none.
 
-    The record itself may reach beyond `end`, up to the file's end.
+    The record itself may extend past `end`, up to the file's end.
     """
     limit = 2**63 - 1 if file_end is None else file_end
     for found in _magics(read, begin, end):
@@ -112,7 +112,7 @@ def _magics(read: ReadLog, begin: int, end: int) -> Iterator[int]:
     """Where a record may begin: four bytes before each magic."""
     at = begin
     while at < end:
-        # Windows overlap by a size and its magic, so that none is cut in two.
+        # Windows overlap by a size field and its magic, so that no pair is cut in two.
         data = read(at, min(_WINDOW, end - at + 4) + 4)
         for place in _places(data):
             if at + place < end:

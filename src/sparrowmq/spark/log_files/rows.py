@@ -20,7 +20,7 @@ _TOPIC = "topic"
 
 
 class LogDamaged(RocketMQError):
-    """The log has damaged bytes, and the option onDamage wants the read to fail then."""
+    """The log has damaged bytes, and the option onDamage asks to fail in that case."""
 
 
 class LogRows:
@@ -59,7 +59,7 @@ class LogRows:
             begin = int(records.starts[at])
             end = int(records.starts[at + 1]) if at + 1 < len(records) else run.end
             if at > first:
-                # What is before it is decoded alone; it may hold another of the kind.
+                # Decode the records before it separately; they may hold another such record.
                 yield from self._decoded(RecordRun(run.log_offset, records.part(first, at), begin))
             yield DamagedBytes(run.log_offset + begin, run.log_offset + end, fault.reason)
             first = at + 1
@@ -74,11 +74,11 @@ class LogRows:
         made = self._of(columns)
         if not self._options.topics or records.plain.all():
             return made
-        # The topics of odd records are known now.
+        # Only now are the topics of odd records known.
         return made.filter(pc.is_in(columns[_TOPIC], self._topics))
 
     def _chosen(self, records: LaidOut) -> Flags:
-        """The records of the wanted topics, and those that have to be decoded to tell."""
+        """The records of the wanted topics, and those whose topic only decoding can tell."""
         chosen: Flags = np.ones(len(records), np.bool_)
         if not self._options.topics:
             return chosen

@@ -21,7 +21,7 @@ from sparrowmq.spark.wire.remoting import Answer, Remoting
 
 _EPOCH = "sparrowEpoch"
 VALID_END = "sparrowValidEnd"
-"""In answers: offsets of the request's epoch mean what they meant up to here."""
+"""Field in answers: offsets of the request's epoch are valid up to here."""
 
 
 class Queue(NamedTuple):
@@ -36,7 +36,7 @@ class Queue(NamedTuple):
 
 
 UNKNOWN_EPOCH = 0
-"""Of offsets that were learned before brokers had epochs, or from one that has none."""
+"""The epoch of offsets learned before brokers had epochs, or from a broker without them."""
 
 
 class QueuePosition(NamedTuple):
@@ -51,7 +51,7 @@ class QueueEnd(NamedTuple):
 
     position: QueuePosition
     valid_end: int | None = None
-    """How far offsets of the epoch that was asked for are good; None where nothing limits them."""
+    """How far offsets of the requested epoch are valid; None where nothing limits them."""
 
 
 class BrokerAddresses(NamedTuple):
@@ -67,11 +67,11 @@ class Route:
     """Which queues a topic has, and which brokers serve them."""
 
     queues: tuple[Queue, ...]
-    """Those that can be read."""
+    """The readable queues."""
     addresses: dict[str, str]
-    """`host:port` by broker name; the master's, a slave's while there is no master."""
+    """`host:port` by broker name: the master's, or a slave's while there is no master."""
     write_queues: tuple[Queue, ...] = ()
-    """Those that can be written to, in the order in which producers number them."""
+    """The writable queues, in the order in which producers number them."""
     without_master: frozenset[str] = frozenset()
     """Broker names whose address is a slave's."""
 
@@ -87,13 +87,13 @@ def split_name_servers(text: str) -> tuple[str, ...]:
 
 
 class RemoteCluster:
-    """A cluster as its name servers describe it. Connections are kept until it is closed.
+    """A cluster as its name servers describe it. Connections stay open until `close`.
 
-    Raises Unreachable when a server does not answer, ServerRefused when it answers no.
+    Raises ClusterUnreachable when a server does not answer, ServerRefused when it refuses.
     """
 
     def __init__(self, name_servers: str, timeout_s: float = 3.0, *, origin: str = "") -> None:
-        """`origin` says where the addresses were configured; errors quote it."""
+        """`origin` is where the addresses were configured; errors quote it."""
         self.name_servers = split_name_servers(name_servers)
         self._origin = origin
         self._timeout_s = timeout_s
@@ -112,7 +112,7 @@ class RemoteCluster:
         self.close()
 
     def __reduce__(self) -> tuple[Any, tuple[str, float, str]]:
-        # Readers take it along to executors; connections stay here.
+        # Readers carry the cluster to executors; connections stay here.
         return _remote_cluster, (";".join(self.name_servers), self._timeout_s, self._origin)
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ class RemoteCluster:
         return route
 
     def known_route(self, topic: str) -> Route:
-        """The route of a topic that existed before. Where it is not found, its brokers are away: a
+        """The route of a topic known to have existed. If it is not found, its brokers are away: a
         name server forgets a topic together with its last broker.
 
         Raises BrokerAway.
@@ -162,8 +162,8 @@ class RemoteCluster:
         return sorted(map(str, parse_json(answer.body).get("topicList") or ()))
 
     def user_topics(self) -> list[str]:
-        """The topics of users: neither system topics nor those that every broker has under its own
-        and its cluster's name.
+        """The topics of users: no system topics, and none of those that brokers create under their
+        own name and their cluster's.
         """
         info = self._info()
         clusters = set(info.get("clusterAddrTable") or ())
@@ -172,19 +172,19 @@ class RemoteCluster:
         return [topic for topic in self.topics() if topic not in own and not is_system_topic(topic)]
 
     def broker_names(self) -> list[str]:
-        """The brokers that are registered."""
+        """The names of the registered brokers."""
         return sorted(map(str, self._info().get("brokerAddrTable") or ()))
 
     def masters(self) -> dict[str, str]:
-        """The address of each broker that can be written to, by name."""
+        """The address of each master, by broker name."""
         table = self._info().get("brokerAddrTable") or {}
         masters = {str(name): data["brokerAddrs"].get("0") for name, data in table.items()}
         return {name: str(address) for name, address in masters.items() if address}
 
     def create_topic(self, topic: str, queues: int) -> list[str]:
-        """Create a topic with this many queues on every broker; the brokers' names.
+        """Create a topic with this many queues on every broker; returns the brokers' names.
 
-        The name servers learn of it from the brokers, a moment later.
+        The name servers hear about the topic from the brokers, a moment later.
         """
         masters = self.masters()
         for address in masters.values():
@@ -202,7 +202,7 @@ class RemoteCluster:
         return sorted(masters)
 
     def brokers(self, topic: str) -> list[BrokerAddresses]:
-        """Those that serve a topic, by name. Raises TopicMissing."""
+        """The brokers that serve a topic, by name. Raises TopicMissing."""
         serving = self.route(topic).addresses
         found = [
             BrokerAddresses(
@@ -214,11 +214,11 @@ class RemoteCluster:
         return sorted(found)
 
     def queues(self, topic: str) -> list[Queue]:
-        """All queues of a topic that can be read, on all brokers. Raises TopicMissing."""
+        """All readable queues of a topic, on all brokers. Raises TopicMissing."""
         return list(self.route(topic).queues)
 
     def address(self, topic: str, broker_name: str) -> str:
-        """Where that broker serves the topic. Raises BrokerAway when it does not."""
+        """The address at which that broker serves the topic. Raises BrokerAway if it does not."""
         route = self._routes.get(topic) or self.known_route(topic)
         if broker_name not in route.addresses:
             route = self.known_route(topic)
@@ -230,9 +230,9 @@ class RemoteCluster:
         return route.addresses[broker_name]
 
     def wait_for_master(self, queue: Queue, why: str) -> None:
-        """Raise BrokerAway if a slave answers for a queue at present.
+        """Raise BrokerAway if a slave currently answers for a queue.
 
-        It may lack the newest messages and not know the newest epoch, which looks like a loss.
+        A slave may lack the newest messages and the newest epoch, which looks like data loss.
         """
         route = self._routes.get(queue.topic) or self.known_route(queue.topic)
         if queue.broker_name in route.without_master:
@@ -259,7 +259,7 @@ class RemoteCluster:
         return int(answer.fields["offset"])
 
     def end(self, queue: Queue, since: int = UNKNOWN_EPOCH) -> QueueEnd:
-        """The same with its epoch, and what became of offsets that were learned in `since`."""
+        """Where a queue ends, with the epoch, and how far offsets of epoch `since` are valid."""
         fields = {"committed": "true", _EPOCH: str(since)}
         answer = self._ask(queue, RequestCode.GET_MAX_OFFSET, fields)
         valid_end = answer.fields.get(VALID_END) if since != UNKNOWN_EPOCH else None
@@ -267,7 +267,7 @@ class RemoteCluster:
 
     def oldest(self, queue: Queue) -> QueuePosition:
         """The oldest offset that a queue still has, with its epoch."""
-        # Asked for first: an epoch that is too old is safe, one that is too new is not.
+        # Fetched first: an epoch that is too old is safe, one that is too new is not.
         epoch = self.end(queue).position.epoch
         return QueuePosition(self.min_offset(queue), epoch)
 
@@ -278,11 +278,11 @@ class RemoteCluster:
         return _position(self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields))
 
     def offset_at(self, queue: Queue, timestamp_ms: int) -> int:
-        """The same without its epoch."""
+        """The offset of `position_at`, without its epoch."""
         return self.position_at(queue, timestamp_ms).offset
 
     def consumer_offset(self, group: str, queue: Queue) -> int | None:
-        """Where a group stands in a queue, None where it has never been."""
+        """A group's offset in a queue; None if it has none."""
         fields = {"consumerGroup": group, "setZeroIfNotFound": "false"}
         try:
             answer = self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, fields)
@@ -301,9 +301,9 @@ class RemoteCluster:
         return sorted(map(str, found))
 
     def update_consumer_offset(self, group: str, queue: Queue, at: QueuePosition) -> None:
-        """Store where a group goes on. The group has to exist on that broker.
+        """Store where a group continues. The group has to exist on that broker.
 
-        A broker of ours takes no position past what is left of the messages that it counts.
+        Our brokers ignore a position past the messages of its epoch that are left.
         """
         fields = {"consumerGroup": group, "commitOffset": str(at.offset), **epoch_field(at.epoch)}
         self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
@@ -314,7 +314,7 @@ class RemoteCluster:
             broker = self.broker(queue.topic, queue.broker_name)
             return broker.ask(code, {**of_queue, **fields})
         except ClusterUnreachable:
-            # It may have come back elsewhere, or a slave may serve it now: look once.
+            # The broker may be back at another address, or a slave may serve now: look once.
             old = self.address(queue.topic, queue.broker_name)
             self.known_route(queue.topic)
             if self.address(queue.topic, queue.broker_name) == old:
@@ -350,7 +350,7 @@ def _remote_cluster(name_servers: str, timeout_s: float, origin: str) -> RemoteC
 
 
 def epoch_field(epoch: int) -> dict[str, str]:
-    """What a request says about an offset that was learned in this epoch; nothing if unknown."""
+    """The request field for an offset learned in this epoch; empty if the epoch is unknown."""
     return {} if epoch == UNKNOWN_EPOCH else {_EPOCH: str(epoch)}
 
 
@@ -364,7 +364,7 @@ _A_BROKER = "this is a broker, not a name server; name servers listen on port 98
 
 
 def _check(answer: Answer, address: str, request: str) -> None:
-    """Of a name server's answer; brokers do not know the requests that name servers get."""
+    """Check a name server's answer; brokers do not know the requests that name servers get."""
     if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         raise ServerRefused(address, request, answer.code, _A_BROKER)
     if answer.code != ResponseCode.SUCCESS:
@@ -390,7 +390,7 @@ def _route(topic: str, data: dict[str, Any]) -> Route:
 def _write_queues(topic: str, data: dict[str, Any]) -> tuple[Queue, ...]:
     """Writable queues of brokers that have a master; an order configuration replaces them.
 
-    As in the client's `publish_queues`, so that a key leads to the same queue from everywhere.
+    Same as the client's `publish_queues`, so that every producer maps a key to the same queue.
     """
     if order := data.get("orderTopicConf"):
         counts = [part.split(":") for part in str(order).split(";") if part]

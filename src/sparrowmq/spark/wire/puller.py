@@ -27,8 +27,8 @@ from sparrowmq.spark.wire.cluster import VALID_END, RemoteCluster, epoch_field
 from sparrowmq.spark.wire.remoting import Answer, Patience, Remoting
 
 READ_GROUP = "TOOLS_CONSUMER"
-"""Pulls go under a name that every broker has: an operator's reset or lock of the group that the
-user named must not change what a range of offsets means."""
+"""Pulls use a group that every broker has: an operator's reset or lock of the user's own group must
+not change what a range of offsets means."""
 
 ROWS_AT_ONCE = 8192
 _log = logging.getLogger(__name__)
@@ -36,11 +36,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PulledRecords:
-    """Where a pull leads to, and the records it brought."""
+    """The records of a pull, and the offset at which to continue."""
 
     next_offset: int
     parts: tuple[bytes, ...] = ()
-    """The bytes of the records, as they came."""
+    """The bytes of the records, as received."""
 
 
 def read_range(
@@ -53,7 +53,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The messages of a piece as batches.
 
-    `address` is where its broker was last seen, so that a name server is not needed. Raises
+    `address` is where its broker was last seen, so that no name server is needed. Raises
     DataLoss, BrokerAway, ServerRefused and Damaged.
     """
     conditions = list(conditions)
@@ -85,7 +85,7 @@ def _collected(puller: "_Puller", most_bytes: int) -> Iterator[bytes]:
 
 
 class _Puller:
-    """The pulls that a piece of a queue takes."""
+    """The pulls that reading one piece of a queue takes."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class _Puller:
         self._is_filtered = self._expression != "*"
 
     def pulls(self) -> Iterator[tuple[int, PulledRecords]]:
-        """Offset asked for and what came, until the end of the piece."""
+        """Each requested offset with the records received, until the end of the piece."""
         queue, offset = self._piece.queue, self._piece.start
         try:
             while offset < self.end:
@@ -173,8 +173,8 @@ class _Puller:
         return self._broker.call(RequestCode.PULL_MESSAGE, self._fields(offset))
 
     def _leave_broker(self) -> None:
-        """The broker may have moved, or its master may be back: the next attempt asks the name
-        server."""
+        """Ask the name server on the next attempt: the broker may have moved, or its master may be
+        back."""
         if self._broker is not None:
             self._broker.close()
         self._broker = self._address = None
@@ -182,7 +182,7 @@ class _Puller:
     def _ask_ahead(self, offset: int) -> None:
         """Let the broker prepare the next pull while this one is decoded."""
         if self._broker is not None:
-            with suppress(ClusterUnreachable):  # the real pull will meet it again
+            with suppress(ClusterUnreachable):  # the real pull will run into it again
                 self._broker.start(RequestCode.PULL_MESSAGE, self._fields(offset))
                 self._is_asked = True
 
@@ -208,8 +208,8 @@ class _Puller:
         }
 
     def _check_end(self, good: int) -> None:
-        """The log has another epoch than when the piece was planned: later messages are new ones,
-        and come with the next batch."""
+        """End the piece where its epoch ends: the log has another epoch now than when the piece was
+        planned, so later messages are new and come with the next batch."""
         if good >= self.end:
             return
         text = f"{went_back(self._piece.queue, self.end, good)}. {GO_ON}"

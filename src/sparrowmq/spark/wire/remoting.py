@@ -47,7 +47,7 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server answered; `code` 0 is success."""
+    """A server's answer; `code` 0 is success."""
 
     code: int
     fields: dict[str, str] = field(default_factory=dict)
@@ -57,15 +57,15 @@ class Answer:
 
     @property
     def body(self) -> bytes:
-        """The whole of it."""
+        """The whole body."""
         return b"".join(self.body_parts)
 
 
 class Remoting:
-    """A connection to one server, made when first needed and again after a failure.
+    """A connection to one server, opened on first use and reopened after a failure.
 
-    A failed call leaves no connection behind, so the next one begins afresh. Raises Unreachable
-    when there is no answer within `timeout_s`.
+    A failed call closes the connection, so the next call starts with a new one. Raises
+    ClusterUnreachable when there is no answer within `timeout_s`.
     """
 
     def __init__(self, address: str, timeout_s: float = 3.0) -> None:
@@ -96,8 +96,8 @@ class Remoting:
     def call(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> Answer:
         """The answer to one request, whatever its code.
 
-        A connection that was idle may have been closed by the server meanwhile: then the request
-        is sent once more on a new one.
+        The server may have closed an idle connection meanwhile: then the request is sent once more
+        on a new one.
         """
         was_idle = self._socket is not None
         try:
@@ -129,7 +129,7 @@ class Remoting:
             "serializeTypeCurrentRPC": "JSON",
             "version": MQ_VERSION,
         }
-        # Compact and ASCII: what Apache's and our brokers read without a slow branch.
+        # Compact and ASCII: Apache's brokers and ours read that without a slow branch.
         frame = encode_frame(json.dumps(header, separators=(",", ":")).encode(), body)
         try:
             self._connected().sendall(frame)
@@ -154,7 +154,7 @@ class Remoting:
         return self._socket
 
     def _receive(self) -> tuple[int, Answer]:
-        """One frame: its opaque (-1 for a request of the server's) and the answer in it."""
+        """One frame: its opaque (-1 for a request from the server) and the answer in it."""
         length, mark = _LENGTHS.unpack(self._read(8))
         header_length = mark & _HEADER_LENGTH
         if length > MAX_FRAME_BYTES or header_length > length - 4:
@@ -193,9 +193,9 @@ def _read_header(data: bytes) -> dict[str, Any]:
     try:
         header = json.loads(data)
     except ValueError:
-        header = parse_json(data)  # Java writes JSON that is none
+        header = parse_json(data)  # Java writes invalid JSON
     if not isinstance(header, dict):
-        raise BodyError("a header that is no JSON object")
+        raise BodyError("a header that is not a JSON object")
     return header
 
 
@@ -220,7 +220,7 @@ _PAUSES = Backoff(first_s=0.05, longest_s=1.0)
 class Patience:
     """Repeats calls while a server is away or busy, for at most `retry_timeout_s`.
 
-    A broker that restarts is away for seconds; that must not end a query that has run for weeks.
+    A restarting broker is away for seconds; that must not end a query that has run for weeks.
     """
 
     def __init__(
@@ -237,8 +237,8 @@ class Patience:
     def call(self, what: str, attempt: Callable[[], T]) -> T:
         """The result of the first attempt that gets through.
 
-        Logs a server that is away, and that it is back. Raises BrokerAway, which says how long it
-        was tried, when no attempt gets through; every other error at once.
+        Logs when a server goes away and when it is back. Raises BrokerAway, which says how long it
+        tried, when no attempt gets through; raises every other error at once.
         """
         started = self._now()
         failures = 0
@@ -273,7 +273,7 @@ class Patience:
 
 
 def _away(error: RocketMQError) -> str:
-    """That a server is away, nothing for one that is busy: under load that is normal."""
+    """The log text for a server that is away; empty for a busy one, which is normal under load."""
     match error:
         case ClusterUnreachable():
             return f"{error.address} cannot be reached ({error.reason}),"
@@ -283,7 +283,7 @@ def _away(error: RocketMQError) -> str:
 
 
 def _wanted_pause_s(error: RocketMQError) -> float:
-    """How long the server asks to wait; 0 where it does not say."""
+    """How long the server asks us to wait; 0 if it does not say."""
     return (error.retry_after_s if isinstance(error, ServerRefused) else None) or 0.0
 
 

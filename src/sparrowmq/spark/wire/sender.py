@@ -1,4 +1,4 @@
-"""Sends from an executor: each goes on until a broker has stored it, or the time is up.
+"""Sends from an executor: each is repeated until a broker has stored it, or the time is up.
 
     begin ──▶ the next is encoded meanwhile ──▶ finish: stored
       │ no answer, or a broker that is busy or stopping
@@ -6,10 +6,10 @@
     wait a little, ask for the route again ──▶ the same queue for rows with a sharding key,
                                                 another broker's, where there is one, for the rest
 
-A broker that drains, or has reached a limit, has stored nothing: rows without a sharding key go to
-the next broker at once, and wait when all have refused. Rows with a key wait for a limit, and leave
-a broker that drains as the client's messages do: when the route has lost its queues, each key goes
-to its hash modulo those that are left.
+A draining broker, or one that has reached a limit, has stored nothing: rows without a sharding key
+go to the next broker at once, and wait when all have refused. Rows with a key wait for a limit, and
+leave a draining broker as the client's messages do: when its queues have left the route, each key
+goes to its hash modulo the number of remaining queues.
 
 At-least-once: a broker that stored a send and died before it answered gets it again.
 """
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 _RETRY_AFTER = "sparrowRetryAfterMs"
 _ROW_SIZE = struct.Struct(">I")
-"""What a row of a batch begins with."""
+"""The head of each row in a batch."""
 
 STORED = frozenset(
     {
@@ -50,7 +50,7 @@ STORED = frozenset(
         ResponseCode.SLAVE_NOT_AVAILABLE,
     }
 )
-"""The rows are there, if perhaps on fewer disks than the broker was set up for."""
+"""Codes that mean the rows are stored, perhaps on fewer disks than the broker is set up for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +59,19 @@ class Send:
 
     topic: str
     queue: int
-    """The place in the topic's list of queues."""
+    """Its index in the topic's list of queues."""
     is_bound: bool
-    """Whether a sharding key wants this queue and no other."""
+    """Whether a sharding key binds the send to this queue."""
     rows: int
     body: bytes
     properties: str | None = None
-    """Of a single row; None for a batch, whose rows carry their own."""
+    """The properties of a single row; None for a batch, whose rows carry their own."""
     hashes: Sequence[int] = ()
-    """Of the rows' sharding keys, negative without one; empty where no row is bound."""
+    """Hashes of the rows' sharding keys, negative without one; empty where no row is bound."""
 
 
 class UnknownTopic(RocketMQError):
-    """Rows are for a topic that does not exist."""
+    """The topic of the rows does not exist."""
 
     def __init__(self, topic: str, name_servers: str) -> None:
         super().__init__(
@@ -83,7 +83,7 @@ class UnknownTopic(RocketMQError):
 
 
 class NoWriteQueue(BrokerAway):
-    """The topic exists, and no broker takes messages for it now."""
+    """The topic exists, but no broker takes messages for it now."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -98,13 +98,13 @@ class _UnderWay(NamedTuple):
     send: Send
     queue: Queue
     broker: Remoting | None
-    """Where it was sent to; None where that failed already."""
+    """The broker it was sent to; None if sending failed already."""
 
 
 class RowSender:
     """Sends what is planned. Raises RocketMQError that names topic, queue and the reason.
 
-    One send at a time is under way, so the rows of a queue are stored in their order.
+    Only one send is under way at a time, so the rows of a queue are stored in order.
     """
 
     def __init__(
@@ -126,13 +126,13 @@ class RowSender:
         self._clock = clock
         self._patience = Patience(retry_timeout_s, now=elapsed_s, pause=pause)
         self._queues: dict[str, tuple[Queue, ...]] = {}
-        """As the task plans with, see `queue_count`."""
+        """The queues that the task plans with, see `queue_count`."""
         self._left: dict[str, tuple[Queue, ...]] = {}
-        """Those of a topic that brokers which drain have left since."""
+        """The queues of a topic that remain after draining brokers left its route."""
         self._under_way: _UnderWay | None = None
 
     def queue_count(self, topic: str) -> int:
-        """How many queues a topic is spread over, the same for as long as the task runs."""
+        """How many queues a topic is spread over; does not change while the task runs."""
         if topic not in self._queues:
             self.finish()  # a topic may be created over the connection that a send is under way on
             self._queues[topic] = self._patience.call(
@@ -149,9 +149,9 @@ class RowSender:
         self.finish()
 
     def begin(self, send: Send) -> None:
-        """Send once, after the one before is stored; `finish` sees to the rest.
+        """Send once, after the previous send is stored; `finish` does the rest.
 
-        The broker works while the caller makes the next send.
+        The broker works while the caller prepares the next send.
         """
         self.finish()
         for part, queue in self._placed(send):
@@ -160,13 +160,13 @@ class RowSender:
 
     def _start(self, send: Send, queue: Queue) -> None:
         self._under_way = _UnderWay(send, queue, None)
-        with suppress(RocketMQError):  # `finish` will meet it again, and has patience
+        with suppress(RocketMQError):  # `finish` will run into it again, and retries
             broker = self._cluster.broker(queue.topic, queue.broker_name)
             broker.start(_code(send), self._fields(queue, send), send.body)
             self._under_way = _UnderWay(send, queue, broker)
 
     def finish(self) -> None:
-        """Go on until what was begun is stored."""
+        """Retry until the send that was begun is stored."""
         if self._under_way is None:
             return
         send, queue, asked = self._under_way
@@ -194,8 +194,8 @@ class RowSender:
             self.finish()
 
     def _placed(self, send: Send) -> Iterator[tuple[Send, Queue]]:
-        """Where a send goes: to the queue that it was planned for, unless a broker that drains has
-        left the route meanwhile."""
+        """Where a send goes: to the queue planned for it, unless a draining broker has left the
+        route meanwhile."""
         planned = self._queues[send.topic][send.queue]
         queues = self._left.get(send.topic)
         if queues is None:
@@ -233,9 +233,9 @@ class RowSender:
         }
 
     def _next(self, failed: Queue, send: Send, error: RocketMQError) -> Queue:
-        """Where to try next; the name servers may know a new address meanwhile.
+        """Where to try next; the name servers may know a new address by now.
 
-        Raises _KeysMove where a broker that drains has left the route with this queue.
+        Raises _KeysMove if this queue's broker drains and has left the route.
         """
         with suppress(RocketMQError):  # while the only broker is down they know no route at all
             now = self._cluster.route(failed.topic).write_queues
@@ -259,11 +259,11 @@ class RowSender:
 
 
 class _KeysMove(Exception):
-    """Rows with sharding keys have to be placed anew: their queue has left the route."""
+    """Rows with sharding keys need new queues: theirs has left the route."""
 
 
 def _by_hash(send: Send, count: int) -> Iterator[tuple[int, Send]]:
-    """A send of rows with keys in parts: which of `count` queues each part goes to. The rows of a
+    """Split a send of rows with keys by which of `count` queues each row goes to. The rows of a
     queue keep their order."""
     rows: dict[int, list[int]] = {}
     for row, known in enumerate(send.hashes or (send.queue,) * send.rows):
@@ -305,7 +305,7 @@ def _is_certainly_not_stored(error: RocketMQError) -> TypeGuard[ServerRefused]:
 
 
 def _soonest(refusals: Collection[ServerRefused]) -> ServerRefused:
-    """Of the refusals of all brokers, that which is worth another try first."""
+    """The refusal, among those of all brokers, that is worth retrying first."""
     limits = [each for each in refusals if each.retry_after_s is not None]
     return min(limits or refusals, key=lambda each: each.retry_after_s or 0.0)
 
@@ -313,17 +313,17 @@ def _soonest(refusals: Collection[ServerRefused]) -> ServerRefused:
 def write_queues(
     cluster: RemoteCluster, topic: str, *, waits: bool = False, new_queues: int | None = None
 ) -> tuple[Queue, ...]:
-    """The queues a topic can be sent to. Raises UnknownTopic, BrokerAway, Unreachable.
+    """The queues a topic can be sent to. Raises UnknownTopic, BrokerAway, ClusterUnreachable.
 
-    `waits` is for a topic that was there before, which is not found because its broker is away.
-    With `new_queues`, a topic that is not found is created, with so many queues on every broker.
+    `waits` is for a topic that existed before: if it is not found, its broker is away.
+    With `new_queues`, a missing topic is created, with that many queues on every broker.
     """
     try:
         queues = cluster.route(topic).write_queues
     except TopicMissing as missing:
         servers = str(cluster)
         if not cluster.topics():
-            # A broker that stops takes its topics with it; the name may still be right.
+            # A stopping broker takes its topics along; the name may still be right.
             text = f"no broker is registered at name server {servers}, so topic {topic} is unknown"
             raise BrokerAway(text) from missing
         if new_queues is not None:
@@ -342,8 +342,8 @@ _ROUTE_LOOK_S = 0.05
 
 
 def _created(cluster: RemoteCluster, topic: str, queues: int) -> tuple[Queue, ...]:
-    """Create a topic and wait until its route names every broker: the queues that a task sees first
-    are the ones that it keeps to."""
+    """Create a topic and wait until its route names every broker: a task keeps using the queues
+    that it sees first."""
     brokers = set(cluster.create_topic(topic, queues))
     for _ in range(_ROUTE_LOOKS):
         with suppress(TopicMissing):
