@@ -61,7 +61,7 @@ class TimerIndex:
         self.check = check
         self._marks = tuple(marks)
         self.marks = _strongest(self._marks) or (TimerMark(0, 0),)
-        """How far delivery is, by falling times. More than one only after the clock was set back."""
+        """How far delivery is, by falling times. Several only after the clock was set back."""
         self.run_list = runs
         self.list_lock = asyncio.Lock()
         """Held from reading the list until the new one is saved: two at once would lose a run."""
@@ -279,7 +279,7 @@ class TimerIndex:
         return self._spilling
 
     def _next_range(self, end: int) -> RunRange:
-        """A range for all entries in memory. Corrections may make it begin where another run does."""
+        """A range for all entries in memory. Corrections may make it begin where another does."""
         first = min(self.run_list.covered, self.lost_from)
         copies = [span.copy for span in self.run_list.runs if span.first == first]
         return RunRange(first, end, max(copies, default=-1) + 1)

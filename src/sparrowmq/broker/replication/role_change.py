@@ -127,7 +127,7 @@ class RoleChanger:
             raise StartAgain(reason)
 
     def begin(self) -> None:
-        """Before clients come: a broker that took over accepts messages once slaves follow it."""
+        """Before clients come: after a takeover, refuse sends until enough slaves follow."""
         broker = self._broker
         has_taken_over = self._own_role.took_over_at == broker.store.max_log_offset
         if has_taken_over and broker.replication.is_master and not self._has_copies:
