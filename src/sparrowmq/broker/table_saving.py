@@ -162,7 +162,7 @@ def _write(tables: Sequence[tuple[TableFile[Any], Body]]) -> list[DiskFull | Non
 
 
 def resolve_waiters(waiters: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
-    """A save ended, with an error or None: let the handlers go on."""
+    """A save ended, with an error or None: let the handlers continue."""
     for waiter in waiters:
         if waiter.done():
             continue  # its client is gone

@@ -44,7 +44,7 @@ class MemoryTransport(asyncio.Transport):
         self.host = host
         self.sockname = sockname
         self.is_gone = False
-        """The kernel has forgotten this end: it answers anything that still arrives with a reset."""
+        """The kernel has forgotten this end: it answers whatever still arrives with a reset."""
         self._network = network
         self._context = context
         self._protocol: asyncio.BaseProtocol | None = None

@@ -70,7 +70,7 @@ class RunningCluster(Simulation):
     def client_on(
         self, name: str, routes: Routes[ClientCore] | None = None, **settings: Any
     ) -> Client:
-        """The client core that producers and consumers share, on the named host; not started yet.
+        """A client, the part that producers and consumers share, for the named host; not started.
 
         Its code has to run there: `sim.run(..., on=sim.host(name))`. Calls from brokers go to
         `routes`; `settings` are further ones of ClientConfig.

@@ -9,7 +9,7 @@ master   |==== epoch 7 ====|==== epoch 9 =======|== epoch 12 =====▶
 slave    |==== epoch 7 ====|==== epoch 9 ====|           continues at its end
 slave    |==== epoch 7 ====|== epoch 8 ==|               parted where epoch 8 begins: refused
 slave                                                    empty: begins with the master's first file
-slave  ==|                                               ends before the master begins: starts anew
+slave  ==|                                               ends before the master begins: starts over
 ```
 
 Every start of a master begins an epoch, so two logs with the same starts up to a point were one

@@ -2,7 +2,7 @@
 
 ```
 operator ──HAND_OVER──▶ master                                   slave
-                        takes no more messages, makes all durable
+                        accepts no more messages, makes all durable
                         waits until the slave has everything ◀── acknowledges
                         leaves the name servers
                         notes its new id
