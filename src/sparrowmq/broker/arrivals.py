@@ -2,8 +2,8 @@
 
 A parked pull is a small record, not a coroutine: a consumer that keeps up parks on nearly every
 pull, and 100,000 of them may wait. Waking them is bounded in two ways. A queue that grew many times
-in one turn of the loop is checked once, after the sends of that turn; and of a crowd that waits
-on one queue only some are retried in each turn, so that other connections get their turn.
+in one turn of the loop is checked once, after the sends of that turn; and of a crowd that waits on
+one queue only some are retried in each turn, so that other connections get their turn.
 
     park ──── announce (the queue grew) ── retry once per touched queue and loop turn; of a crowd
          │                                 some in each turn

@@ -381,8 +381,8 @@ class BrokerConfig:
         )
 
     def _store_host(self, port: int) -> bytes:
-        """The address in each record. A name that is not an IP address becomes 127.0.0.1:
-        records have room for addresses only."""
+        """The address in each record. A name that is not an IP address becomes 127.0.0.1: records
+        have room for addresses only."""
         try:
             return encode_host(self.advertised_host, port)
         except ValueError:

@@ -69,8 +69,8 @@ class Drain:
         broker_name: str,
         cluster_name: str,
     ) -> "Drain":
-        """Open with the saved state. A broker that starts while draining refuses sends at once:
-        its producers' sends have failed anyway. Raises TableMissing."""
+        """Open with the saved state. A broker that starts while draining refuses sends at once: its
+        producers' sends have failed anyway. Raises TableMissing."""
         return cls(
             tables.load_drain(),
             broker_name=broker_name,

@@ -1,8 +1,8 @@
 """What the broker exchanges with name servers: it registers itself, and asks for topics' queues.
 
-The broker registers its topics with every name server: at the start, after every change, and
-every 30 s. A lost name server is retried every two seconds, so that routes are complete soon
-after it is back.
+The broker registers its topics with every name server: at the start, after every change, and every
+30 s. A lost name server is retried every two seconds, so that routes are complete soon after it is
+back.
 
 A name server refuses a broker whose name belongs to another master that still answers. A broker
 refused in this way by every name server that answers does not start: no client would find it. One
@@ -300,8 +300,8 @@ class ClusterQueues:
     async def queues_of(self, topic: str) -> Queues | None:
         """The sorted queues that can be read; None if the topic has no route.
 
-        If no name server answers, the last known queues: a member that gets fewer queues would
-        drop the others.
+        If no name server answers, the last known queues: a member that gets fewer queues would drop
+        the others.
         """
         if not self._name_servers:
             return self._topics.read_queues(topic, self._broker_name)

@@ -1,8 +1,8 @@
 """Restarts within the process: the broker starts again on the same ports.
 
 A role lasts as long as a broker runs (`replication/replication.py`). Exiting the process instead
-would rely on a supervisor, which many set-ups do not have, and which waits longer after
-every restart.
+would rely on a supervisor, which many set-ups do not have, and which waits longer after every
+restart.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Sampling of the offsets of all queues and groups, from which statistics are derived.
 
-One loop does it, every ten seconds and on request, in slices (`reports.py`):
-80,000 queues take 100 ms. Requests only ask for a sample and wait for its end, so samples never
-overlap, and a sample does not end with the connection that asked for it.
+One loop does it, every ten seconds and on request, in slices (`reports.py`): 80,000 queues take 100
+ms. Requests only ask for a sample and wait for its end, so samples never overlap, and a sample does
+not end with the connection that asked for it.
 """
 
 import asyncio

@@ -44,8 +44,8 @@ _TABLES_S = 1.0
 async def drain(registration: BrokerRegistration, server: Server[Broker], peers: Peers) -> None:
     """Leave the name servers, reject pulls, and close all connections.
 
-    A broker whose store has failed stops within a second: name servers drop it when its
-    connection ends, and clients that wait for an answer are better served elsewhere.
+    A broker whose store has failed stops within a second: name servers drop it when its connection
+    ends, and clients that wait for an answer are better served elsewhere.
     """
     broker = server.endpoint.context
     if broker.store.has_failed:

@@ -9,8 +9,8 @@ since:     +59 min    │      -1 min       │  0
 
 Messages that wait in the store carry their due time as a time of day. A delay is a length of time,
 though, and setting the clock must not change it: a message is due at its due time plus everything
-by which the clock was set forward since it was stored. The monotonic clock distinguishes a
-step from time that passed: the difference between the clocks changes only when one of them is set.
+by which the clock was set forward since it was stored. The monotonic clock distinguishes a step
+from time that passed: the difference between the clocks changes only when one of them is set.
 
 A step is saved (`config/clockSteps.json`) before any waiting message is stored by the new time, so
 that it counts after a restart as well: requests that would store one wait until `is_saved`, and

@@ -93,8 +93,8 @@ class DelayLevels:
     def due_ms(self, log_offset: int, unit_ms: int) -> int:
         """When a message whose unit says `unit_ms` is due: its delay after it was stored.
 
-        That keeps them in order: going by the units alone, messages stored before the clock was
-        set back would hold up those stored after it.
+        That keeps them in order: going by the units alone, messages stored before the clock was set
+        back would hold up those stored after it.
         """
         return unit_ms + self._clock.since(log_offset)
 

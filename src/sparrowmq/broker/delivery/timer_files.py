@@ -104,8 +104,8 @@ class TimerCheck:
     ) -> None:
         """Save up to `MOST_MARKS`, the newest last; durable when this returns.
 
-        Messages before `first_pending` that are still pending, because Apache's timer log has
-        them, are due at `due_ms` or later: earlier than the marks if the clock was set back.
+        Messages before `first_pending` that are still pending, because Apache's timer log has them,
+        are due at `due_ms` or later: earlier than the marks if the clock was set back.
 
         Raises DiskFull, or OSError.
         """

@@ -65,8 +65,8 @@ def _takes_queue(broker: Broker, request: Request[QueryConsumerOffset]) -> bool:
 def _is_young(broker: Broker, topic: str, queue_id: int) -> bool:
     """Whether the queue's first message ever is still there and recent in the log, or yet to come.
 
-    If a queue never had a message, every start means 0. The client would ask for the end, and
-    skip what is stored before that request: a gap that Apache's broker has had since 5.0.
+    If a queue never had a message, every start means 0. The client would ask for the end, and skip
+    what is stored before that request: a gap that Apache's broker has had since 5.0.
     """
     low, high = broker.store.queue_range(topic, queue_id)
     if high == 0:

@@ -51,8 +51,8 @@ from sparrowmq.protocol.offsets_body import ConsumerOffsetTable, DelayOffsetTabl
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
 
 ASK_EVERY_S = 5.0
-"""Apache's master saves its table of offsets this often, so a promotion redelivers no more than
-a restart of the master would. Each round costs the master whole tables."""
+"""Apache's master saves its table of offsets this often, so a promotion redelivers no more than a
+restart of the master would. Each round costs the master whole tables."""
 PAGE_ROWS = 2_000
 """The page size that Apache's slaves use."""
 _MOST_PAGES = 1_000

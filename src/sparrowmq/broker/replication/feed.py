@@ -5,10 +5,10 @@ hello on the broker's port ─▶ judged, gets a token
 HA connection ─▶ token ─▶ first offset ─▶ fed: log bytes out, acknowledgements in
 ```
 
-If no sender waits for acknowledgements, the log is checked every 5 ms, and less often while it
-does not grow: a notice for every message would slow down sends, and many small transfers cost the
-master several times as much CPU time. If senders do wait, a slave is sent the next bytes when it
-has acknowledged the last ones, so that all messages that came meanwhile go out together; with many
+If no sender waits for acknowledgements, the log is checked every 5 ms, and less often while it does
+not grow: a notice for every message would slow down sends, and many small transfers cost the master
+several times as much CPU time. If senders do wait, a slave is sent the next bytes when it has
+acknowledged the last ones, so that all messages that came meanwhile go out together; with many
 senders only when a group of them waits (`broker/durability.py`).
 
 Every broker can feed: a slave feeds its own master when that comes back with a shorter log.

@@ -184,8 +184,8 @@ class Follower:
         grown: Callable[[str, int], None] | None = None,
         stranger: Stranger | None = None,
     ) -> None:
-        """`sync` makes the log durable before it is reported; None reports what is written.
-        `grown` is called with the topic and id of each queue that grew, to wake its pulls. Without
+        """`sync` makes the log durable before it is reported; None reports what is written. `grown`
+        is called with the topic and id of each queue that grew, to wake its pulls. Without
         `stranger` only brokers that know the hello are followed."""
         self._store = store
         self._peers = peers

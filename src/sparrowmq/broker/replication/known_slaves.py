@@ -1,9 +1,9 @@
 """The slaves that a master must not forget: one of them may have messages that the master lost.
 
-After a power cut a master's log may end before those of its slaves: they acknowledged what it
-had not synced yet. It therefore remembers its followers, durably and before the first byte is
-fed, and asks them before it serves again (`returning_master.py`). A slave is known by its broker
-id; its address is that of its last hello.
+After a power cut a master's log may end before those of its slaves: they acknowledged what it had
+not synced yet. It therefore remembers its followers, durably and before the first byte is fed, and
+asks them before it serves again (`returning_master.py`). A slave is known by its broker id; its
+address is that of its last hello.
 
 `complete_to` stands in the file while the master does not run and stopped in order: then its log
 has everything, and no slave needs to be asked.

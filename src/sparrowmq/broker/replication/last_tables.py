@@ -1,9 +1,9 @@
 """A stopping master gives its slaves its last tables, so that one of them can take its place.
 
-Slaves ask for tables three times a second, and what changed after the last request would be
-missing on a slave that is promoted while its master stays away. Once the last client connection is
-closed, nothing changes any more; then each slave that has the whole log gets whole tables. This is
-best effort: a slow slave keeps what it has, and the master stops.
+Slaves ask for tables three times a second, and what changed after the last request would be missing
+on a slave that is promoted while its master stays away. Once the last client connection is closed,
+nothing changes any more; then each slave that has the whole log gets whole tables. This is best
+effort: a slow slave keeps what it has, and the master stops.
 """
 
 import asyncio

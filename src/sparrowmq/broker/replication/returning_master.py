@@ -1,8 +1,8 @@
 """A master that starts asks its slaves whether they have messages that it lost.
 
 With asynchronous flush a power cut takes the end of the master's log, and a slave may have
-acknowledged it, so that the producer got SEND_OK. So before anything is appended, the
-master copies back what a slave with the same history has beyond the master's own log.
+acknowledged it, so that the producer got SEND_OK. So before anything is appended, the master copies
+back what a slave with the same history has beyond the master's own log.
 
 ```
 no slaves known, or graceful shutdown    ─▶ complete

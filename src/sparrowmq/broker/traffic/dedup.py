@@ -5,10 +5,10 @@ send ── known? ──┬ yes ── the first one's answer, when that one is
                  └ no ─── checks, quotas, the store ── remembered
 ```
 
-Only clients' sends come through here, so retries, due delayed messages, commits and dead
-letters pass: they keep the identity of a message that is already known. A message is remembered in
-the same step that stores it, and only the log makes that durable: a window is read
-from it when a topic is sent to for the first time (`dedup_rebuild`), and sends wait for that.
+Only clients' sends come through here, so retries, due delayed messages, commits and dead letters
+pass: they keep the identity of a message that is already known. A message is remembered in the same
+step that stores it, and only the log makes that durable: a window is read from it when a topic is
+sent to for the first time (`dedup_rebuild`), and sends wait for that.
 """
 
 import asyncio

@@ -7,8 +7,8 @@ oldest ────────────────────────�
 ```
 
 Times are kept by bucket, a five-hundredth of the window each: an identity is remembered for the
-whole of its time, and for at most that much longer. No I/O; time comes from a clock that
-only goes forward.
+whole of its time, and for at most that much longer. No I/O; time comes from a clock that only goes
+forward.
 """
 
 from collections import deque

@@ -2,8 +2,8 @@
 
 A topic without limits is remembered in `topics.checked_for_send`, and its sends never get here:
 limits cost nothing if there are none. A quota of a producer group or of clients concerns every
-topic. Only clients' sends are counted or refused: retries, dead letters, due delayed
-messages and commits are stored by the broker itself.
+topic. Only clients' sends are counted or refused: retries, dead letters, due delayed messages and
+commits are stored by the broker itself.
 """
 
 import asyncio
