@@ -190,4 +190,4 @@ class Drain:
         return self._table
 
     def was_saved(self, table: DrainTable) -> None:
-        """Nothing depends on that here."""
+        """Ignored: nothing here depends on a save."""

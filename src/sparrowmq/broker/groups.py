@@ -179,7 +179,7 @@ class Groups:
         self._saving.changed(self)
 
     def was_saved(self, table: SubscriptionGroupTable) -> None:
-        """Nothing depends on that here."""
+        """Ignored: nothing here depends on a save."""
 
 
 PULL = "PULL"
@@ -228,4 +228,4 @@ class RequestModes:
         return MessageRequestModeTable(message_request_mode_map=modes)
 
     def was_saved(self, table: MessageRequestModeTable) -> None:
-        """Nothing depends on that here."""
+        """Ignored: nothing here depends on a save."""

@@ -1,7 +1,7 @@
 """After a freeze a master asks whether it is still the master before it promises anything.
 
 ```
-serving ──▶ frozen (SIGSTOP, a suspended machine)   ──▶ unsure: sends are refused, and
+serving ──▶ frozen (SIGSTOP, a machine that froze)     ──▶ unsure: sends are refused, and
    ▲                                                       │ reports of slaves confirm nothing
    └───────── no answer names another master ◀─────────────┘ name servers and slaves are asked
 ```
