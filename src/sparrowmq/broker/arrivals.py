@@ -1,13 +1,13 @@
-"""Pulls that found nothing and wait for their queue to grow.
+"""Parked pulls: they found nothing and wait for their queue to grow.
 
 A parked pull is a small record, not a coroutine: a consumer that keeps up parks on nearly every
 pull, and 100,000 of them may wait. Waking them is bounded in two ways. A queue that grew many times
-in one turn of the loop is looked at once, after the sends of that turn; and of a crowd that waits
-for one queue only some are retried in each turn, so that other connections get theirs.
+in one turn of the loop is checked once, after the sends of that turn; and of a crowd that waits on
+one queue only some are retried in each turn, so that other connections get their turn.
 
     park ──── announce (the queue grew) ── retry once per touched queue and loop turn; of a crowd
          │                                 some in each turn
-         ├─── its deadline passed ──────── give up: answer what an empty pull is answered
+         ├─── its deadline passed ──────── give up: answer as for an empty pull
          ├─── its connection ended ─────── forgotten
          ├─── its group was reset ──────── taken: answered with the new offset
          ├─── the broker is draining ───── taken: rejected
@@ -30,10 +30,10 @@ _CHECK_S = 5.0
 _RETRIES_PER_TURN = 16
 """A message may wake 100,000 pulls, and each reply may be 4 MiB: others get a turn in between."""
 _EXPIRY_S = 0.1
-"""How often deadlines are checked, at most: pulls may wait longer by this.
+"""The shortest interval between checks of deadlines: pulls may wait longer by this much.
 
 A check goes through all parked pulls. That costs less than a heap of deadlines: nearly every pull
-is answered long before its deadline, and would have to be taken out of the heap again.
+is answered long before its deadline, and would have to be removed from the heap again.
 """
 
 
@@ -53,11 +53,11 @@ class WaitingPull(Protocol):
 
     @property
     def offset(self) -> int:
-        """What it waits for; moves on when its filter rejects what came."""
+        """The offset it waits for; advances when its filter rejects new messages."""
         ...
 
     def retry(self) -> bool:
-        """Read the queue again; whether the request was answered."""
+        """Read the queue again; returns whether the request was answered."""
         ...
 
     def give_up(self) -> None:
@@ -80,17 +80,17 @@ class Arrivals:
         """Queues whose pulls are retried over several turns, and whether they grew meanwhile."""
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_s = inf
-        """When deadlines are checked next."""
+        """When deadlines will be checked next."""
         self._check: asyncio.TimerHandle | None = None
         self.waiting = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether no more pulls may wait."""
+        """Whether no more pulls may be parked."""
         return self.waiting >= self._max_waiting
 
     def park(self, pull: WaitingPull, wait_s: float) -> None:
-        """Let a pull wait for so long at most."""
+        """Let a pull wait for `wait_s` at most."""
         pull.deadline_s = deadline_s = self._loop.time() + wait_s
         self._by_queue.setdefault(pull.key, {})[pull] = None
         self._by_connection.setdefault(pull.request.connection, {})[pull] = None
@@ -101,7 +101,7 @@ class Arrivals:
             self._check = self._loop.call_later(_CHECK_S, self._look_again)
 
     def announce(self, topic: str, queue_id: int) -> None:
-        """A queue grew. The pulls that wait for it are answered later in this loop turn, once,
+        """A queue grew. The pulls that wait on it are retried once, later in this loop turn,
         however many messages came."""
         key = (topic, queue_id)
         if key in self._by_queue:
@@ -110,16 +110,16 @@ class Arrivals:
             self._touched[key] = None
 
     def has_pulls_of(self, connection: Connection) -> bool:
-        """Whether a pull of this connection waits."""
+        """Whether a pull of this connection is parked."""
         return connection in self._by_connection
 
     def forget(self, connection: Connection) -> None:
-        """A connection ended: drop the pulls that it waited for."""
+        """A connection ended: drop its parked pulls."""
         for pull in tuple(self._by_connection.get(connection, ())):
             self._remove(pull)
 
     def end_topic(self, topic: str) -> None:
-        """A topic was deleted: answer its pulls, for nothing arrives any more."""
+        """A topic was deleted: answer its pulls, as nothing will arrive any more."""
         for (name, _), pulls in tuple(self._by_queue.items()):
             if name == topic:
                 for pull in tuple(pulls):
@@ -127,14 +127,14 @@ class Arrivals:
                     pull.give_up()
 
     def take(self, key: QueueKey, wanted: Callable[[WaitingPull], bool]) -> list[WaitingPull]:
-        """Remove the wanted pulls of a queue; the caller answers them."""
+        """Remove and return the wanted pulls of a queue; the caller answers them."""
         taken = [pull for pull in self._by_queue.get(key, ()) if wanted(pull)]
         for pull in taken:
             self._remove(pull)
         return taken
 
     def take_all(self) -> list[WaitingPull]:
-        """Remove all parked pulls, because the broker stops; the caller answers them."""
+        """Remove and return all parked pulls, because the broker stops; the caller answers them."""
         taken = list(self._pulls())
         for pull in taken:
             self._remove(pull)

@@ -1,4 +1,4 @@
-"""The parts that handlers share. `server.py` opens them; nothing here does I/O by itself."""
+"""The parts that handlers share. `server.py` opens them; nothing here does I/O itself."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 
 
 class BrokerState(Enum):
-    """What a broker does for its clients; it only moves forward."""
+    """The state of a broker for its clients; it only moves forward."""
 
     STARTING = "starting"
-    """Its parts are open, and it answers as soon as it is served."""
+    """Its parts are open, and it answers as soon as connections are accepted."""
     SERVING = "serving"
     DRAINING = "draining"
-    """Everything is answered but pulls, which are rejected: `shutdown` says why."""
+    """Everything is answered except pulls, which are rejected: `shutdown` says why."""
     STOPPED = "stopped"
     """Everything is saved and closed."""
 
@@ -66,9 +66,9 @@ class Broker:
 
     config: BrokerConfig
     clock: Clock
-    """The time of day, for everything that is stamped and nothing that is measured."""
+    """The time of day, for timestamps but never for measuring intervals."""
     monotonic: Clock
-    """Measures how long something takes or lasts, whatever the clock is set to meanwhile."""
+    """Measures intervals, unaffected when the clock is set."""
     rng: random.Random
     log: logging.Logger
     workers: Workers
@@ -80,43 +80,43 @@ class Broker:
     durability: Durability
     replication: Replication
     reads: ReadPlaces
-    """Which broker the answers to pulls suggest."""
+    """Decides which broker the answers to pulls suggest."""
     slave_reads: SlaveReads | None
     """The same on a slave; None on a master."""
     positions: Positions
     delivery: Delivery
     dead_letters: DeadLetterLog
     drain: Drain
-    """Whether it is being emptied."""
+    """Whether the broker is being emptied."""
     locks: QueueLocks
     request_modes: RequestModes
     saving: TableSaving
-    """Of topics, groups, request modes and steps of the clock."""
+    """Saves topics, groups, request modes and steps of the clock."""
     tables: BrokerTables
-    """Their files, and those of consumer offsets and subscriptions."""
+    """The files of these tables, and of consumer offsets and subscriptions."""
     offset_saving: OffsetSaving
     statistics: Statistics
     cluster_queues: ClusterQueues
     disk: Disk
-    """Only to report how full it is; files belong to the store."""
+    """Only to report how full the disk is; its files belong to the store."""
     unique_ids: UniqueIds
     consumers: Consumers
     notices: RebalanceNotices
     watched: WatchedGroups
     """Groups that rebalance or have a quota."""
     uncancellable: Uncancellable
-    """Saves and flushes that are under way."""
+    """Saves and flushes that are in progress."""
     port: int
-    """The one it listens on, also where the configuration leaves the choice to the system."""
+    """The port it listens on, even if the configuration lets the system choose."""
     state: BrokerState = BrokerState.STARTING
     send_refusal: str = ""
-    """Why sends are refused until further notice; empty when they are not. See `refuse_sends`."""
+    """Why sends are refused until further notice; empty if they are not. See `refuse_sends`."""
     _send_refusals: dict[str, str] = field(default_factory=dict)
-    """By holder: one that lets go must not admit sends that another one refuses."""
+    """By holder: one holder that lets go must not admit sends that another one refuses."""
     rejected_pulls: int = 0
     """Pulls that were rejected because the broker is draining."""
     slices: Slices = field(default_factory=Slices)
-    """The loop's time for reports."""
+    """Divides the loop's time for reports."""
     sampling: Sampling = field(default_factory=Sampling)
     traffic: Traffic = field(default_factory=Traffic)
     """Limits of sends."""
@@ -125,34 +125,34 @@ class Broker:
     config_version: DataVersion = field(default_factory=DataVersion)
     """Counts the changes operators made to `config` since the start."""
     table_following: TableFollowing | None = None
-    """Of a slave."""
+    """Set on a slave only."""
     is_handing_over: bool = False
-    """A slave is about to take its role: what is changed now, the slave would never get."""
+    """A slave is about to take over: it would never get changes made from now on."""
     busy_reason: str = ""
-    """Why sends are refused with SYSTEM_BUSY now; empty when they are not."""
+    """Why sends are refused with SYSTEM_BUSY now; empty if they are not."""
     replication_figures: ReplicationFigures = field(init=False)
     registration: BrokerRegistration = field(init=False)
-    """With name servers; set before the first client comes."""
+    """Registration with name servers; set before the first client comes."""
     address: str = field(init=False)
-    """host:port that clients connect to."""
+    """The host:port to which clients connect."""
     store_host: bytes = field(init=False)
     """Address and port as every record carries them."""
     id_prefix: str = field(init=False)
     """The part of an offset id that names this broker."""
     cluster_property: bytes = field(init=False)
-    """What the broker adds to a message: region, trace switch and the cluster it was sent to."""
+    """Properties that the broker adds to a message: region, trace switch and its cluster."""
 
     def __post_init__(self) -> None:
         self.replication_figures = ReplicationFigures(self.monotonic)
         self.address = self.config.address(self.port)
         self.store_host = self.store.config.store_host
         self.id_prefix = self.store_host.hex().upper()
-        # As SendMessageProcessor adds them: tracing clients read the region.
+        # As Apache's SendMessageProcessor adds them: tracing clients read the region.
         own_properties = TRACE_FIELDS | {CLUSTER: self.config.cluster_name}
         self.cluster_property = encode_properties(own_properties)
 
     def refuse_sends(self, holder: str, reason: str) -> None:
-        """Refuse them for that reason until the same holder calls this with an empty one."""
+        """Refuse sends for that reason until the same holder passes an empty one."""
         self._send_refusals.pop(holder, None)
         if reason:
             self._send_refusals[holder] = reason
@@ -160,7 +160,7 @@ class Broker:
         self.topics.forget_checked()
 
     def connection_closed(self, connection: Connection) -> None:
-        """Everything a peer held or waited for ends with its connection."""
+        """Release everything that a peer held or waited for: its connection ended."""
         self.arrivals.forget(connection)
         self.positions.forget(connection)
         self.sessions.forget(connection)
@@ -169,7 +169,7 @@ class Broker:
             self.member_left(group, member.client_id)
 
     def member_left(self, group: ConsumerGroup, client_id: str) -> None:
-        """Free a member's queues, unless it lives on in another connection; notify the others."""
+        """Free a member's queues, unless it has another live connection; notify the others."""
         if client_id not in group.client_ids:
             self.locks.unlock_all(group.name, client_id)
         self.notices.members_changed(group)

@@ -59,7 +59,7 @@ class ReplicationPeer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """One broker. Every default is RocketMQ's unless its text says otherwise."""
+    """Settings of one broker. Every default is RocketMQ's unless its text says otherwise."""
 
     data_dir: Path = field(
         metadata=required("Directory for messages and everything else; one per broker.")
@@ -304,7 +304,7 @@ class BrokerConfig:
         check_fields(self, self._faults())
 
     def _faults(self) -> Iterator[ConfigError]:
-        """What the rules of single fields do not say."""
+        """Faults that the rules of single fields do not catch."""
         if self.vip_alias and self.port in (1, 2):
             yield ConfigError("port", self.port, _VIP_PORTS)
         taken = (self.port, self.port - 2) if self.vip_alias else (self.port,)
@@ -341,7 +341,7 @@ class BrokerConfig:
 
     @property
     def copies_wanted(self) -> int:
-        """How many copies an acknowledgement stands for, this broker's own among them."""
+        """How many copies an acknowledgement guarantees, including this broker's own."""
         return 1 if self.is_slave else self._acknowledged_copies
 
     @property
@@ -350,16 +350,16 @@ class BrokerConfig:
 
     @property
     def advertised_host(self) -> str:
-        """The host that name servers hand to clients."""
+        """The host that name servers give to clients."""
         return self.advertise_host or self.listen_host
 
     def address(self, port: int) -> str:
-        """host:port that clients connect to."""
+        """The host:port to which clients connect."""
         return f"{self.advertised_host}:{port}"
 
     @property
     def wanted_metrics_port(self) -> int | None:
-        """The port to try for metrics; None where they are switched off."""
+        """The port to try for metrics; None if they are switched off."""
         if self.metrics_port == NO_METRICS:
             return None
         is_anywhere = self.port == 0 and self.metrics_port == METRICS_PORT
@@ -368,8 +368,8 @@ class BrokerConfig:
     def store_config(self, port: int) -> StoreConfig:
         """The store's settings for a broker that listens on this port.
 
-        With synchronous flush no unsynced message is visible, with synchronous replication none
-        that too few brokers have, so there is no window for them.
+        With synchronous flush no unsynced message is visible, and with synchronous replication no
+        message that too few brokers have, so `unsynced_window` does not apply.
         """
         is_replicated = self.copies_wanted > 1
         has_window = self.flush is Flush.ASYNC and not is_replicated
@@ -381,8 +381,8 @@ class BrokerConfig:
         )
 
     def _store_host(self, port: int) -> bytes:
-        """The address as each record carries it. A name that is no IP address counts as 127.0.0.1:
-        records have room for addresses only."""
+        """The address in each record. A name that is not an IP address becomes 127.0.0.1: records
+        have room for addresses only."""
         try:
             return encode_host(self.advertised_host, port)
         except ValueError:

@@ -1,18 +1,18 @@
 """Where each group stands in each queue.
 
-Changes are journaled within a second and the whole table is saved every few: a crash re-delivers at
-most what was consumed since the last journal entry.
+Changes are journaled within a second and the whole table is saved every few seconds: a crash
+redelivers at most what was consumed since the last journal entry.
 
 A reset is pending until the member that has the queue applies it:
 
     reset ─┬─ each puller is sent to the new offset once; commits are ignored meanwhile
            └─ ends when a puller that was sent there pulls again, or a member asks for the offset
 
-That it is pending is journaled and saved with the offset: a member may sleep through the reset and
-a restart. Which pullers were sent there is not saved: their connections end with the broker.
+The pending state is journaled and saved with the offset: a member may sleep through the reset and a
+restart. Which pullers were sent there is not saved: their connections end with the broker.
 
-Brokers of one name merge their tables (`replication/table_rules.py`). For that, every offset that
-was set back or removed has a number, its rewind:
+Brokers of one name merge their tables (`replication/table_rules.py`). For this purpose every offset
+that was set back or removed has a number, its rewind:
 
     changed by a client ──┬─▶ dirty ─┬─▶ unsaved: journaled next
     merged from a slave ──┘          ├─▶ recent, on a master: what slaves ask for
@@ -32,7 +32,7 @@ Place = tuple[str, int]
 """`topic@group` and a queue."""
 
 _MOST_REMOVED = 10_000
-"""Rewinds of removed offsets that are kept; each costs about 150 bytes."""
+"""How many rewinds of removed offsets are kept; each costs about 150 bytes."""
 
 
 class ConsumerOffsets:
@@ -53,27 +53,27 @@ class ConsumerOffsets:
         self._unsent: dict[Place, None] = {}
         """What the master may lack."""
         self.is_copy = False
-        """Whether it is a slave's, where offsets only move forward."""
+        """Whether this is a slave's table, where offsets only move forward."""
         self._rewinds: dict[Place, int] = {
             (key, queue_id): number
             for key, row in (rewinds or {}).items()
             for queue_id, number in row.items()
         }
-        """Numbers of last rewinds, also of offsets that were removed."""
+        """The number of each place's last rewind, including places whose offset was removed."""
         self.forgotten_rewind = forgotten_rewind
         """Rewinds of removed offsets up to this number may have been forgotten."""
         self.last_rewind = max((forgotten_rewind, *self._rewinds.values()))
-        """The highest number that was given."""
+        """The highest number assigned so far."""
         self._resets: dict[tuple[str, int], set[Hashable]] = {
             (key, queue_id): set()
             for key, queue_ids in (pending_resets or {}).items()
             for queue_id in queue_ids
             if queue_id in self._table.get(key, {})
         }
-        """Pending ones, to the offset in the table: the pullers that were sent there already."""
+        """Pending resets to the offset in the table, each with the pullers already sent there."""
         self.pulled: dict[tuple[str, str, int], int] = {}
-        """(group, topic, queue) → the offset after what pulls were answered. Only shown: it is
-        neither saved nor what a member goes on from. A plain dict, as every pull writes to it."""
+        """(group, topic, queue) → the offset after the last pulled message. Only for display: it is
+        never saved, and no member resumes from it. A plain dict, as every pull writes to it."""
 
     def get(self, group: str, topic: str, queue_id: int) -> int:
         """The stored offset, -1 if there is none."""
@@ -81,9 +81,9 @@ class ConsumerOffsets:
         return -1 if row is None else row.get(queue_id, -1)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """An explicit commit: stored, also when it moves back, which only a master allows.
+        """Store an explicit commit, even one that moves back, which only a master allows.
 
-        One that comes after a reset and before the member has applied it is ignored.
+        A commit between a reset and the member's applying it is ignored.
         """
         key = f"{topic}@{group}"
         if offset < 0 or (key, queue_id) in self._resets:
@@ -102,14 +102,14 @@ class ConsumerOffsets:
             return
         if self._resets and (key, queue_id) in self._resets:
             return
-        # As `_put`, without looking for the row again: this is done for nearly every pull.
+        # Like `_put`, without looking up the row again: this runs for nearly every pull.
         if row is None:
             row = self._table[key] = {}
         row[queue_id] = offset
         self._dirty[key, queue_id] = None
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """An operator's choice; commits are ignored until the queue's member has applied it."""
+        """Set an operator's offset; commits are ignored until the queue's member has applied it."""
         key = f"{topic}@{group}"
         self._rewind(key, queue_id)
         self._put(key, queue_id, offset)
@@ -120,9 +120,9 @@ class ConsumerOffsets:
     def redirect(self, group: str, topic: str, queue_id: int, puller: Hashable) -> int | None:
         """The offset of a pending reset for a puller that does not know of it; None otherwise.
 
-        Each puller is sent there once. Being sent is not enough to end the reset: the clients of
-        Java 4.9 and Go go on committing their old progress for 10 s. The next pull ends it, from
-        whatever offset, so that a reader that keeps offsets of its own is not sent away for ever.
+        Each puller is sent there once. That alone does not end the reset: the Java 4.9 and Go
+        clients keep committing their old progress for 10 s. Their next pull ends it, from any
+        offset, so that a reader that keeps its own offsets is not redirected forever.
         """
         if not self._resets:
             return None
@@ -138,7 +138,7 @@ class ConsumerOffsets:
     def sent_to_reset(
         self, group: str, topic: str, queue_id: int, pullers: Iterable[Hashable]
     ) -> None:
-        """These pullers learned of a pending reset by another way than `redirect`."""
+        """These pullers learned of a pending reset in some way other than `redirect`."""
         sent = self._resets.get((f"{topic}@{group}", queue_id))
         if sent is not None:
             sent.update(pullers)
@@ -146,18 +146,18 @@ class ConsumerOffsets:
     def confirms(
         self, group: str, topic: str, queue_id: int, offset: int, puller: Hashable
     ) -> bool:
-        """Whether a commit stores the offset of a pending reset that its sender was sent to."""
+        """Whether a commit stores the offset of a pending reset to which its sender was sent."""
         sent = self._resets.get((f"{topic}@{group}", queue_id)) if self._resets else None
         return sent is not None and puller in sent and offset == self.get(group, topic, queue_id)
 
     def applied(self, group: str, topic: str, queue_id: int) -> None:
-        """A member goes on from the stored offset: a pending reset of the queue is over."""
+        """A member resumes from the stored offset: a pending reset of the queue is over."""
         key = f"{topic}@{group}"
         if self._resets.pop((key, queue_id), None) is not None:
             self._dirty[key, queue_id] = None
 
     def _rewind(self, key: str, queue_id: int) -> None:
-        """The offset is about to be set back or removed. On a slave only the master does that."""
+        """Number an offset that is about to be set back or removed; only a master numbers them."""
         if not self.is_copy:
             self.last_rewind += 1
             self._rewinds[key, queue_id] = self.last_rewind
@@ -243,7 +243,7 @@ class ConsumerOffsets:
         return [self._change(place) for place in unsaved]
 
     def mark_dirty(self, changes: Iterable[OffsetChange]) -> None:
-        """Changes that could not be journaled after all."""
+        """Take back changes that could not be journaled."""
         for change in changes:
             self._unsaved[change.key, change.queue_id] = None
 
@@ -254,7 +254,7 @@ class ConsumerOffsets:
         return None if places is None else [self._change(place) for place in places]
 
     def take_unsent(self, most: int) -> list[OffsetChange]:
-        """What was committed at this slave and its master may lack, so many at a time."""
+        """At most `most` changes that were committed at this slave and that its master may lack."""
         self._spread()
         taken = list(islice(self._unsent, most))
         for place in taken:
@@ -262,7 +262,7 @@ class ConsumerOffsets:
         return [self._change(place) for place in taken]
 
     def mark_unsent(self, changes: Iterable[OffsetChange]) -> None:
-        """Changes that did not reach the master after all."""
+        """Take back changes that did not reach the master."""
         for change in changes:
             self._unsent[change.key, change.queue_id] = None
 
@@ -271,12 +271,12 @@ class ConsumerOffsets:
         return list(changes_in(self.table()))
 
     def begin_life(self, number: int) -> None:
-        """A master starts. Its rewinds get numbers from here on, higher than those of all masters
-        before it: a power cut may have taken some of them from the table, and not from copies."""
+        """A master starts. Its rewinds are numbered from here on, above those of all earlier
+        masters: a power cut may have erased some of those from the table but not from copies."""
         self.last_rewind = max(self.last_rewind, number)
 
     def merge(self, changes: Iterable[OffsetChange]) -> None:
-        """Take over from another broker what is later than what is here."""
+        """Take over those changes of another broker that are later than the ones here."""
         self._spread()
         touched = self._unsaved if self.is_copy else self._dirty
         for change in changes:
@@ -292,8 +292,8 @@ class ConsumerOffsets:
         self._forget_rewinds()
 
     def compare_missing(self, whole: ConsumerOffsetTable) -> None:
-        """What a master's whole table lacks was removed there, if its rewind may be forgotten;
-        otherwise the master never had it."""
+        """Handle offsets that a master's whole table lacks: removed there, if the master may have
+        forgotten the rewind; otherwise the master never had them."""
         forgotten = whole.forgotten_rewind or 0
         rewinds = whole.rewinds or {}
         own = [(key, queue_id) for key, row in self._table.items() for queue_id in row]
@@ -308,7 +308,7 @@ class ConsumerOffsets:
                 self._unsent[place] = None
 
     def replay(self, change: OffsetChange) -> None:
-        """Apply a journal entry at start."""
+        """Apply a journal entry at startup."""
         self._set(change)
 
     def _set(self, change: OffsetChange) -> None:
@@ -328,10 +328,10 @@ class ConsumerOffsets:
                 self._table.pop(key, None)
 
     def clamp(self, max_offset: Callable[[str, int], int]) -> list[tuple[str, int, int, int]]:
-        """Take back progress beyond the end of a queue; (topic@group, queue, was, is) of each.
+        """Reduce progress past the end of a queue; returns (topic@group, queue, was, is) for each.
 
-        A power cut may cost messages that were consumed already. New ones get their offsets, and a
-        group that stood past the end would never see those.
+        A power cut may lose messages that were already consumed. New ones get their offsets, and a
+        group positioned past the end would never see them.
         """
         lowered = []
         for key, row in self._table.items():
@@ -346,16 +346,16 @@ class ConsumerOffsets:
         return lowered
 
     def row_names(self) -> list[str]:
-        """`topic@group` of everything; for those that look at one row after the other."""
+        """All `topic@group` names, for callers that look at one row after another."""
         return list(self._table)
 
     def row(self, key: str) -> QueueOffsets:
-        """A copy of the offsets under one of these names; empty where it is gone."""
+        """A copy of the offsets under one of these names; empty if it is gone."""
         return dict(self._table.get(key, ()))
 
     def rows(self) -> Iterator[tuple[str, QueueOffsets]]:
-        """Everything, as it is saved. Each row is copied when it is its turn, so that a caller may
-        let the loop run in between; rows that come or go meanwhile are not among them."""
+        """All rows, as they are saved. Each row is copied only when its turn comes, so the caller
+        may let the loop run in between; rows added or removed meanwhile are left out."""
         for key in list(self._table):
             row = self._table.get(key)
             if row is not None:
@@ -369,7 +369,7 @@ class ConsumerOffsets:
         return pending
 
     def table(self) -> ConsumerOffsetTable:
-        """All of it, as it is saved and copied."""
+        """The whole table, as it is saved and copied."""
         self._spread()
         rewinds: dict[str, dict[int, int]] = {}
         for (key, queue_id), number in self._rewinds.items():
@@ -383,7 +383,7 @@ class ConsumerOffsets:
 
 
 def changes_in(table: ConsumerOffsetTable) -> Iterator[OffsetChange]:
-    """All that a table says, offsets that were removed included."""
+    """Everything in a table, including the rewinds of removed offsets."""
     resets, numbers = table.pending_resets or {}, table.rewinds or {}
     for key, row in table.offset_table.items():
         pending, rewinds = resets.get(key, ()), numbers.get(key, {})

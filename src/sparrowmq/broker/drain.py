@@ -1,4 +1,4 @@
-"""Whether this broker is being emptied, so that it can be stopped without a loss.
+"""Draining: a broker is emptied so that it can be stopped without losing anything.
 
 ```
 serving ──begin──▶ draining ──everything is finished──▶ left
@@ -7,13 +7,13 @@ serving ──begin──▶ draining ──everything is finished──▶ left
 ```
 
 Draining: its topics are registered without write permission, and sends of clients are refused.
-Whatever is under way still ends here: retries, due delayed messages, commits, dead letters. Left:
-it is not registered, and answers only those who know its address. The state is in a table file, so
-that a restart or a crash changes nothing about it.
+Whatever is in progress still finishes here: retries, due delayed messages, commits, dead letters.
+Left: it is not registered, and answers only clients that know its address. The state is in a table
+file, so it survives a restart or a crash.
 
-Refusals come a little later than the registration. Java and Go raise a refusal of an asynchronous
+Refusals begin a little later than the registration. Java and Go raise a refusal of an asynchronous
 send, and Java of an ordered one, instead of trying another broker; but all of them ask for routes
-every 30 s. Where there are producers they get that time to turn elsewhere by themselves.
+every 30 s. Producers, if there are any, get that long to move elsewhere by themselves.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from sparrowmq.store.table_file import TableFile
 
 
 class Drain:
-    """The state of one broker. A change is saved soon, and registered soon."""
+    """The drain state of one broker. A change is saved and registered soon."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Drain:
         self._refuses_at_s = 0.0
         self._changed = asyncio.Event()
         self.refusal = ""
-        """Why sends of clients are refused; empty when they are not."""
+        """Why sends of clients are refused; empty if they are not."""
         if self.is_on:
             self._refuse()
 
@@ -69,8 +69,8 @@ class Drain:
         broker_name: str,
         cluster_name: str,
     ) -> "Drain":
-        """As it was saved. A broker that starts while it drains refuses sends at once: those of
-        its producers have failed anyway. Raises TableMissing."""
+        """Open with the saved state. A broker that starts while draining refuses sends at once: its
+        producers' sends have failed anyway. Raises TableMissing."""
         return cls(
             tables.load_drain(),
             broker_name=broker_name,
@@ -81,7 +81,7 @@ class Drain:
             saving=saving,
         )
 
-    # ---- what it is
+    # ---- the state
 
     @property
     def state(self) -> DrainState:
@@ -90,7 +90,7 @@ class Drain:
 
     @property
     def since_ms(self) -> int:
-        """When it began; 0 while it serves."""
+        """When the drain began; 0 while serving."""
         return self._table.since_ms
 
     @property
@@ -104,7 +104,7 @@ class Drain:
         return self._table.state is DrainState.LEFT
 
     def passes(self, topic: str) -> bool:
-        """Whether a send ends something that is under way: a retry, or a reply."""
+        """Whether a send finishes something in progress: a retry or a reply."""
         return is_retry_topic(topic) or topic == self._reply_topic
 
     def registered(self, topics: dict[str, TopicConfig]) -> dict[str, TopicConfig]:
@@ -115,7 +115,7 @@ class Drain:
 
     @property
     def words(self) -> str:
-        """The state for people; empty while it serves."""
+        """The state as text for operators; empty while serving."""
         match self.state:
             case DrainState.SERVING:
                 return ""
@@ -126,10 +126,10 @@ class Drain:
             case DrainState.LEFT:
                 return "is drained: it is not registered"
 
-    # ---- changing it
+    # ---- changing the state
 
     def begin(self, grace_s: float) -> None:
-        """Take no new messages. Nothing changes where that has begun before."""
+        """Accept no new messages. No effect if the drain has already begun."""
         if self.is_on:
             return
         self._set(DrainState.DRAINING)
@@ -138,17 +138,17 @@ class Drain:
             self._refuse()
 
     def leave(self) -> None:
-        """Be registered no longer."""
+        """Leave the name servers."""
         self._set(DrainState.LEFT)
 
     def end(self) -> None:
-        """Take messages again."""
+        """Accept messages again."""
         if self.is_on:
             self.refusal = ""
             self._set(DrainState.SERVING)
 
     def follow(self, table: DrainTable) -> None:
-        """Be the same as a master's. A slave refuses sends by its role."""
+        """Take over a master's state. A slave refuses sends because of its role."""
         if table != self._table:
             self._table = table
             self._saving.changed(self)
@@ -160,7 +160,7 @@ class Drain:
             state=state, since_ms=0 if state is DrainState.SERVING else since_ms
         )
         self._saving.changed(self)
-        # Name servers ignore a table of topics that says it is the one they have
+        # Name servers ignore a topic table whose version they already have
         self._topics.touch()
         self._changed.set()
 
@@ -172,7 +172,7 @@ class Drain:
         self._topics.forget_checked()
 
     async def run(self) -> None:
-        """Begin to refuse when producers have had their time. For ever."""
+        """Forever: begin to refuse when the producers' grace period is over."""
         loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()
@@ -183,11 +183,11 @@ class Drain:
             if self.is_on and not self.refusal and loop.time() >= self._refuses_at_s:
                 self._refuse()
 
-    # ---- its file
+    # ---- the file of the state
 
     def table(self) -> DrainTable:
         """As it is saved and handed to slaves."""
         return self._table
 
     def was_saved(self, table: DrainTable) -> None:
-        """Nothing depends on that here."""
+        """Ignored: nothing here depends on a save."""

@@ -1,8 +1,8 @@
-"""What a broker has to finish before nothing depends on it any more.
+"""What a draining broker still has to finish before nothing depends on it any more.
 
 Counted in slices (`reports`), so that a drain of a thousand topics stops no client. Messages only
-move by being stored again, so a log that ended at the same place before and after the count says
-that all of it was true at once; otherwise the count has no log end, and is shown but not trusted.
+move by being stored again, so if the log ended at the same place before and after the count, the
+whole count is consistent; otherwise it has no log end, and is shown but not trusted.
 """
 
 from collections.abc import Iterator
@@ -29,14 +29,14 @@ SETTLED_MS = 40_000
 
 
 def is_settled(broker: Broker) -> bool:
-    """Whether every live group is known. After a start, one that has not committed anything yet is
-    known again only when its members come back."""
+    """Whether every live group is known. After a start, a group that has not committed anything is
+    only known once its members come back."""
     running_ms = broker.monotonic() - broker.statistics.started_ms
     return running_ms >= SETTLED_MS or broker.delivery.log_at_start == 0
 
 
 async def drain_report(broker: Broker) -> DrainReport:
-    """What is left now."""
+    """Count what is left now."""
     drain, store = broker.drain, broker.store
     log_end = store.max_log_offset
     with broker.slices.begin() as turn:
@@ -64,9 +64,9 @@ async def drain_report(broker: Broker) -> DrainReport:
 
 
 async def _readers(broker: Broker, turn: Slice) -> dict[str, set[str]]:
-    """Group → topics of this broker that it reads: those it has progress in or subscribes to, and
-    its retry topic. Without broadcasting groups, whose members keep their progress to themselves,
-    and without topics that a live group does not subscribe to any more."""
+    """Group → topics of this broker that it reads: those in which it has progress or to which it
+    subscribes, and its retry topic. Excludes broadcasting groups, whose members keep their own
+    progress, and topics to which a live group no longer subscribes."""
     readers: dict[str, set[str]] = {}
     for key, _ in broker.offsets.rows():
         topic, _, group = key.partition("@")
@@ -94,7 +94,7 @@ def _is_broadcasting(live: ConsumerGroup | None) -> bool:
 
 
 def _counts(broker: Broker, topic: str) -> bool:
-    """Whether the topic is here, and one of users."""
+    """Whether the topic is on this broker and is a user's."""
     return topic in broker.topics and not is_system_topic(topic) and not is_dlq_topic(topic)
 
 
@@ -122,7 +122,7 @@ async def _groups_left(
 
 def _unread(broker: Broker, group: str, topic: str) -> Iterator[int]:
     """Messages of each queue that the group has not read. One without progress has read nothing:
-    members commit where they begin as soon as their first pull is answered."""
+    members commit their start as soon as their first pull is answered."""
     for queue_id in _queue_ids(broker, topic):
         low, high = broker.store.queue_range(topic, queue_id)
         yield max(0, high - max(low, broker.offsets.get(group, topic, queue_id)))
@@ -157,7 +157,7 @@ async def _left_behind(
     return dead, unclaimed
 
 
-# ---- what waits for its time
+# ---- messages that wait for their time
 
 
 def _delayed(broker: Broker) -> int:
@@ -170,7 +170,7 @@ def _delayed(broker: Broker) -> int:
 
 
 async def _last_due_ms(broker: Broker) -> int:
-    """0 when nothing waits."""
+    """When the last waiting message is due; 0 if none waits."""
     store, delays_ms = broker.store, broker.store.config.delay_levels_ms
     last_ms = broker.delivery.timers.last_due_ms() or 0
     for level, offset in broker.delivery.levels.offsets.items():

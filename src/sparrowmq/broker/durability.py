@@ -1,4 +1,4 @@
-"""When a send may be acknowledged and when consumers may see it: at once, or when it is safe.
+"""When a send is acknowledged and when consumers may see it: at once, or when it is safe.
 
 ASYNC   reply at once; everything is synced every `flush_interval_s`. Consumers see a message at
         once, unless `unsynced_window` others of its queue are not synced yet
@@ -6,14 +6,14 @@ SYNC    group commit: all sends that arrive while a sync runs share the next one
         message when it is durable
 
 Where replication is synchronous, sends wait for slaves as well, and consumers see a message when
-enough brokers have it (`replication/confirmation.py`). Copies that are missing or late are stated
-in the reply: the message is stored, and sending it again would store it twice.
+enough brokers have it (`replication/confirmation.py`). The reply reports missing or late copies:
+the message is stored, and sending it again would store it twice.
 
-A sync costs the processor as much as a dozen sends, and so does a transfer to a slave with its
-acknowledgement. Where many senders are at work, the next one therefore waits until a group of sends
-has gathered, a millisecond at most; with few senders it never waits, because a send would then wait
-for the slowest of them. The number of senders is estimated by the sends that waited when the last
-sync ended or the last transfer was acknowledged.
+A sync takes as much CPU time as a dozen sends, and so does a transfer to a slave with its
+acknowledgement. With many active senders the next sync or transfer therefore waits until a group of
+sends has gathered, for a millisecond at most; with few senders it never waits, because each send
+would then wait for the slowest of them. The number of senders is estimated from the sends that were
+waiting when the last sync ended or the last transfer was acknowledged.
 
 A send that waits is a record in a queue, not a coroutine: a sync that answers a thousand of them
 resolves no futures and wakes no tasks.
@@ -40,10 +40,10 @@ from sparrowmq.store.errors import StoreError
 from sparrowmq.store.store import Store
 
 GROUP = 16
-"""So many sends are worth a sync or a transfer of their own."""
+"""This many sends are worth a separate sync or transfer."""
 CROWD = 20
-"""They are waited for where at least so many senders are active. More than a group, because waiting
-for the last of a few senders means waiting for the slowest."""
+"""A sync or transfer waits for a group only if at least this many senders are active. More than a
+group, because waiting for the last of a few senders means waiting for the slowest."""
 GATHER_S = 0.001
 """The shortest timer that the event loop offers."""
 _NEVER = sys.maxsize
@@ -58,11 +58,11 @@ class Waiter(msgspec.Struct, eq=False):
     deadline_s: float
     missing_code: ResponseCode = ResponseCode.SLAVE_NOT_AVAILABLE
     late_code: ResponseCode = ResponseCode.FLUSH_SLAVE_TIMEOUT
-    """What it is answered when slaves are missing, or late."""
+    """What the send is answered when slaves are missing or late."""
 
 
 class Durability:
-    """Decides when replies leave, and drives the store's flushes."""
+    """Decides when replies go out, and drives the store's flushes."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Durability:
         uncancellable: Uncancellable,
         copies: Confirmation | None = None,
     ) -> None:
-        """`copies` where sends wait for slaves."""
+        """`copies` is given if sends wait for slaves."""
         self._store = store
         self.syncer = syncer
         self._arrivals = arrivals
@@ -83,11 +83,11 @@ class Durability:
         """Whether replies may have to wait at all."""
         # Bound here: this runs for every message.
         self.announce = self._announce_when_safe if self.is_sync else arrivals.announce
-        """A queue grew: wake the pulls that wait for it, as soon as they may see what came."""
+        """A queue grew: wake the pulls that wait on it as soon as they may see the messages."""
         self._interval_s = config.flush_interval_s
         self._timeout_s = config.flush_timeout_s
         if copies is not None:
-            # One deadline for both, so that waiters expire in the order they came.
+            # One deadline for both, so that waiters expire in the order in which they came.
             slave_s = config.slave_timeout_s
             self._timeout_s = min(slave_s, self._timeout_s) if self._waits_for_flush else slave_s
         self._uncancellable = uncancellable
@@ -97,28 +97,28 @@ class Durability:
         """How long sends have waited."""
         self._flush_requested = False
         self._active_senders = 0
-        """Sends that waited when the last sync ended: an estimate of how many senders there are."""
+        """Sends that waited when the last sync ended: an estimate of the number of senders."""
         self._enough = _NEVER
-        """So many waiters end the wait of `run`."""
+        """The number of waiters that ends the wait of `run`."""
         self._gathered: asyncio.Future[None] = self._loop.create_future()
         """Resolved when that wait ends."""
         self.on_next_flush: Callable[[], None] | None = None
         """Called once, after the next flush that succeeds."""
         self._is_growth_noted = False
-        """Whether `copies` will be asked about what was appended."""
+        """Whether a call that tells `copies` about new appends is already scheduled."""
         self._replicating_senders = 0
         """The same as `_active_senders` for transfers to slaves: sends that waited when the last
         one was acknowledged."""
         self._feeding: asyncio.TimerHandle | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._all_answered: asyncio.Event | None = None
-        """Set when no send waits any more; there is one while the broker stops."""
+        """Set when no send waits any more; exists only while the broker stops."""
         self._no_sync_runs = asyncio.Event()
         self._no_sync_runs.set()
 
     @property
     def oldest_wait_s(self) -> float:
-        """How long the first send in line has been waiting for the disk; 0 when none waits."""
+        """How long the first send in line has been waiting for the disk; 0 if none waits."""
         if not self._waiters or self._waiters[0].end_offset <= self._safe_on_disk:
             return 0.0
         return self._waited_s(self._waiters[0])
@@ -128,7 +128,7 @@ class Durability:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether a send that came now would hardly be acknowledged in time."""
+        """Whether a send that came now is unlikely to be acknowledged in time."""
         return self.oldest_wait_s > self._timeout_s / 2
 
     @property
@@ -146,19 +146,19 @@ class Durability:
     ) -> Reply | None:
         """The reply itself unless it has to wait; then None, and the request is answered later.
 
-        With `says_missing_copies` false the answer is success although slaves are missing or late:
-        for requests that are repeated otherwise.
+        With `says_missing_copies` false the reply is success even if slaves are missing or late:
+        for requests that the client would otherwise repeat.
         """
         if not self.is_sync or request.is_oneway:
             return reply
         deadline_s = self._loop.time() + self._timeout_s
-        # Stored already; a disk that stalls for seconds must not fill the memory with bodies.
+        # Already stored: a disk that stalls for seconds must not fill the memory with bodies.
         request.body = b""
         waiter = Waiter(request, reply, end_offset, deadline_s)
         if not says_missing_copies:
             waiter.missing_code = waiter.late_code = ResponseCode.SUCCESS
         self._waiters.append(waiter)
-        # What waits in a queue of the broker's, such as a delayed message, was not announced.
+        # Messages that wait in one of the broker's queues (delayed ones) were not announced.
         self.note_growth()
         if len(self._waiters) >= self._enough:
             self._end_wait()
@@ -167,19 +167,19 @@ class Durability:
         return None
 
     def waiting_reply(self, request: Request[Any]) -> Reply | None:
-        """The reply that the request will get which `reply_when_safe` was called for last."""
+        """The pending reply to the request for which `reply_when_safe` was called last."""
         last = self._waiters[-1] if self._waiters else None
         return last.reply if last is not None and last.request is request else None
 
     def request_flush(self) -> None:
-        """Flush soon although no sender waits: a consumer does, or may come."""
+        """Flush soon although no sender waits: a consumer waits, or may come."""
         if self.copies is not None and not self._waits_for_flush:
             return  # it waits for slaves, not for the disk
         self._flush_requested = True
         self._end_wait()
 
     def note_growth(self) -> None:
-        """Something was stored that no pull waits for; slaves get it all the same."""
+        """Something was stored that no pull waits for; slaves must get it all the same."""
         if self.copies is not None and not self._is_growth_noted:
             self._note_growth()
 
@@ -190,8 +190,8 @@ class Durability:
             self.request_flush()
 
     def _note_growth(self) -> None:
-        """Look at the slaves once for everything that this turn of the loop appends: to do it for
-        each message took 3 % of the processor time of a master."""
+        """Look at the slaves once for everything that this turn of the loop appends: doing so for
+        each message took 3 % of a master's CPU time."""
         self._is_growth_noted = True
         self._loop.call_soon(self._take_growth)
 
@@ -203,7 +203,7 @@ class Durability:
         self._feed_group()
 
     def _feed_group(self) -> None:
-        """Feed slaves what was appended, as soon as it is worth a transfer."""
+        """Feed slaves the new bytes as soon as they are worth a transfer."""
         if self._replicating_senders < CROWD or len(self._waiters) >= GROUP:
             self._feed()
         elif self._feeding is None:
@@ -225,7 +225,7 @@ class Durability:
         self._feed_group()
 
     async def run(self) -> None:
-        """Flush for ever: when a send or consumer waits, else by the interval. An error ends it."""
+        """Flush forever: when a send or consumer waits, else at the interval. An error ends it."""
         while True:
             await self._wait_for_work()
             self._flush_requested = False
@@ -252,7 +252,7 @@ class Durability:
         return sum(waiter.end_offset > durable for waiter in self._waiters)
 
     async def _gather(self, count: int, longest_s: float) -> None:
-        """Return when so many sends wait, or after `longest_s`."""
+        """Return when `count` sends wait, or after `longest_s`."""
         self._gathered = self._loop.create_future()
         self._enough = count
         timer = self._loop.call_later(longest_s, self._end_wait)
@@ -268,9 +268,10 @@ class Durability:
             self._gathered.set_result(None)
 
     async def flush(self) -> None:
-        """Sync what has been appended by now, and answer the sends that waited for it.
+        """Sync what has been appended so far, and answer the sends that waited for it.
 
-        The first failed sync ends acknowledgements for good: what is on the disk is unknown then.
+        The first failed sync ends acknowledgements for good: from then on the contents of the disk
+        are unknown.
         """
         plan = self._store.begin_flush(urgent=self._waiting_for_disk > 0)
         if plan is not None:
@@ -295,9 +296,10 @@ class Durability:
             notify()
 
     async def make_durable(self) -> None:
-        """Return when everything that has been appended by now is durable.
+        """Return when everything that has been appended so far is durable.
 
-        A sync that runs already covers only a part of it, and no second one may begin meanwhile.
+        A sync that is already running covers only part of it, and a second one must not begin
+        meanwhile.
         Raises StoreError when a sync fails.
         """
         end = self._store.max_log_offset
@@ -308,8 +310,8 @@ class Durability:
             await self.flush()
 
     async def answer_waiting(self, longest_s: float) -> None:
-        """Return when no send waits any more; those that wait for longer are answered with what
-        they still lack. For a broker that stops, and takes no further sends."""
+        """Return when no send waits any more; those that wait longer than `longest_s` are answered
+        with what they still lack. For a broker that is stopping and takes no further sends."""
         self._all_answered = asyncio.Event()
         if self._waiters:
             with suppress(TimeoutError):
@@ -320,7 +322,7 @@ class Durability:
         self._expire()
 
     def _release(self) -> None:
-        """Answer the sends that are safe by now, or whose copies are not waited for any more."""
+        """Answer the sends that are safe by now, or whose copies have been given up."""
         durable, copies = self._safe_on_disk, self.copies
         confirmed = _NEVER if copies is None else copies.confirmed
         answers = []
@@ -343,7 +345,7 @@ class Durability:
     def _expire(self) -> None:
         """Answer sends that waited too long with what they still lack; their messages are stored.
 
-        A copy that is missing counts more than a sync, as in Apache's broker.
+        A missing copy takes precedence over a missing sync, as in Apache's broker.
         """
         if self._expiry is not None:
             self._expiry.cancel()

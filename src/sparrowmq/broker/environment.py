@@ -1,6 +1,6 @@
-"""What a broker gets from the process it runs in: time, chance, files, threads and a log.
+"""What a broker gets from its process: clocks, randomness, files, threads and a log.
 
-`cli` makes the real ones, `testing` the simulated ones; the parts of a broker are opened with it.
+`cli` creates the real one, `testing` a simulated one; the parts of a broker are opened with it.
 """
 
 import logging
@@ -19,17 +19,17 @@ _PROGRESS_MS = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Everything outside a broker that it uses, apart from the network."""
+    """Everything outside itself that a broker uses, except the network."""
 
     disk: Disk
     clock: Clock
-    """The time of day: stamps what is stored, and may be set while the broker runs."""
+    """The time of day: for timestamps in the store; may be set while the broker runs."""
     monotonic: Clock
-    """Measures every interval, whatever `clock` is set to meanwhile."""
+    """Measures every interval, unaffected when `clock` is set."""
     zone: Zone = utc
     """The host's time zone."""
     cpu: Clock
-    """Processor time that this process has used."""
+    """The CPU time that this process has used."""
     boot: str
     """Names the moment that `monotonic` counts from; empty if unknown."""
     rng: random.Random
@@ -39,12 +39,12 @@ class Environment:
     log: logging.Logger
 
     def unique_ids(self, store_host: bytes) -> UniqueIds:
-        """Makes ids that no other process makes, also not one with the same address and pid."""
+        """Creates ids that no other process creates, not even one with the same address and pid."""
         ip = store_host[:-4]  # the port follows
         return UniqueIds(self.clock, ip=ip, pid=self.pid, instance=self.rng.getrandbits(32))
 
     def reporting_start(self) -> Report:
-        """`report` with progress every few seconds: most starts are over before the first."""
+        """`report`, plus progress every few seconds: most starts finish before the first."""
         logged_ms = self.monotonic()
 
         def report(finding: Damage | StartProgress) -> None:

@@ -42,9 +42,9 @@ class Groups:
         self.auto_create = auto_create
         self.max_groups = max_groups
         self.recent: RecentChanges[str] = RecentChanges()
-        """What slaves may lack."""
+        """Changes that slaves may lack."""
         self.is_copy = False
-        """Whether it is a slave's, which makes no groups of its own."""
+        """Whether this is a slave's table: a slave creates no groups itself."""
         self._watched = watched
         for group in self._groups.values():
             watched.learn(group)
@@ -60,7 +60,7 @@ class Groups:
         *,
         store_is_used: bool,
     ) -> Self:
-        """The saved groups, and those that every broker has. Raises TableMissing."""
+        """Load the saved groups, and those that every broker has. Raises TableMissing."""
         groups = cls(
             tables.load_groups(store_is_used=store_is_used),
             clock=clock,
@@ -87,10 +87,10 @@ class Groups:
         return self._groups.get(group)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group; created with the defaults where this is allowed and the name is legal.
+        """The group; created with the defaults if this is allowed and the name is legal.
 
-        On a slave the defaults count, too, so that members can read, but nothing is created: the
-        master does that when it learns of the group.
+        A slave applies the defaults, too, so that members can read, but creates nothing: the master
+        does that when it learns of the group.
         """
         config = self._groups.get(group)
         if config is None and self._may_create(group):
@@ -120,7 +120,7 @@ class Groups:
         self._commit(*(group.group_name for group in groups))
 
     def remove(self, group: str) -> bool:
-        """Forget a group; its offsets are another table's business."""
+        """Forget a group; its offsets are in another table."""
         self._forbidden.pop(group, None)
         self._watched.forget(group)
         if self._groups.pop(group, None) is None:
@@ -135,7 +135,7 @@ class Groups:
         forbidden: Mapping[str, Mapping[str, int]],
         version: DataVersion,
     ) -> None:
-        """Take over what a master changed; the table has its version then."""
+        """Take over a master's changes, and the version of its table."""
         news = [group for group in changed if self._groups.get(group.group_name) != group]
         gone = [name for name in removed if name in self._groups]
         if not news and not gone and version == self._version and forbidden == self._forbidden:
@@ -151,7 +151,7 @@ class Groups:
         self._saving.changed(self)
 
     def set_readable(self, group: str, topic: str, *, readable: bool) -> None:
-        """Let a group read a topic or not."""
+        """Allow a group to read a topic, or forbid it."""
         row = self._forbidden.setdefault(group, {})
         bits = row.get(topic, 0)
         row[topic] = bits & ~_FORBIDDEN_READ if readable else bits | _FORBIDDEN_READ
@@ -162,7 +162,7 @@ class Groups:
         self._commit(group)
 
     def is_readable(self, group: str, topic: str) -> bool:
-        """Whether no operator forbade the group to read the topic."""
+        """Whether the group may read the topic: no operator forbade it."""
         if not self._forbidden:
             return True
         return not self._forbidden.get(group, {}).get(topic, 0) & _FORBIDDEN_READ
@@ -179,14 +179,14 @@ class Groups:
         self._saving.changed(self)
 
     def was_saved(self, table: SubscriptionGroupTable) -> None:
-        """Nothing depends on that here."""
+        """Ignored: nothing here depends on a save."""
 
 
 PULL = "PULL"
 
 
 class RequestModes:
-    """How groups consume topics, where an operator chose it. Only pulling can be chosen."""
+    """How groups consume topics, if an operator chose it. Only pulling can be chosen."""
 
     def __init__(
         self,
@@ -201,11 +201,11 @@ class RequestModes:
         self.file = file
         self._saving = saving
         self.changes = 0
-        """So many since the start."""
+        """The number of changes since the start."""
 
     @classmethod
     def open(cls, tables: BrokerTables, saving: TableSaving) -> Self:
-        """What was saved."""
+        """Load the saved modes."""
         return cls(tables.load_request_modes(), file=tables.modes, saving=saving)
 
     def put(self, mode: MessageRequestMode) -> None:
@@ -215,7 +215,7 @@ class RequestModes:
         self._saving.changed(self)
 
     def follow(self, table: MessageRequestModeTable) -> None:
-        """Be the same as a master's."""
+        """Become equal to a master's table."""
         modes = {topic: dict(groups) for topic, groups in table.message_request_mode_map.items()}
         if modes != self._modes:
             self._modes = modes
@@ -228,4 +228,4 @@ class RequestModes:
         return MessageRequestModeTable(message_request_mode_map=modes)
 
     def was_saved(self, table: MessageRequestModeTable) -> None:
-        """Nothing depends on that here."""
+        """Ignored: nothing here depends on a save."""

@@ -1,4 +1,4 @@
-"""Periodic work of a broker: writing behind, retention, silent clients, and noticing overload."""
+"""Periodic work of a broker: write-behind, retention, silent clients, and detecting overload."""
 
 import asyncio
 import logging
@@ -12,9 +12,9 @@ from sparrowmq.episodes import Episode
 from sparrowmq.store.errors import AppendsHeld
 
 _TICK_S = 0.05
-"""Index entries lag at most twice this after the log."""
+"""Index entries lag behind the log by at most twice this."""
 _SLOTS_S = 1.0
-"""Less than a checkpoint takes, which comes between an entry of the index and its slot."""
+"""Less than a checkpoint takes, which comes between an index entry and its slot."""
 _CLEAN_S = 10.0
 _TRASH_S = 1.0
 _CLIENTS_S = 10.0
@@ -26,11 +26,11 @@ async def tick_store(broker: Broker) -> None:
     refusals = RefusalLog(broker.log, broker.monotonic)
     while True:
         await asyncio.sleep(_TICK_S)
-        if broker.replication.is_master:  # others refuse all messages, which is no news
-            # A planned change of roles is reported as one, and over in a moment.
+        if broker.replication.is_master:  # others refuse all messages anyway
+            # A planned change of roles is logged as one, and is over in a moment.
             refusals.note(None if broker.is_handing_over else broker.store.admission.refusal)
         try:
-            # Also when nothing waits: the sooner a step of the clock is noticed, the better.
+            # Even if nothing waits: the sooner a clock step is noticed, the better.
             broker.store.tick(broker.delivery.clock.now_ms())
         except DiskFull as error:
             broker.log.warning("%s; trying again", error)
@@ -38,7 +38,7 @@ async def tick_store(broker: Broker) -> None:
 
 
 async def read_slots_ahead(broker: Broker) -> None:
-    """Keep the slots of the index in memory while they are written: a cold one stops the loop."""
+    """Keep the slots of the index in memory while they are written: a cold one blocks the loop."""
     while True:
         await asyncio.sleep(_SLOTS_S)
         read_ahead = broker.store.slots_ahead()
@@ -47,7 +47,7 @@ async def read_slots_ahead(broker: Broker) -> None:
 
 
 class RefusalLog:
-    """Logs that the store refuses messages: when it begins, every minute, and when it ends."""
+    """Logs that the store refuses messages: when that begins, every minute, and when it ends."""
 
     def __init__(self, log: logging.Logger, monotonic: Clock) -> None:
         self._log = log
@@ -81,7 +81,7 @@ def _remedy(refusal: Exception) -> str:
 
 
 async def clean_store(broker: Broker) -> None:
-    """Delete expired log files, watch the disk."""
+    """Delete expired log files, and watch the disk."""
     while True:
         await asyncio.sleep(_CLEAN_S)
         try:
@@ -91,7 +91,7 @@ async def clean_store(broker: Broker) -> None:
 
 
 async def empty_trash(broker: Broker) -> None:
-    """Free the space of what was deleted; no deletion waits for that but one for want of space."""
+    """Free the space of deleted files; no deletion waits for it, except one that needs space."""
     while True:
         if broker.store.trash.is_filled:
             await broker.workers.run(broker.store.trash.empty)
@@ -128,20 +128,20 @@ async def forget_silent_clients(broker: Broker) -> None:
 
 
 async def end_silent_sessions(broker: Broker) -> None:
-    """Close connections whose beats stopped: their queues are free, other members are notified."""
+    """Close connections whose beats stopped: frees their queues and notifies other members."""
     life_s = broker.config.session_timeout_s
     while life_s:
         await asyncio.sleep(life_s / SCANS)
         for connection in broker.sessions.scan():
             broker.log.warning("closing %s: no beat for %g s", connection.peer, life_s)
-            # Not close, which would wait for the peer to read what was written to it.
+            # Not `close`, which would wait for the peer to read what was written to it.
             connection.abort()
 
 
 async def watch_lag(broker: Broker, cpu: Clock = cpu_clock) -> None:
-    """Refuse sends while the loop lags or the disk stalls: busy is better than late.
+    """Refuse sends while the loop lags or the disk stalls: a busy answer beats a late one.
 
-    `cpu` is the processor time that this process has used.
+    `cpu` is the CPU time that this process has used.
 
     A stall of the disk counts from half of the flush timeout on. Sends wait for shorter ones, as in
     Apache's broker: a client's three tries would be over before the disk is back.
@@ -153,17 +153,17 @@ async def watch_lag(broker: Broker, cpu: Clock = cpu_clock) -> None:
         expected_s = loop.time() + _LAG_S
         used_ms = cpu()
         await asyncio.sleep(_LAG_S)
-        # Only lateness that our own work caused counts. Where other processes had the processor,
-        # refusing sends would not make this broker any faster.
+        # Only lag that our own work caused counts. If other processes had the CPU, refusing sends
+        # would not make this broker any faster.
         now_lag_s = min(loop.time() - expected_s, (cpu() - used_ms) / 1000)
-        # Two late turns in a row: a single one may be a hiccup that is over already.
+        # Two late turns in a row: a single one may be a hiccup that is already over.
         lag_s, before_s = min(now_lag_s, before_s), now_lag_s
         durability = broker.durability
         if durability.is_stalled:
             wait_s = durability.oldest_wait_s
             text = f"the disk is slow: sends wait {wait_s:.1f} s for their flush; send again later"
             _set_busy(broker, text)
-            # Senders that were just answered send the next message now, not after the next check.
+            # Senders that were just answered may send again now, not after the next check.
             durability.on_next_flush = partial(_set_busy, broker, "")
         elif lag_s > limit_s:
             text = f"the broker lags {lag_s:.1f} s; send again later"

@@ -1,4 +1,4 @@
-"""What a broker logs about its start and its stop: one line for each step, with figures.
+"""The log of a broker's start and stop: one line for each step, with figures.
 
 ```
 recovery: the last stop was not clean; scanned 1,204 records (310.2 KiB), cut 17 B
@@ -23,7 +23,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def log_start(broker: Broker, began_ms: int) -> None:
-    """What was opened and what that took; whether it drains, and whether the disk has room."""
+    """Log what was opened, how long that took, whether it drains, and whether the disk has room."""
     store = broker.store
     broker.log.info("recovery: %s", recovery_text(store.recovered))
     took_s = (broker.monotonic() - began_ms) / 1000
@@ -43,7 +43,7 @@ def log_start(broker: Broker, began_ms: int) -> None:
 
 
 def log_stop(broker: Broker, began_ms: int) -> None:
-    """What was saved. A failed store has said why it failed."""
+    """Log what was saved. A failed store has already logged why it failed."""
     took_s = (broker.monotonic() - began_ms) / 1000
     if broker.store.has_failed:
         text = "stopped in %.2f s without saving: the store failed, and the next start recovers it"
@@ -56,7 +56,7 @@ def log_stop(broker: Broker, began_ms: int) -> None:
 
 
 def recovery_text(found: Recovered) -> str:
-    """How the last run ended, and what was done about it."""
+    """How the last run ended, and what recovery did."""
     if not found.end and not found.was_running:
         return "the store is empty"
     stop = "was not clean" if found.was_running else "was clean"
@@ -71,7 +71,7 @@ def recovery_text(found: Recovered) -> str:
 
 
 def space_warning(config: StoreConfig, usage: Usage) -> str:
-    """How full the disk is, what that leads to and what to do; empty while there is room."""
+    """How full the disk is, the consequences and what to do; empty while there is room."""
     if not usage.total_bytes:
         return ""
     ratio = 1 - usage.free_bytes / usage.total_bytes
@@ -109,7 +109,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _topics(broker: Broker) -> int:
-    """Those of users."""
+    """The number of users' topics."""
     own = {topic.topic_name for topic in system_topics(broker.config)}
     return sum(
         name not in own

@@ -1,6 +1,6 @@
 """Live clients: the members of consumer groups and what they subscribe to, producers, and sessions.
 
-All of it comes from heartbeats and ends with the connection they came on.
+All of this comes from heartbeats and ends with the connection they came on.
 
 Sessions are for members of our own client that want their death to be detected within seconds. They
 send beats, short heartbeats without a body, four times a session timeout:
@@ -8,7 +8,7 @@ send beats, short heartbeats without a body, four times a session timeout:
     opened by a heartbeat that asks ─▶ first beat ─▶ watched ─┬─ 8 scans without any frame: silent
                                                               └─ its connection ends: forgotten
 
-A member that names a session which has ended learns that its queues may belong to others by now.
+A member that names an ended session learns that its queues may belong to others by now.
 """
 
 import random
@@ -47,11 +47,11 @@ class LiveMember:
         self.version = version
         self.last_seen_ms = now_ms
         self.fingerprint = 0
-        """Of its last version 2 heartbeat; 0 for version 1."""
+        """The fingerprint of its last version 2 heartbeat; 0 for version 1."""
         self.subscribed: frozenset[str] | None = None
-        """What it subscribes to, as text; None until it sent that on this connection."""
+        """Its subscriptions as text; None until it has sent them on this connection."""
         self.takes_locks = False
-        """Whether it locks a queue before it consumes it, and so waits for the owner by itself."""
+        """Whether it locks a queue before consuming it, and thus waits for the owner by itself."""
 
 
 class ConsumerGroup:
@@ -76,13 +76,13 @@ class ConsumerGroup:
         self.members: dict[Connection, LiveMember] = {}
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.faults = ""
-        """What was last reported to be wrong in it."""
+        """The last reported faults of the group."""
         self.is_checked = False
-        """Whether nothing that could be wrong has changed since then."""
+        """Whether nothing that could cause a fault has changed since then."""
 
     @property
     def client_ids(self) -> list[str]:
-        """Each client once, in the order they came."""
+        """The client ids, each once, in order of arrival."""
         return list(dict.fromkeys(member.client_id for member in self.members.values()))
 
     @property
@@ -98,7 +98,7 @@ class ConsumerGroup:
         return None
 
     def join(self, member: LiveMember, data: ConsumerData) -> bool:
-        """Take a heartbeat in; returns whether membership changed."""
+        """Process a heartbeat; returns whether membership changed."""
         self.consume_type = data.consume_type
         self.message_model = data.message_model
         self.from_where = data.consume_from_where
@@ -114,7 +114,7 @@ class ConsumerGroup:
         return is_new
 
     def subscribe(self, subscribed: Iterable[SubscriptionData]) -> bool:
-        """Make these the group's subscriptions; whether a topic was added or removed.
+        """Make these the group's subscriptions; returns whether a topic was added or removed.
 
         The newest version of a subscription wins, as a late heartbeat must not bring back an old
         filter.
@@ -145,17 +145,17 @@ class Consumers:
         self._groups_of: dict[Connection, set[str]] = {}
 
     def group(self, name: str) -> ConsumerGroup | None:
-        """The live group; None when it has no member."""
+        """The live group; None if it has no member."""
         return self._groups.get(name)
 
     def remember_subscriptions(self, groups: dict[str, ConsumerGroup], until_ms: int) -> None:
-        """Keep groups that lived when the broker stopped; members may come back until `until_ms`
-        (monotonic)."""
+        """Keep groups that were live when the broker stopped; members may come back until
+        `until_ms` (monotonic)."""
         self._last = groups
         self._last_until_ms = until_ms
 
     def live_or_last(self, name: str, monotonic: Clock) -> ConsumerGroup | None:
-        """The live group, or what it was when the broker stopped a moment ago."""
+        """The live group, or its last state if the broker stopped a moment ago."""
         live = self._groups.get(name)
         if live is None and self._last and monotonic() < self._last_until_ms:
             live = self._last.get(name)
@@ -178,9 +178,9 @@ class Consumers:
         return (with_subscriptions and group.subscribe(data.subscription_data_set)) or joined
 
     def replace_older(self, member: LiveMember, group_name: str) -> None:
-        """A client that came back on a new connection is not a member on its old one any more.
+        """Remove members of a client on its older connections, since it came back on a new one.
 
-        Only for ids that a process makes for itself (`ip@pid#time`): other ids may be two clients.
+        Only for ids that a process generates (`ip@pid#time`): other ids may be two clients.
         """
         group = self._groups.get(group_name)
         if group is None or "#" not in member.client_id:
@@ -192,7 +192,7 @@ class Consumers:
     def leave(
         self, connection: Connection, group_name: str
     ) -> tuple[ConsumerGroup, LiveMember] | None:
-        """Remove a member; the group and the member when there was one."""
+        """Remove a member; returns the group and the member if there was one."""
         group = self._groups.get(group_name)
         member = group.members.pop(connection, None) if group is not None else None
         if group is None or member is None:
@@ -208,11 +208,11 @@ class Consumers:
         return group, member
 
     def has_member_on(self, connection: Connection) -> bool:
-        """Whether a member lives on this connection."""
+        """Whether this connection has a member."""
         return connection in self._groups_of
 
     def forget(self, connection: Connection) -> list[tuple[ConsumerGroup, LiveMember]]:
-        """A connection ended: the groups that lost a member, and which."""
+        """A connection ended: returns the groups that lost a member, each with that member."""
         names = tuple(self._groups_of.get(connection, ()))
         left = (self.leave(connection, name) for name in names)
         return [gone for gone in left if gone is not None]
@@ -243,12 +243,12 @@ def _subscribed_texts(data: ConsumerData) -> frozenset[str]:
 class GroupFaults(msgspec.Struct, frozen=True):
     """What is wrong inside a group: members that subscribe differently, a client id used twice.
 
-    Both are reported and never refused: a rolling change of a subscription looks the same for a
-    while. Empty when all is well.
+    Both are reported but never refused: a rolling change of a subscription looks the same for a
+    while. Empty if there are no faults.
     """
 
     unequal: dict[str, list[str]]
-    """Client id to what it subscribes to, of every member, when they do not agree."""
+    """Client id to subscriptions of every member, if they do not agree."""
     doubled: list[str]
     """Client ids with several connections: such members take the same queues."""
 
@@ -270,7 +270,7 @@ class GroupFaults(msgspec.Struct, frozen=True):
 
 
 def group_faults(group: ConsumerGroup) -> GroupFaults:
-    """What is wrong in the group now."""
+    """The current faults of the group."""
     known = [member for member in group.members.values() if member.subscribed is not None]
     unequal = {}
     if len({member.subscribed for member in known}) > 1:
@@ -283,7 +283,7 @@ def group_faults(group: ConsumerGroup) -> GroupFaults:
 
 
 class Producers:
-    """Live producers by group: those that can be asked about the group's transactions."""
+    """Live producers by group: those that can be asked about their group's transactions."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[Connection, LiveMember]] = {}
@@ -318,7 +318,7 @@ class Producers:
                 del self._by_client_id[member.client_id]
 
     def client_id(self, connection: Connection) -> str:
-        """Who sends over a connection; its address where no heartbeat has said that yet."""
+        """The client on a connection; the peer's address until a heartbeat has named the client."""
         groups = self._groups_of.get(connection)
         if not groups:
             return connection.peer
@@ -334,11 +334,11 @@ class Producers:
             self.leave(connection, group)
 
     def members(self, group: str) -> list[LiveMember]:
-        """The live producers of a group, in the order they came."""
+        """The live producers of a group, in order of arrival."""
         return list(self._groups.get(group, {}).values())
 
     def has_any(self, *, but: str) -> bool:
-        """Whether a producer of any other group than `but` lives."""
+        """Whether any group other than `but` has a live producer."""
         return any(group != but for group in self._groups)
 
     def groups(self) -> Iterator[tuple[str, list[LiveMember]]]:
@@ -358,8 +358,8 @@ class Producers:
 SCANS = 8
 """Scans without a frame after which a member is silent.
 
-Scans are counted, not time: a broker that was itself held up has scanned only once, and does not
-blame members whose beats wait unread in the socket.
+Scans are counted instead of time: a broker that was itself held up has scanned only once, and does
+not blame members whose beats wait unread in the socket.
 """
 
 
@@ -372,7 +372,7 @@ class _Session:
         self.frames_read = connection.frames_read
         self.scans = 0
         self.is_watched = False
-        """Only from its first beat on: a member that cannot send beats must not be lost for it."""
+        """Set by its first beat: a member that cannot send beats must not be dropped for that."""
 
 
 class MemberSessions:
@@ -386,7 +386,7 @@ class MemberSessions:
         return len(self._by_name)
 
     def open(self, connection: Connection, rng: random.Random) -> str:
-        """The name of the connection's session, a new one if it had none."""
+        """The name of the connection's session; opens one if it had none."""
         session = self._by_connection.get(connection)
         if session is None:
             session = _Session(f"{rng.getrandbits(64):016x}", connection)
@@ -394,7 +394,7 @@ class MemberSessions:
         return session.name
 
     def beat(self, name: str) -> bool:
-        """Take a sign of life in; False when there is no such session any more."""
+        """Record a beat; False if the session no longer exists."""
         session = self._by_name.get(name)
         if session is None:
             return False
@@ -403,13 +403,13 @@ class MemberSessions:
         return True
 
     def forget(self, connection: Connection) -> None:
-        """The connection ended, or has no consumer any more."""
+        """The connection ended, or no longer has a consumer."""
         session = self._by_connection.pop(connection, None)
         if session is not None:
             del self._by_name[session.name]
 
     def scan(self) -> list[Connection]:
-        """Scan once; returns connections of members that have been silent for too many scans."""
+        """Scan once; returns the connections of members that were silent for too many scans."""
         silent = []
         for session in self._by_name.values():
             frames_read = session.connection.frames_read

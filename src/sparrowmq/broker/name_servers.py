@@ -1,14 +1,14 @@
-"""What the broker exchanges with name servers: it registers itself, and asks for queues of topics.
+"""What the broker exchanges with name servers: it registers itself, and asks for topics' queues.
 
-Every name server learns what this broker has: at the start, after every change of a topic, and
-every 30 s. A name server that was lost is tried every two seconds, so that routes are complete soon
-after it is back.
+The broker registers its topics with every name server: at the start, after every change, and every
+30 s. A lost name server is retried every two seconds, so that routes are complete soon after it is
+back.
 
 A name server refuses a broker whose name belongs to another master that still answers. A broker
-that is refused so by every name server that answers does not start: no client would find it. One
-that is refused later runs on and logs that as an error once a minute, because it may hold messages
-that its consumers still have to get. It takes no more (`server.py`): clients that were connected
-before would send it messages which the master that the others know will never have.
+refused in this way by every name server that answers does not start: no client would find it. One
+that is refused later keeps running and logs an error once a minute, because it may hold messages
+that its consumers still have to get. It accepts no more (`server.py`): clients that were connected
+before would send it messages which the registered master will never have.
 
 A broker that drains registers its topics without write permission, and one that is drained does not
 register at all (`drain`).
@@ -43,7 +43,7 @@ from sparrowmq.protocol.topic_config import RegisteredTopics
 
 _CALL_S = 3.0
 _AGAIN_S = 2.0
-"""How often a name server that was lost is tried."""
+"""How often a lost name server is retried."""
 _FRESH_MS = 30_000
 """As old as a client's own route may be (pollNameServerInterval)."""
 _MOST_ROUTES = 10_000
@@ -53,7 +53,7 @@ Queues = tuple[MessageQueue, ...]
 class BrokerNameTaken(Exception):
     """No name server that answers accepts this broker: another master has its name.
 
-    `refusals` are the texts of the name servers, by address; each names that master.
+    `refusals` are the name servers' texts, by address; each names that master.
     """
 
     def __init__(self, broker_name: str, refusals: Mapping[str, str]) -> None:
@@ -76,7 +76,7 @@ class _Outcome(Enum):
 
 
 class BrokerRegistration:
-    """Registers this broker with all name servers, also with those that come back."""
+    """Registers this broker with all name servers, including those that come back."""
 
     def __init__(
         self,
@@ -99,22 +99,22 @@ class BrokerRegistration:
         self._monotonic = monotonic
         self._log = log
         self._unreached: set[str] = set()
-        """Name servers that do not know this broker, also those that refuse it."""
+        """Name servers that do not know this broker, including those that refuse it."""
         self._registered: set[str] = set()
-        """Name servers that have accepted it and were not left since."""
+        """Name servers that have accepted this broker and that it has not left since."""
         self._taken: dict[str, str] = {}
-        """Name servers that refuse it because of its name, and what they say."""
+        """Name servers that refuse this broker because of its name, with their texts."""
         self._name_lost: Episode | None = None
         self._has_unregistered = False
         self._has_tried = False
         self.lost_name = asyncio.Event()
         """Set while every name server that answers says that another master has the name."""
         self.has_name = asyncio.Event()
-        """Set when one of them knew this broker when it was last asked."""
+        """Set if at least one of them knew this broker when last asked."""
 
     @property
     def rivals(self) -> str:
-        """What name servers say of the master that has the name."""
+        """What name servers say about the master that has the name."""
         return _refusals_text(self._taken)
 
     @property
@@ -135,8 +135,8 @@ class BrokerRegistration:
         return {server: reasons.get(server, "") for server in self._config.name_servers}
 
     async def run(self) -> None:
-        """Register for ever, and soon after every change of a topic: changes that come together
-        share one round."""
+        """Register forever: periodically, and soon after every change of a topic. Changes that come
+        together share one round."""
         while True:
             self.topics.changed.clear()
             if self._drain.has_left:
@@ -156,7 +156,7 @@ class BrokerRegistration:
             if self.topics.changed.is_set():
                 return  # the next round asks the lost ones, too
             lost = set(self._config.name_servers) - set(self._peers.known()) | self._unreached
-            # A name server asks the master each time, and logs the refusal: every round will do.
+            # A name server asks that master and logs a refusal each time: once per round will do.
             lost -= self._taken.keys()
             if lost:
                 await self._register_with(sorted(lost))
@@ -199,7 +199,7 @@ class BrokerRegistration:
 
     async def _register(self, server: str, header: RegisterBroker, body: bytes) -> _Outcome:
         if self._is_away:
-            return _Outcome.UNREACHED  # clients would come back to a broker that is about to end
+            return _Outcome.UNREACHED  # clients would come back to a broker that is about to stop
         try:
             response = await self._peers.call(server, header, body, timeout_s=_CALL_S)
         except NetError as error:
@@ -235,7 +235,7 @@ class BrokerRegistration:
             self._log.error("clients do not find this broker: %s", _refusals_text(self._taken))
 
     def _judge_name(self) -> None:
-        """Where no name server answers, everything stays as it was last known."""
+        """Judge whether another master has the name; without any answer the last result stands."""
         if self._unreached.issuperset(self._config.name_servers):
             if self._taken:
                 self.has_name.clear()
@@ -245,13 +245,13 @@ class BrokerRegistration:
             self.has_name.set()
 
     def _report_failure(self, server: str, reason: str) -> None:
-        """Once per outage: a name server may be down for days."""
+        """Log once per outage: a name server may be down for days."""
         if server not in self._unreached:
             self._unreached.add(server)
             self._log.warning("cannot register with name server %s: %s", server, reason)
 
     def resume(self) -> None:
-        """Register again, after `unregister` on the way to a change of roles that failed."""
+        """Register again after `unregister`, when a change of roles has failed."""
         self._has_unregistered = False
         self.topics.changed.set()
 
@@ -261,10 +261,10 @@ class BrokerRegistration:
         await self._unregister_from(self._registered - self._unreached)
 
     async def leave(self) -> list[str]:
-        """Leave all name servers, as a drained broker does; those that did not answer. They forget
-        it when its next registrations stay away, and are told again until then.
+        """Leave all name servers, as a drained broker does; returns those that did not answer. They
+        forget it when it no longer registers, and are notified again until then.
 
-        Only where it is registered: a broker may have its name that replaces it.
+        Leaves only name servers where it is registered: its replacement may have the same name.
         """
         return await self._unregister_from(self._registered)
 
@@ -287,7 +287,7 @@ class BrokerRegistration:
 
 
 class ClusterQueues:
-    """Asks name servers when needed. Without one, this broker's topics are all there is."""
+    """Asks name servers when needed. Without any, only this broker's topics are known."""
 
     def __init__(self, config: BrokerConfig, topics: Topics, peers: Peers, clock: Clock) -> None:
         self._name_servers = config.name_servers
@@ -298,10 +298,10 @@ class ClusterQueues:
         self._known: dict[str, tuple[int, Queues]] = {}
 
     async def queues_of(self, topic: str) -> Queues | None:
-        """The sorted queues that can be read; None when the topic has no route.
+        """The sorted queues that can be read; None if the topic has no route.
 
-        While no name server answers, the last known ones: a member that gets fewer queues would
-        drop the others.
+        If no name server answers, the last known queues: a member that gets fewer queues would drop
+        the others.
         """
         if not self._name_servers:
             return self._topics.read_queues(topic, self._broker_name)

@@ -1,9 +1,9 @@
-"""Saves the progress of groups: a journal every half second, the whole table every few seconds.
+"""Saves the progress of groups: a journal at least every half second, the table every few seconds.
 
 ```
-progress ──────▶ journaled within a second; what a crash loses is only delivered again
-an operator's ─▶ journaled at once, before the answer: a topic or group that is made again must not
-change           get the old progress back, nor a group that was reset
+progress ──────▶ journaled within a second; what a crash loses is only redelivered
+an operator's ─▶ journaled at once, before the answer: a recreated topic or group must not get the
+change           old progress back, nor a group that was reset
 ```
 """
 
@@ -23,7 +23,7 @@ from sparrowmq.protocol.codes import ResponseCode
 
 
 class OffsetSaving:
-    """`run` saves, for ever, and alone: two journal entries are never written at the same time."""
+    """Only `run` saves, forever: two journal entries are never written at the same time."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class OffsetSaving:
         self._waiters: list[asyncio.Future[None]] = []
         self._is_asked = asyncio.Event()
         self.held: DiskFull | None = None
-        """Why no change counts at the moment: it would be lost with this broker's role."""
+        """Why changes are refused at the moment: they would be lost with this broker's role."""
 
     async def reply_when_saved(self, reply: Reply) -> Reply:
         """The reply to a request that changed offsets. Raises RequestRefused."""
@@ -60,7 +60,7 @@ class OffsetSaving:
         return reply
 
     async def run(self) -> None:
-        """Journal at least every second; rewrite the whole table now and then.
+        """Journal at least every half second; rewrite the whole table now and then.
 
         Ends with an error only: OSError when the disk has failed.
         """

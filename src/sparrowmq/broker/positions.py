@@ -1,18 +1,19 @@
-"""Whether a position that a consumer claims still means what it meant when it was learned.
+"""Whether a consumer's position still means what it meant when the consumer learned it.
 
-A queue that got shorter gives its offsets to other messages (`store/epochs.py`). A consumer that
+A queue that got shorter reuses its offsets for other messages (`store/epochs.py`). A consumer that
 comes back with a position past the end of the old messages would skip new ones, so it is sent back:
 
 ```
-client of ours   states the epoch of its position ▶ valid up to the queue's end when that epoch
-                 ended; learns that end, and goes on there or where its own progress is
-Java, Go, ours   that learned its position from a broker without epochs, Apache's for instance:
+our clients      state the epoch of their position ▶ valid up to the queue's end when that epoch
+                 ended; they learn that end, and resume there or at their own progress
+Java, Go, ours   that learned the position from a broker without epochs, such as Apache's:
                  in doubt ▶ believed if this connection was sent to the position since;
-                 else goes on at what its group has stored or carries, never past the end
+                 else they resume at what the group has stored or the pull carries, never past
+                 the end
 ```
 
 Commits are judged by the same rule before they are stored. RocketMQ's own tools are exempt: they
-read wherever they are asked to.
+read from wherever they are asked to.
 """
 
 from collections import deque
@@ -22,8 +23,8 @@ from sparrowmq.protocol.names import is_system_group
 from sparrowmq.store.epochs import LogEpochs
 
 MAX_UNHANDLED = 2_000
-"""Messages that a member without stored progress may have pulled and not handled: the largest span
-between the oldest and the newest that Java's and Go's clients let be in work."""
+"""Messages that a member without stored progress may have pulled but not handled: the largest span
+between the oldest and the newest message in flight that Java and Go clients allow."""
 _ANSWERS_KEPT = 16
 """Offsets of a queue that one connection asked for and may use: the oldest is forgotten first."""
 
@@ -35,9 +36,9 @@ class _Sent:
 
     def __init__(self) -> None:
         self.positions: dict[tuple[str, str, int], tuple[int, int]] = {}
-        """Group, topic and queue to epoch and position: everything up to it was delivered."""
+        """(group, topic, queue) → (epoch, position): everything up to it was delivered."""
         self.answers: dict[tuple[str, int], deque[tuple[int, int]]] = {}
-        """Topic and queue to epochs and offsets that it asked for: it knows exactly these."""
+        """(topic, queue) → epochs and offsets that the client asked for: it knows exactly these."""
 
 
 class Positions:
@@ -56,9 +57,9 @@ class Positions:
         position: int,
         epoch: int | None,
     ) -> int | None:
-        """The end of the messages that the position counts, if it lies past that; else None."""
+        """The end of the messages that the position counts, if it lies past that end; else None."""
         epochs = self._epochs
-        if epoch:  # 0: a client of ours that does not know it
+        if epoch:  # 0: one of our clients, which does not know the epoch
             if epoch == epochs.current:
                 return None
             end = epochs.end_since(topic, queue_id, epoch)
@@ -118,10 +119,10 @@ class Positions:
 
 
 def resume_offset(end: int, stored: int, carried: int) -> int:
-    """Where a member without epochs goes on, when the messages it knows end at `end`.
+    """Where a member without epochs resumes when the messages it knows end at `end`.
 
-    What the group stored past the end was stored since. Otherwise everything before the end that
-    is not certainly handled comes again: the member drops what it has pulled.
+    Progress that the group stored past the end was stored since then. Otherwise every message
+    before the end that may not have been handled comes again: the member drops what it has pulled.
     """
     if stored > end:
         return stored

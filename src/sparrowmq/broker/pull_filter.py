@@ -1,4 +1,4 @@
-"""Which messages a pull wants: everything, some tags, or an SQL92 condition on properties."""
+"""Filters of pulls: everything, some tags, or an SQL92 condition on properties."""
 
 from collections.abc import Callable, Container
 from functools import lru_cache
@@ -17,7 +17,7 @@ from sparrowmq.store.store import ColdRead
 
 
 class PullFilter:
-    """How a pull reads: the store checks the hash in the queue unit first, the record only where
+    """How a pull reads: the store checks the hash in the queue unit first, and the record only if
     needed."""
 
     __slots__ = ("record", "tag_codes")
@@ -31,8 +31,8 @@ class PullFilter:
         self.record = record
 
     def read(self, broker: Broker, header: PullMessage, offset: int) -> QueueRead | ColdRead:
-        """What a pull gets of its queue from an offset on."""
-        # Comparisons, not min and max: this runs twice for every message that a parked pull gets.
+        """Read what a pull gets from its queue from an offset on."""
+        # Comparisons, not min and max: this runs twice per message that a parked pull gets.
         config = broker.config
         max_count, max_bytes = header.max_msg_nums, header.max_msg_bytes
         if not 1 <= max_count <= config.max_pull_count:
@@ -57,7 +57,7 @@ EVERYTHING = PullFilter()
 
 
 def filter_for(broker: Broker, header: PullMessage, group: SubscriptionGroupConfig) -> PullFilter:
-    """The filter of a pull: its own when it carries one, else the group's from the heartbeat."""
+    """The filter of a pull: its own if it carries one, otherwise the group's from the heartbeat."""
     if header.sys_flag & PULL_SUBSCRIPTION:
         expression_type = header.expression_type or TAG
         if expression_type == TAG and header.subscription in ("*", "", None):

@@ -1,4 +1,4 @@
-"""How long sends wait until they are safe, in the classes that Apache's tools know.
+"""How long sends wait until they are safe, in the classes that Apache's tools use.
 
 A send that waits for nothing is answered in the callback that reads it, in less than a millisecond,
 and is not timed. The others are answered in groups, one sync or acknowledgement each: a group is
@@ -22,11 +22,11 @@ _CLASSES = (
     (5_000, "[4~5s]"),
     (10_000, "[5~10s]"),
 )
-"""Upper ends and names, as StoreStatsService has them; the last class has no end."""
+"""Upper bounds and names, as in StoreStatsService; the last class has no bound."""
 _ENDS_MS = tuple(end for end, _ in _CLASSES)
 _NAMES = (*(name for _, name in _CLASSES), "[10s~]")
 _MINUTE = 7
-"""Marks of the last minute, ten seconds between two."""
+"""The number of marks of the last minute, ten seconds apart."""
 
 
 class PutTimes:
@@ -34,19 +34,19 @@ class PutTimes:
 
     def __init__(self) -> None:
         self.longest_ms = 0
-        """Since the start."""
+        """The longest wait since the start."""
         self.counts = [0] * len(_NAMES)
         """Sends that waited, by class, since the start."""
         self._marks: deque[tuple[int, ...]] = deque([tuple(self.counts)], maxlen=_MINUTE)
 
     def note(self, sends: int, wait_s: float) -> None:
-        """So many sends were answered together, the oldest after `wait_s`."""
+        """Count `sends` that were answered together, the oldest after `wait_s`."""
         wait_ms = wait_s * 1000
         self.counts[bisect_left(_ENDS_MS, wait_ms)] += sends
         self.longest_ms = max(self.longest_ms, round(wait_ms))
 
     def mark(self) -> None:
-        """Ten seconds have passed."""
+        """Set a mark, because ten seconds have passed."""
         self._marks.append(tuple(self.counts))
 
     def distribution(self, puts: int) -> str:

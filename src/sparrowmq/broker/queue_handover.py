@@ -1,11 +1,11 @@
-"""Queue handover: members that take no locks get nothing of a queue until its owner has let go.
+"""Queue handover: members that take no locks get no messages of a queue until its owner lets go.
 
 Java and Go members that consume concurrently begin a queue at the stored offset as soon as the
 rebalance gives it to them, even while another member still has it. A Python owner needs a moment
 after it was notified of the rebalance: its handlers finish, it commits, it unlocks. Until then the
 stored offset is too low, and the messages that it has in flight would be consumed twice. So pulls
-of the new member wait meanwhile, as if nothing had come, and are then answered with the offset at
-which to go on:
+of the new member wait as if no message had come, and are then answered with the offset at which to
+continue:
 
     pull ─┬─ no other member holds the queue, or no rebalance was announced lately ─▶ served
           └─ waits ── unlocked, owner gone, time up ─▶ nothing found; next offset: the stored one
@@ -24,13 +24,13 @@ from sparrowmq.protocol.headers.pull import PullMessage
 from sparrowmq.protocol.message import MessageQueue
 
 LONGEST_S = 15.0
-"""From the notice of a rebalance on: as long as Python members wait for each other."""
+"""Counted from the notice of a rebalance: as long as Python members wait for each other."""
 
 
 def handover_wait_s(broker: Broker, header: PullMessage, connection: Connection) -> float:
-    """How long a pull has to wait for the owner of its queue, at most.
+    """How long a pull has to wait at most for the owner of its queue.
 
-    Groups that do not rebalance are served without a look at locks.
+    Groups that do not rebalance are served without looking at locks.
     """
     group = header.consumer_group
     began_ms = broker.watched.rebalancing.get(group)
@@ -47,7 +47,7 @@ def handover_wait_s(broker: Broker, header: PullMessage, connection: Connection)
 def belongs_to_another(
     broker: Broker, group_name: str, topic: str, queue_id: int, connection: Connection
 ) -> bool:
-    """Whether another member holds the queue, and the one that asks takes no locks itself."""
+    """Whether another member holds the queue and the asking member takes no locks itself."""
     group = broker.consumers.group(group_name)
     asking = None if group is None else group.members.get(connection)
     if group is None or asking is None or asking.takes_locks:
@@ -59,7 +59,7 @@ def belongs_to_another(
 def offset_after_handover(
     broker: Broker, header: PullMessage, wait_s: float
 ) -> Coroutine[Any, Any, int]:
-    """The offset to pull next, when the owner has let go or `wait_s` are over."""
+    """The offset to pull next, once the owner has let go or `wait_s` has passed."""
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     # Looked up now: the lock may be gone when the task that answers begins.
     ended = broker.locks.ended_event(group, _queue(broker, topic, queue_id))
@@ -78,8 +78,8 @@ async def _offset_after(
 
 
 def _next_offset(asked: int, stored_before: int, stored: int) -> int:
-    """Forward to what the owner stored meanwhile. Back to it only where nothing was stored before:
-    the member had to guess where to begin, and may have guessed an offset that is too high."""
+    """Move forward to what the owner stored meanwhile. Move back only if nothing was stored before:
+    the member then had to guess where to begin, and may have guessed too high."""
     return stored if stored > asked or stored_before < 0 <= stored else asked
 
 

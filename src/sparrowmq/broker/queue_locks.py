@@ -1,7 +1,7 @@
-"""Locks of queues: one client of a group at a time, for as long as it renews.
+"""Locks of queues: held by one client of a group at a time, as long as it renews them.
 
 Ordered consumers lock what they consume, and Python members all queues they hold. A lock ends when
-its owner unlocks it or is gone; clients that were refused it, or wait for its end, learn it then:
+its owner unlocks it or is gone; clients that were refused it or wait for its end are then notified:
 
     locked ─┬─ unlocked, owner gone, taken over after its time ─▶ ended: waiters are notified
             └─ not renewed in time: free for the next client that asks
@@ -21,16 +21,16 @@ class _Lock:
     client_id: str
     renewed_ms: int
     refused: dict[str, None] = field(default_factory=dict)
-    """Clients to notify when it ends; a dict keeps their order."""
+    """Clients to notify when the lock ends; a dict keeps their order."""
     ended: asyncio.Event | None = None
-    """Set when the lock ends; None as long as no pull waits for that."""
+    """Set when the lock ends; None while no pull waits for that."""
 
 
 class FreedNotices(Protocol):
     """How clients learn that they may try again: `RebalanceNotices`."""
 
     def queues_freed(self, group_name: str, client_ids: Collection[str]) -> None:
-        """Queues are free now whose locks these clients were refused."""
+        """Queues whose locks these clients were refused are free now."""
         ...
 
 
@@ -53,7 +53,7 @@ class QueueLocks:
     ) -> list[MessageQueue]:
         """Take or renew locks; returns the queues that this client holds afterwards.
 
-        With `notify_when_freed` it is notified once when one of the others becomes free.
+        With `notify_when_freed` the client is notified once when one of the others becomes free.
         """
         now = self._clock()
         held = self._locks.get(group, {})
@@ -69,7 +69,7 @@ class QueueLocks:
             else:
                 held[queue] = _Lock(client_id, now)
                 if lock is not None:
-                    # Other clients that were refused wait for the new owner now.
+                    # Other clients that were refused now wait for the new owner.
                     lock.refused.pop(client_id, None)
                     held[queue].refused = lock.refused
                     if lock.ended is not None:
@@ -103,31 +103,31 @@ class QueueLocks:
         )
 
     def owner(self, group: str, queue: MessageQueue) -> str | None:
-        """The client that holds a queue now."""
+        """The client that currently holds a queue."""
         lock = self._locks.get(group, {}).get(queue)
         return None if lock is None or self._is_free(lock, self._clock()) else lock.client_id
 
     def ended_event(self, group: str, queue: MessageQueue) -> asyncio.Event:
-        """Set when the present owner of a queue, which must have one, no longer holds it."""
+        """An event set when the owner of a queue, which must have one, no longer holds it."""
         lock = self._locks[group][queue]
         if lock.ended is None:
             lock.ended = asyncio.Event()
         return lock.ended
 
     def release_waiters(self) -> None:
-        """End all waits for the end of a lock: the broker stops."""
+        """End all waits for the end of a lock, because the broker is stopping."""
         for held in self._locks.values():
             for lock in held.values():
                 if lock.ended is not None:
                     lock.ended.set()
 
     def clear(self) -> None:
-        """Forget all locks: another broker has granted them since."""
+        """Forget all locks: another broker has been granting them since."""
         self.release_waiters()
         self._locks.clear()
 
     def owners(self, group: str, topic: str) -> dict[int, str]:
-        """Queue id to the client that holds it now, for one topic."""
+        """Queue id to the client that currently holds it, for one topic."""
         now = self._clock()
         return {
             queue.queue_id: lock.client_id

@@ -1,4 +1,4 @@
-"""Notices that have consumers rebalance at once, instead of at their next 20 s timer.
+"""Notices that make consumers rebalance at once instead of at their next 20 s timer.
 
 Only clustering groups get them: members of a broadcasting group share nothing. An operator can
 switch them off for the broker (notifyConsumerIdsChangedEnable) or for one group.
@@ -33,13 +33,13 @@ class RebalanceNotices:
             _send(group.members, NotifyConsumerIdsChanged(consumer_group=group.name))
 
     def ask_to_rebalance(self, group_name: str, connection: Connection) -> None:
-        """Have one member rebalance although no member joined or left."""
+        """Make one member rebalance although no member joined or left."""
         group = self._consumers.group(group_name)
         if group is not None and connection in group.members and self._may_notify(group):
             _send([connection], NotifyConsumerIdsChanged(consumer_group=group_name))
 
     def queues_freed(self, group_name: str, client_ids: Collection[str]) -> None:
-        """Notify members that queues are free now whose locks they were refused."""
+        """Notify members that queues whose locks they were refused are now free."""
         group = self._consumers.group(group_name)
         if group is None or not self._may_notify(group):
             return

@@ -1,9 +1,9 @@
 """Reports about every queue or group of a broker, without stopping it.
 
 A report of 80,000 queues takes a second to compute. It works in slices: 5 ms of each turn of the
-loop, which all reports under way share, so that ten consoles delay a send no more than one does.
-Between two slices topics and groups come and go; a report shows each as it was at its turn. What
-has to be read from the device is read by workers.
+loop, shared by all running reports, so that ten consoles delay a send no more than one does.
+Between two slices topics and groups come and go; a report shows each as it was at its turn. Data
+that has to come from the device is read by workers.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
 
 SLICE_S = 0.004
-"""Less than 5 ms, because a slice ends with the step that it was over in."""
+"""Less than 5 ms, because a slice ends only when its current step ends."""
 _COLD_AT_ONCE = 256
 """Store times that a worker reads in one go: about 15 ms if they are cached."""
 Place = tuple[str, int, int]
-"""Topic, queue and offset."""
+"""(topic, queue, offset)."""
 
 
 class Slice:
@@ -43,11 +43,11 @@ class Slice:
 
     @property
     def is_over(self) -> bool:
-        """Whether others should get their turn."""
+        """Whether the slice's time is used up."""
         return self._loop.time() >= self._ends_s
 
     async def pause(self) -> None:
-        """Let everything run that is ready, then begin the next slice."""
+        """Let everything that is ready run, then begin the next slice."""
         await asyncio.sleep(0)
         self._begin()
 
@@ -57,11 +57,11 @@ class Slices:
 
     def __init__(self) -> None:
         self.active = 0
-        """Reports that are under way."""
+        """The number of running reports."""
 
     @contextmanager
     def begin(self) -> Iterator[Slice]:
-        """Take part as long as the block runs."""
+        """Take part while the block runs."""
         self.active += 1
         try:
             yield Slice(self)

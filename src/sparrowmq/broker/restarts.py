@@ -1,8 +1,8 @@
-"""A broker that has to start again does so in its process, on the ports it had.
+"""Restarts within the process: the broker starts again on the same ports.
 
-A role lasts as long as a broker runs (`replication/replication.py`). Ending the process instead
-would leave the rest to a supervisor, which many set-ups do not have, and which waits longer after
-every restart.
+A role lasts as long as a broker runs (`replication/replication.py`). Exiting the process instead
+would rely on a supervisor, which many set-ups do not have, and which waits longer after every
+restart.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ async def serve_until(
 ) -> None:
     """Serve until `stopping` is set; `ready` is called after each start.
 
-    Raises what keeps the broker from serving, as `BrokerServer.running` does.
+    Raises the errors that keep the broker from serving, as `BrokerServer.running` does.
     """
     is_wanted = True
     while is_wanted:
@@ -42,7 +42,7 @@ async def serve_until(
 
 
 def _on_its_ports(config: BrokerConfig, server: BrokerServer) -> BrokerConfig:
-    """Name servers and clients know the ports, also those that the system chose."""
+    """The same ports, even those that the system chose: name servers and clients know them."""
     return replace(
         config,
         port=server.port,

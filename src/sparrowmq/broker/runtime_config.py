@@ -1,7 +1,7 @@
-"""Settings as operators see them: Apache's names, and which may change while the broker runs.
+"""Settings as operators see them: with Apache's names, and which may change at run time.
 
 A change is typed and range-checked, and nothing that names a file, a class or a command can be
-changed. It holds until the broker stops: the next start reads its own settings again.
+changed. A change lasts until the broker stops: the next start reads the configured settings again.
 """
 
 from collections.abc import Mapping
@@ -25,18 +25,18 @@ _LONGEST_GAP = 1024**4
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSetting:
-    """One setting. `unit` is what the number on the wire has to be divided by for our field."""
+    """One setting. `unit` is the divisor that turns the number on the wire into our field."""
 
     name: str
     field: str
-    """Of BrokerConfig, or `store.` and a field of StoreConfig."""
+    """A field of BrokerConfig, or `store.` and a field of StoreConfig."""
     least: int | None = None
     most: int = 0
-    """Without bounds it is a switch."""
+    """The upper bound; a setting without bounds is a switch."""
     unit: float = 1
 
     def parse(self, text: str) -> Any:
-        """The value of our field. Raises RequestRefused that says what is allowed."""
+        """The value for our field. Raises RequestRefused with the allowed values."""
         if self.least is None:
             if text not in ("true", "false"):
                 raise self._refusal(text, "true or false")
@@ -82,7 +82,7 @@ _CHANGEABLE = (
     RuntimeSetting("deleteWhen", "store.deletion_hour", 0, 23),
     RuntimeSetting("diskMaxUsedSpaceRatio", "store.clean_ratio", 10, 95, 100),
     RuntimeSetting("minInSyncReplicas", "min_in_sync_replicas", 1, 64),
-    # Of 4.x and of 5.x
+    # The names in 4.x and in 5.x
     RuntimeSetting("haSlaveFallbehindMax", "max_slave_gap_bytes", 0, _LONGEST_GAP),
     RuntimeSetting("haMaxGapNotInSync", "max_slave_gap_bytes", 0, _LONGEST_GAP),
 )
@@ -154,12 +154,12 @@ def _changed(config: BrokerConfig, values: Mapping[str, Any]) -> BrokerConfig:
         if clean_ratio is not None:
             store = store.with_clean_ratio(clean_ratio)
         return replace(config, **own, store=store)
-    except ConfigError as error:  # settings that do not fit each other
+    except ConfigError as error:  # settings that contradict each other
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
 
 
 def _change_template(broker: Broker) -> None:
-    """New topics are made after TBW102 while it has the permission to be inherited from."""
+    """Let TBW102 be inherited by new topics, or not, as auto-creation is switched on or off."""
     config = broker.config
     if broker.topics.is_copy:
         return

@@ -8,13 +8,13 @@ from sparrowmq.protocol.delay import schedule_queue_id
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 VERSION_TEXT = "V5_3_3"
-"""What MQ_VERSION stands for."""
+"""The name of the version whose number is MQ_VERSION."""
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def runtime_info(broker: Broker) -> dict[str, str]:
-    """Names and values. There are no thread pools here; what waits is reported in their place."""
+    """Names and values. There are no thread pools here; waiting requests are reported instead."""
     now_ms = broker.monotonic()
     running_ms = now_ms - broker.statistics.started_ms
     values: dict[str, object] = {
@@ -64,7 +64,7 @@ def _counts(broker: Broker, now_ms: int) -> dict[str, object]:
 
 
 def _drain(broker: Broker) -> dict[str, object]:
-    """Nothing while it serves."""
+    """The state of a drain; empty while the broker serves."""
     if not broker.drain.is_on:
         return {}
     return {"drain": broker.drain.words, "drainSince": broker.drain.since_ms}
@@ -112,7 +112,7 @@ def _waiting(broker: Broker) -> dict[str, object]:
 
 
 def _delay_levels(broker: Broker) -> dict[str, object]:
-    """Per level how far it is delivered, and how far it could be."""
+    """For each level, how far it is delivered and how far it could be."""
     values: dict[str, object] = {}
     for level, offset in broker.delivery.levels.offsets.items():
         end = broker.store.max_offset(SCHEDULE_TOPIC, schedule_queue_id(level))
@@ -135,8 +135,8 @@ def _timers(broker: Broker, now_ms: int) -> dict[str, object]:
 
 
 def _dedup(broker: Broker) -> dict[str, object]:
-    """Windows that forgot messages before their time: how many, the time in milliseconds that is
-    remembered now, and the one that was asked for."""
+    """Windows that forgot messages before their time: how many messages, the milliseconds that are
+    remembered now, and the milliseconds that were asked for."""
     return {
         f"dedupCut_{topic}": f"{window.cut},{window.span_ms},{window.rule.time_ms}"
         for topic, window in broker.traffic.dedup.windows.items()

@@ -1,8 +1,8 @@
-"""Looks at the offsets of all queues and groups, from which statistics are derived.
+"""Sampling of the offsets of all queues and groups, from which statistics are derived.
 
-One loop does it, every ten seconds and when a request wants to know, in slices (`reports.py`):
-80,000 queues take 100 ms. Requests only ask for a look and wait for its end, so that a look never
-runs twice at a time and does not end with the connection that asked for it.
+One loop does it, every ten seconds and on request, in slices (`reports.py`): 80,000 queues take 100
+ms. Requests only ask for a sample and wait for its end, so samples never overlap, and a sample does
+not end with the connection that asked for it.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class Sampling:
         self._is_running = False
 
     async def run(self, broker: "Broker") -> None:
-        """Look for ever."""
+        """Sample forever."""
         self._is_running = True
         loop = asyncio.get_running_loop()
         due_s = loop.time() + SAMPLE_MS / 1000
@@ -54,7 +54,7 @@ class Sampling:
 
     async def refresh(self, broker: "Broker") -> None:
         """Return when the statistics are up to date for a request: no older than a second, because
-        a tool may ask for every topic in turn. What is known is enough once the broker stops."""
+        a tool may ask for every topic in turn. Once the broker stops, the last ones suffice."""
         if _is_fresh(broker) or not self._is_running:
             return
         looked = asyncio.get_running_loop().create_future()
@@ -65,7 +65,7 @@ class Sampling:
 
 def _release(waiting: list[asyncio.Future[None]]) -> None:
     for looked in waiting:
-        if not looked.done():  # its request may have ended
+        if not looked.done():  # the request that waits may have ended
             looked.set_result(None)
 
 
@@ -81,13 +81,13 @@ async def _look_in_slices(broker: "Broker") -> None:
 
 
 def sample(broker: "Broker") -> None:
-    """Look in one go, while nobody waits for an answer."""
+    """Sample in one go, at a time when no request waits."""
     for _ in _look(broker):
         pass
 
 
 def _look(broker: "Broker") -> Iterator[None]:
-    """Look at all offsets, with a step wherever the loop may run."""
+    """Sample all offsets, with a step wherever the loop may run."""
     store = broker.store
     now_ms, today_ms, log_offset = broker.monotonic(), broker.clock(), store.max_log_offset
     ends: dict[str, dict[int, int]] = {}

@@ -1,4 +1,4 @@
-"""When a send is answered: at once, or when its message is as safe as it can be."""
+"""When a send is answered: at once, or when its message is as safe as it will get."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ def answer_when_safe(
 
 
 def _wants_to_wait(request: Request[AnySend]) -> bool:
-    """Whether the sender wants its answer only when the message is as safe as it can be."""
-    # Searched before it is parsed: hardly any sender says false, and parsing is expensive.
+    """Whether the sender wants its answer only when the message is as safe as it will get."""
+    # Search before parsing: hardly any sender says false, and parsing is expensive.
     text = request.header.properties
     return "WAIT\x01false" not in text or parse_properties(text).get(WAIT_STORE_OK) != "false"

@@ -1,12 +1,13 @@
-"""Whether a client may send: the topic, created where that is allowed, the system flag, the sizes.
+"""Checks of a send: the topic (created where that is allowed), the system flag, the sizes.
 
-The system flag comes from the client. What would make a message unreadable is refused or corrected:
+The system flag comes from the client. Bits that would make a message unreadable are refused or
+corrected:
 
     2-3  prepared or rolled back  would get no place in a queue: refused unless it is a half message
-    4-5  hosts are IPv6           the broker knows better: set by the addresses that it writes
+    4-5  hosts are IPv6           the broker knows better: set from the addresses that it writes
     7    inner batch              clients would take the body apart: refused, as by Apache's broker
-    8-10 compression type         refused where the body is compressed and the type is unknown
-    else                          kept, as by Apache's broker: readers ignore what they do not know
+    8-10 compression type         refused if the body is compressed and the type is unknown
+    others                        kept, as by Apache's broker: readers ignore bits they do not know
 """
 
 from functools import partial
@@ -32,27 +33,27 @@ from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import AppendsHeld, MessageTooLarge, StoreStopped
 
 _UNKNOWN_COMPRESSION = 0x400
-"""Set in the types 4 to 7, which have no meaning."""
+"""Set in types 4 to 7, which are undefined."""
 UNUSUAL_BITS = TRANSACTION_PREPARED | INNER_BATCH | _UNKNOWN_COMPRESSION
 """A flag without any of these needs no check."""
 
 
 def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
-    """The topic, checked, created when its default topic lets it be; or RequestRefused."""
+    """The checked topic, created if its default topic allows it. Raises RequestRefused."""
     header = request.header
     if broker.send_refusal:
         # Clients try again, at another broker or here: nothing was stored.
         raise RequestRefused(ResponseCode.SYSTEM_BUSY, broker.send_refusal)
     if not broker.replication.is_master:
-        # As Apache's slave: clients take it as a reason to try another broker.
+        # The same code as Apache's slave: it makes clients try another broker.
         raise RequestRefused(ResponseCode.SYSTEM_BUSY, str(broker.store.admission.refusal))
     if broker.drain.refusal and not broker.drain.passes(header.topic):
-        # Java's, Go's and our clients try another broker at this code; Go not at SYSTEM_BUSY.
+        # This code makes Java, Go and our clients try another broker; SYSTEM_BUSY does not for Go.
         raise RequestRefused(ResponseCode.NO_PERMISSION, broker.drain.refusal)
     fault = topic_fault(header.topic)
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
-    # Timers are the broker's as well; Apache would take them and never deliver them
+    # Timers belong to the broker as well; Apache would accept them and never deliver them
     if header.topic in UNSENDABLE_TOPICS or header.topic == TIMER_TOPIC:
         text = f"topic {header.topic} belongs to the broker, clients cannot send to it"
         raise RequestRefused(ResponseCode.NO_PERMISSION, text)
@@ -62,9 +63,9 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
 def admit(broker: Broker, request: Request[AnySend], send: Send) -> Handled:
     """Handle a send to a topic that is not in `topics.checked_for_send`. Raises RequestRefused.
 
-    A topic that is saved and has no limits is remembered there until it changes, and one that has
-    limits beside it. With one that is new and not saved yet, a crash could lose an acknowledged
-    message: the send waits for that.
+    A saved topic without limits is remembered there until it changes, and one with limits in
+    `checked_with_limits`. If a topic is new and not saved yet, a crash could lose an acknowledged
+    message, so the send waits until it is saved.
     """
     limited = broker.topics.checked_with_limits.get(request.header.topic)
     if limited is not None:
@@ -105,9 +106,9 @@ def _create(broker: Broker, header: AnySend) -> TopicConfig:
 
 
 def checked_sys_flag(sys_flag: int, topic: str) -> int:
-    """A flag with UNUSUAL_BITS as it may be stored for this topic; or RequestRefused.
+    """A flag with UNUSUAL_BITS as it may be stored for this topic. Raises RequestRefused.
 
-    Half messages have no transaction bits any more when this is asked: placing them took those.
+    Half messages no longer have transaction bits at this point: placement removed them.
     """
     if sys_flag & INNER_BATCH:
         raise RequestRefused(
@@ -134,14 +135,14 @@ def checked_sys_flag(sys_flag: int, topic: str) -> int:
 
 
 def check_size(broker: Broker, body_bytes: int, properties_bytes: int) -> None:
-    """Raise RequestRefused for a message over the limits."""
+    """Raise RequestRefused for a message that exceeds the limits."""
     fault = size_fault(broker, body_bytes, properties_bytes)
     if fault is not None:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, fault)
 
 
 def size_fault(broker: Broker, body_bytes: int, properties_bytes: int) -> str | None:
-    """Which limit of the configuration a message is over, None if it is within all."""
+    """Which configured limit a message exceeds; None if it is within all of them."""
     limits = broker.config
     if body_bytes > limits.max_message_bytes:
         return f"body of {body_bytes} bytes, at most {limits.max_message_bytes} allowed"

@@ -1,16 +1,16 @@
-"""A whole broker: opens its parts in order, serves, and stops in order.
+"""A whole broker: it opens its parts in order, serves, and stops in order.
 
-The order of a start is dictated by what needs what:
+Dependencies dictate the order of a start:
 
 ```
 bind        the port, which records and name servers carry, may be chosen by the system
 role        open the store; a master that lost messages gets them back from its slaves
-open        tables, then what waits in the store; not a single await until it is served
+open        tables, then what waits in the store; without a single await until `serve`
 serve       connections are accepted from here on
 register    name servers send clients from here on
 ```
 
-A stop goes the other way round; `shutdown` has it.
+A stop goes in the opposite order; see `shutdown`.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ for capability in (
 
 
 class BrokerServer:
-    """One broker. Everything that touches the world is handed in, so that tests can replace it."""
+    """One broker. Everything that touches the outside world is passed in: tests replace it."""
 
     def __init__(
         self,
@@ -120,9 +120,9 @@ class BrokerServer:
         self.broker: Broker
         self.registration: BrokerRegistration
         self.endpoint: Endpoint[Broker]
-        """What its connections share."""
+        """The state that its connections share."""
         self.metrics_port = 0
-        """The port of its pages for monitoring; 0 where they are not served."""
+        """The port of its monitoring pages; 0 if they are not served."""
         self._stopping_ms: int | None = None
         self._env = Environment(
             disk=disk,
@@ -145,16 +145,16 @@ class BrokerServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["BrokerServer"]:
-        """Serve while the block runs. Raises what made it impossible to start or to go on, such as
-        BrokerNameTaken, as a group."""
+        """Serve while the block runs. Raises, as a group, the errors that prevented it from
+        starting or continuing, such as BrokerNameTaken."""
         own_role = OwnRole.load(self._env.disk, self.config.broker_id)
-        # The id that the broker has now, wherever it is asked for.
+        # Everything below sees the broker's current id.
         config = self.config = own_role.applied_to(self.config)
         log = self._env.log
         async with asyncio.TaskGroup() as tasks, AsyncExitStack() as opened:
             server: Server[Broker] = Server(None, routes, tasks, log=log, limits=config.limits)
             self.endpoint = server.endpoint
-            # Only a failed start leaves this something to close: `drain` has closed it otherwise.
+            # Closes anything only after a failed start: otherwise `drain` has already closed it.
             opened.push_async_callback(server.close)
             self.port = await server.bind(config.listen_host, config.port)
             peers = Peers(tasks, log=log)
@@ -192,7 +192,7 @@ class BrokerServer:
             )
             replication.role_change = RoleChanger(broker, own_role, registration, peers)
             replication.role_change.begin()
-            if not config.is_slave:  # one registers when its master has accepted it
+            if not config.is_slave:  # a slave registers when its master has accepted it
                 await registration.register_at_start()
                 replication.admit_slaves()
             loops = _loops(broker, registration, self._env.cpu)
@@ -207,7 +207,7 @@ class BrokerServer:
 
     async def _close(self, broker: Broker) -> None:
         await shutdown.close(broker)
-        if self._stopping_ms is not None:  # it has served
+        if self._stopping_ms is not None:  # it has been serving
             log_stop(broker, self._stopping_ms)
 
 
@@ -302,12 +302,12 @@ def open_broker(
     if replication.follower is not None:
         broker.table_following = TableFollowing(broker, replication.follower, peers)
     broker.traffic.follow(broker)
-    sample(broker)  # the first look: what is counted is counted from here
+    sample(broker)  # the first sample: statistics count from here
     return broker
 
 
 def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list[Loop]:
-    """What a broker runs as long as it serves."""
+    """The loops that a broker runs while it serves."""
     copies = broker.durability.copies
     return [
         broker.durability.run,
@@ -328,7 +328,7 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         broker.drain.run,
         *([] if copies is None else [copies.watch]),
         broker.replication.role_change.run,
-        # A slave delivers nothing by itself: it has what its master delivers.
+        # A slave does not deliver by itself: it copies what its master delivers.
         *(delivery.loops(broker) if broker.replication.is_master else [broker.replication.run]),
         *([] if broker.table_following is None else [broker.table_following.run]),
     ]
@@ -336,7 +336,7 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
 
 @contextmanager
 def _port_for(purpose: str) -> Iterator[None]:
-    """Say what a port is for that cannot be taken: it may be none that the operator named."""
+    """Say what an unavailable port is for: it may not be one that the operator configured."""
     try:
         yield
     except OSError as error:
@@ -344,7 +344,7 @@ def _port_for(purpose: str) -> Iterator[None]:
 
 
 async def _keep_registered(broker: Broker, registration: BrokerRegistration) -> None:
-    """Register for ever; a slave from when a master has accepted it."""
+    """Register forever; on a slave, starting when a master has accepted it."""
     follower = broker.replication.follower
     if follower is not None:
         await follower.accepted.wait()
@@ -352,8 +352,8 @@ async def _keep_registered(broker: Broker, registration: BrokerRegistration) -> 
 
 
 async def _guard_name(broker: Broker, registration: BrokerRegistration) -> None:
-    """Take no messages while another master has the name. Raises StartAgain when this one has it
-    again: a master asks its slaves before it serves, and the other one may be a slave of it."""
+    """Refuse messages while another master has the name. Raises StartAgain when this one has the
+    name again: a master asks its slaves before it serves, and the other may now be one of them."""
     await registration.lost_name.wait()
     name = broker.config.broker_name
     text = f"this is not the master of {name} any more: {registration.rivals}"

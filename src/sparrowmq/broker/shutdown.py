@@ -1,7 +1,7 @@
 """Graceful shutdown: reject parked and incoming pulls, let running saves finish, save the rest.
 
 ```
-serving ─▶ draining: name servers are left, pulls are rejected
+serving ─▶ draining: the broker leaves the name servers and rejects pulls
         ─▶ sends are refused, those that wait for the disk or for slaves get their answers
         ─▶ connections are closed, slaves get the rest of the log and the last tables
         ─▶ the loops end, none of them in the middle of a save (`net.tasks.running`)
@@ -12,9 +12,9 @@ Pulls are rejected because a client whose pull is answered with "nothing new" pu
 on a connection that is about to be closed, and the Go client then waits 30 s for an answer that
 cannot come. A client whose pull is rejected pauses for 3 s, and finds the broker gone or back.
 
-Sends are taken until the last moment, because a client may know no other broker. But a send whose
-connection ends before it is answered is sent again, and stored twice: where sends wait, no more are
-taken, and the last ones are answered first.
+Sends are accepted until the last moment, because a client may know no other broker. But a send
+whose connection ends before it is answered is sent again, and stored twice: if sends wait, no more
+are accepted, and the last ones are answered first.
 """
 
 import asyncio
@@ -30,22 +30,22 @@ from sparrowmq.net.peers import Peers
 from sparrowmq.net.server import Server
 
 _QUIET_S = 0.1
-"""A pull that was on its way when the last one was rejected has arrived by then."""
+"""A pull that was in transit when the last one was rejected has arrived after this time."""
 _MAX_ROUNDS = 10
 _GRACE_AFTER_FAILURE_S = 0.3
 _SENDS_S = 2.0
-"""How long sends that wait get; then they are answered with what they lack."""
+"""How long sends may keep waiting; then they are answered with what they lack."""
 _SLAVES_S = 2.0
-"""How long a broker that stops waits for its slaves to get the rest."""
+"""How long a stopping broker waits for its slaves to get the rest."""
 _TABLES_S = 1.0
-"""And then for them to take its tables."""
+"""How long it then waits for them to take its tables."""
 
 
 async def drain(registration: BrokerRegistration, server: Server[Broker], peers: Peers) -> None:
     """Leave the name servers, reject pulls, and close all connections.
 
-    A broker whose store has failed is gone within a second: name servers drop it when its
-    connection ends, and clients that wait for an answer are better served elsewhere.
+    A broker whose store has failed stops within a second: name servers drop it when its connection
+    ends, and clients that wait for an answer are better served elsewhere.
     """
     broker = server.endpoint.context
     if broker.store.has_failed:
@@ -69,7 +69,7 @@ async def drain(registration: BrokerRegistration, server: Server[Broker], peers:
 
 
 async def reject_pulls(server: Server[Broker]) -> None:
-    """Reject the pulls that wait and those that still come, until no more come."""
+    """Reject parked pulls and those that still come, until no more come."""
     broker = server.endpoint.context
     broker.state = BrokerState.DRAINING
     broker.locks.release_waiters()  # their clients pull again, and are rejected
@@ -88,7 +88,7 @@ async def _save_subscriptions(broker: Broker) -> None:
     table = last_subscriptions(broker.consumers, until_ms)
     try:
         await broker.workers.run(broker.tables.save_last_subscriptions, table)
-    except (OSError, DiskFull) as error:  # it only makes some clients wait after the next start
+    except (OSError, DiskFull) as error:  # some clients just wait after the next start
         broker.log.warning("subscriptions are not kept: %s", error)
 
 

@@ -1,14 +1,14 @@
-"""Pulls that a slave does not serve: they are held for a moment, and go to the master.
+"""Pulls that a slave does not serve: it holds them for a moment and sends them to the master.
 
 A slave's copy of the log may end before the master's, and begin later. So an offset that is out of
-its range, or that it cannot judge, is not corrected there, unlike on a master: the client would
-skip messages, or get them again. The pull is answered as one that finds nothing, with the offset
+its range, or that it cannot judge, is not corrected there as it is on a master: the client would
+skip messages, or get them again. The pull is answered like one that finds nothing, with the offset
 that it came with and the master as the broker to ask next:
 
-    code             Java and Go go on     therefore
+    code             Java and Go resume    therefore
     NOT_FOUND        at the same offset    answered
-    RETRY            at the same offset    the same to them, but a Python application that pulls
-                                           by itself would take it for "nothing matches"
+    RETRY            at the same offset    same for them, but a Python application that pulls
+                                           by itself would read it as "nothing matches"
     OFFSET_MOVED     elsewhere             never
 """
 
@@ -27,10 +27,10 @@ master yet comes here again."""
 
 
 def why_not_at_slave(broker: Broker, header: PullMessage) -> str:
-    """Why a slave must not serve a pull from its copy; empty if it may. Or RequestRefused."""
+    """Why a slave must not serve a pull from its copy; empty if it may. Raises RequestRefused."""
     assert broker.slave_reads is not None
     if not broker.config.slave_reads:
-        # As Apache's slave: clients try again later, and find the master then.
+        # Like Apache's slave: clients try again later, and then find the master.
         text = (
             f"broker {broker.config.broker_name} with the id {broker.config.broker_id} is a slave"
             " and does not answer pulls (slaveReadEnable is false); pull from its master (id 0)"
@@ -65,7 +65,7 @@ def not_moved(broker: Broker, request: Request[PullMessage], why: str) -> Reply:
         max_offset=high,
     )
     if header.epoch is not None:
-        # An offset that is only repeated is no better known than before.
+        # Repeating an offset does not make it any more certain.
         answer = PulledInEpoch(
             suggest_which_broker_id=answer.suggest_which_broker_id,
             next_begin_offset=header.queue_offset,

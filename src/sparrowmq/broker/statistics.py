@@ -1,12 +1,12 @@
-"""How much came in and went out, per topic and group, over a minute, an hour and a day.
+"""How much came in and went out per topic and group, over a minute, an hour and a day.
 
-Nothing is counted while messages pass: the end of a queue says what was put, the stored offset of a
+Messages are not counted as they pass: the end of a queue says what was put, the stored offset of a
 group what it has consumed, and the units of a queue how large that was. Every ten seconds, and for
-a request that asks for statistics, all offsets are looked at and the differences added up
-(`sampling.py`). What is rare is counted when it happens: messages that are sent back, and reads
+a request that asks for statistics, all offsets are sampled and the differences added up
+(`sampling.py`). Rare events are counted when they happen: messages that are sent back, and reads
 that waited for the device.
 
-    every 10 s  ── minute: the last 7 looks     every 10 min ── hour: 7     every hour ── day: 25
+    every 10 s  ── minute: last 7 samples     every 10 min ── hour: 7     every hour ── day: 25
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUP_GET = "GROUP_GET_NUMS"
 GROUP_GET_SIZE = "GROUP_GET_SIZE"
 BROKER_PUT = "BROKER_PUT_NUMS"
 BROKER_GET = "BROKER_GET_NUMS"
-"""Names as Apache's Stats has them; of a topic, of `topic@group`, of the cluster."""
+"""Names as in Apache's Stats; per topic, per `topic@group`, per cluster."""
 SENT_BACK = "SNDBCK_PUT_NUMS"
 GROUP_GET_LATENCY = "GROUP_GET_LATENCY"
 GROUP_FROM_DISK = "GROUP_GET_FROM_DISK_NUMS"
@@ -35,14 +35,14 @@ BROKER_FROM_DISK = "BROKER_GET_FROM_DISK_NUMS"
 BROKER_FROM_DISK_SIZE = "BROKER_GET_FROM_DISK_SIZE"
 """Counted as they happen; the latency is that of `queue@topic@group`."""
 DELIVERED_TIMERS = f"{TIMER_TOPIC}@delivered"
-"""Name of what the broker itself has consumed of the timer queue, which it does out of order."""
+"""Counts what the broker itself has consumed from the timer queue, which it does out of order."""
 SAMPLE_MS = 10_000
 _SPANS = ((SAMPLE_MS, 7), (600_000, 7), (3_600_000, 25))
 _DAY_MS = 86_400_000
 _MOST_STARTS = 100_000
-"""Starting points of groups that never committed anything must not pile up."""
+"""A limit, so that starting points of groups that never commit do not pile up."""
 Sample = tuple[int, int]
-"""When, and the total then."""
+"""A time, and the total at that time."""
 Offsets = Iterable[tuple[str, Mapping[int, int]]]
 SizeOf = Callable[[str, int, int, int], int]
 """The bytes of a topic's queue between two offsets."""
@@ -57,7 +57,7 @@ def _unknown_size(topic: str, queue_id: int, first: int, end: int) -> int:
 class Statistics:
     """All counters of a broker since it started. Idle topics and groups cost nothing.
 
-    Times are monotonic; `today_ms`, by the clock, only says which day it is.
+    Times are monotonic; `today_ms`, a time of day, only says which day it is.
     """
 
     def __init__(self, now_ms: int, *, cluster: str, today_ms: int = 0, zone: Zone = utc) -> None:
@@ -67,12 +67,12 @@ class Statistics:
         self._gets = _Moves()
         self._is_first = True
         self.sampled_ms = now_ms
-        """When offsets were sampled last."""
+        """When offsets were last sampled."""
         self._first_log_offset = 0
         self.log_growth_bytes = 0
         """By how much the log had grown since the start, in the last sample."""
         self.longest_get_ms = 0
-        """The longest that a get has waited for the device since the start."""
+        """The longest wait of a get for the device since the start."""
         self._cluster = cluster
         self._put = Series(now_ms)
         self._put.is_kept = True
@@ -121,8 +121,8 @@ class Statistics:
     ) -> Iterator[None]:
         """Take the ends of all queues by topic, all offsets by `topic@group`, and the log's end.
 
-        A step for each row, between which the loop may run; one look at a time. The first look only
-        notes where things stand. What a group consumed before the first look at it is counted if
+        One step per row, between which the loop may run; one look at a time. The first look only
+        records the current state. What a group consumed before the first look at it is counted if
         `group_starts` noted where it began.
         """
         is_first = self._is_first
@@ -158,8 +158,8 @@ class Statistics:
         return series
 
     def _keep_history(self, now_ms: int) -> Iterator[None]:
-        """Remember all totals; drop the counters of topics and groups that are not there any more,
-        and of rare things that have not happened for a day."""
+        """Remember all totals; drop the counters of topics and groups that no longer exist, and of
+        rare events that have not happened for a day."""
         rows = {TOPIC_PUT: self._puts, TOPIC_PUT_SIZE: self._puts}
         rows |= {GROUP_GET: self._gets, GROUP_GET_SIZE: self._gets}
         for name, key in tuple(self._series):
@@ -171,7 +171,7 @@ class Statistics:
             yield
 
     def count(self, name: str, key: str, amount: int, now_ms: int) -> None:
-        """Something rare happened."""
+        """Count a rare event."""
         series = self._of(name, key, now_ms)
         series.total += amount
         series.times += 1
@@ -187,7 +187,7 @@ class Statistics:
         began_ms: int,
         now_ms: int,
     ) -> None:
-        """A get waited for the device; all others take less than a millisecond."""
+        """Count a get that waited for the device; all others take less than a millisecond."""
         took_ms = now_ms - began_ms
         self.longest_get_ms = max(self.longest_get_ms, took_ms)
         self.count(GROUP_GET_LATENCY, f"{queue_id}@{topic}@{group}", took_ms, now_ms)
@@ -210,11 +210,11 @@ class Statistics:
         return self._put.recent_tps(now_ms), self._got.recent_tps(now_ms)
 
     def keys(self, name: str) -> list[str]:
-        """Of all counters with a name."""
+        """The keys of all counters with a name."""
         return [key for its, key in self._series if its == name]
 
     def total(self, name: str, key: str) -> int:
-        """Since the start; 0 for a counter that does not exist."""
+        """The total since the start; 0 for a counter that does not exist."""
         series = self._series.get((name, key))
         return 0 if series is None else series.total
 

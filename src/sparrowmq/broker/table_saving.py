@@ -7,9 +7,9 @@ changed ──▶ dirty ──▶ snapshot taken ──▶ encoded, written and 
 ```
 
 One save at a time, each from the table as it is when the save begins: an older state never replaces
-a newer one. A handler that promises something waits for `saved` before it answers, or before it
-stores something (`handle_when_saved`); a heartbeat that
-names a thousand new groups waits for nothing and costs one save of each table.
+a newer one. A handler that makes a promise waits for `saved` before it answers, or before it stores
+something (`handle_when_saved`); a heartbeat that names a thousand new groups waits for nothing and
+costs one save of each table.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.table_file import TableFile
 
 _GATHER_S = 0.05
-"""How long changes are gathered that no handler waits for."""
+"""How long to gather changes that no handler waits for."""
 _AGAIN_S = 1.0
 
 
@@ -37,11 +37,11 @@ class SavedTable(Protocol):
 
     @property
     def file(self) -> TableFile[Any]:
-        """Written by `TableSaving` only."""
+        """The file of the table; only `TableSaving` writes it."""
         ...
 
     def table(self) -> Body:
-        """All of it, as it is now: later changes do not change what this returned."""
+        """The whole table as it is now: later changes do not affect what this returned."""
         ...
 
     def was_saved(self, table: Any) -> None:
@@ -50,7 +50,7 @@ class SavedTable(Protocol):
 
 
 class TableSaving:
-    """Knows which tables differ from their files. `run` saves them, for ever."""
+    """Knows which tables differ from their files. `run` saves them, forever."""
 
     def __init__(self, workers: Workers, uncancellable: Uncancellable, log: logging.Logger) -> None:
         self.workers = workers
@@ -63,7 +63,7 @@ class TableSaving:
         self._has_waiters = asyncio.Event()
         self._failure: OSError | None = None
         self.held: DiskFull | None = None
-        """Why no change counts at the moment: it would be lost with this broker's role."""
+        """Why changes are refused at the moment: they would be lost with this broker's role."""
 
     def changed(self, table: SavedTable) -> None:
         """Save the table soon."""
@@ -73,12 +73,12 @@ class TableSaving:
     async def saved(self, table: SavedTable) -> None:
         """Return when everything that changed in the table so far is durable.
 
-        Raises DiskFull, and then it is tried again by itself; OSError when the disk has failed.
+        Raises DiskFull, and then `run` tries again; OSError when the disk has failed.
         """
         if self._failure is not None:
             raise self._failure.with_traceback(None)
         if self.held is not None:
-            raise self.held.with_traceback(None)  # or each raise would add to it, for good
+            raise self.held.with_traceback(None)  # or each raise would lengthen the traceback
         waiters = self._dirty.get(table, self._under_way.get(table))
         if waiters is not None:
             waiter = asyncio.get_running_loop().create_future()
@@ -98,8 +98,8 @@ class TableSaving:
     async def handle_when_saved(
         self, table: SavedTable, handle: Callable[[], Handled]
     ) -> Reply | None:
-        """Handle a request that may store nothing before the table is saved, as it is now. Raises
-        RequestRefused."""
+        """Handle a request that must not store anything before the table, as it is now, is saved.
+        Raises RequestRefused."""
         try:
             await self.saved(table)
         except (DiskFull, OSError) as error:
@@ -109,7 +109,7 @@ class TableSaving:
         return handled if handled is None or isinstance(handled, Reply) else await handled
 
     async def run(self) -> None:
-        """Save what changes. Ends with an error only: OSError when the disk has failed."""
+        """Save what changes. Ends only with an error: OSError when the disk has failed."""
         while True:
             await self._has_changes.wait()
             with suppress(TimeoutError):
@@ -122,7 +122,7 @@ class TableSaving:
                 self._has_changes.set()
 
     async def save(self) -> None:
-        """Save what has changed by now. What finds no space stays dirty. Raises OSError."""
+        """Save what has changed so far. A table that finds no space stays dirty. Raises OSError."""
         self._has_changes.clear()
         self._has_waiters.clear()
         if self._failure is not None or not self._dirty:
@@ -149,7 +149,7 @@ class TableSaving:
 
 
 def _write(tables: Sequence[tuple[TableFile[Any], Body]]) -> list[DiskFull | None]:
-    """Runs in a worker. What each table found: None, or no space."""
+    """Write in a worker; returns for each table None, or DiskFull if it found no space."""
     found: list[DiskFull | None] = []
     for file, table in tables:
         try:
@@ -162,7 +162,7 @@ def _write(tables: Sequence[tuple[TableFile[Any], Body]]) -> list[DiskFull | Non
 
 
 def resolve_waiters(waiters: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
-    """A save ended, with an error or None: let the handlers go on."""
+    """A save ended, with an error or None: let the handlers continue."""
     for waiter in waiters:
         if waiter.done():
             continue  # its client is gone

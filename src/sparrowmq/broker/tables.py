@@ -2,7 +2,7 @@
 groups subscribed to at the last graceful shutdown, and whether the broker is drained.
 
 Topics, groups, request modes and the drain are rewritten whole (`table_saving`). Consumer offsets
-change with every commit, so a journal of changes follows their table and is replayed at the start.
+change with every commit, so a journal of changes complements their table and is replayed at start.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ class BrokerTables:
         return found if found is not None else DrainTable()
 
     def open_consumers(self, env: Environment, timeout_s: float) -> Consumers:
-        """No live consumers yet, but what groups subscribed to at the last graceful shutdown.
+        """No live consumers yet, only what groups subscribed to at the last graceful shutdown.
 
-        It comes from lastSubscriptions.json and counts for `timeout_s` after that shutdown.
+        It comes from lastSubscriptions.json and is valid for `timeout_s` after that shutdown.
         """
         found = self._subscriptions.load(self._report, store_is_used=True, may_be_missing=True)
         last = found if found is not None else LastSubscriptions()
-        # A clock that was set back meanwhile must not keep them longer.
+        # If the clock was set back meanwhile, they must not be kept longer.
         left_ms = min(last.until_ms - env.clock(), int(timeout_s * 1000))
         consumers = Consumers()
         consumers.remember_subscriptions(last.by_name(), env.monotonic() + left_ms)
@@ -126,7 +126,7 @@ class OffsetsTable:
             )
         if table is None or table.written_by != _OWN_MARK:
             self._journal.discard()
-            # From here on the journal counts, so the table it builds on has to be marked as ours.
+            # From here on the journal is valid, so the table under it has to be marked as ours.
             self._file.save(_table(offsets).to_json())
         replay_journal(self._journal, offsets, self._report)
         return offsets
@@ -139,11 +139,11 @@ class OffsetsTable:
         is_copy: bool = False,
         progress: Iterable[OffsetChange] = (),
     ) -> ConsumerOffsets:
-        """What `load` finds, with the `progress` that slaves have more, and without progress in
+        """What `load` finds, merged with the later `progress` of slaves, and without progress in
         messages that a power cut took.
 
-        That is durable before anything is stored: when the queue has grown past the old progress
-        and the broker is killed, the two could not be told apart any more.
+        The result is durable before anything is stored: once the queue has grown past the old
+        progress and the broker is killed, the two could no longer be told apart.
         """
         offsets = self.load(store_is_used=store.max_log_offset > 0)
         offsets.is_copy = is_copy
@@ -181,7 +181,7 @@ class OffsetsTable:
             self._journal.sync()
 
     async def save(self, offsets: ConsumerOffsets, workers: Workers) -> None:
-        """Rewrite the table; the journal starts anew after it. Raises DiskFull."""
+        """Rewrite the table; then the journal starts over. Raises DiskFull."""
         changes = offsets.take_dirty()
         table = _table(offsets)
         try:
@@ -206,7 +206,7 @@ def _table(offsets: ConsumerOffsets) -> ConsumerOffsetTable:
 
 
 def read_progress(disk: Disk, table: ConsumerOffsetTable) -> Mapping[str, Mapping[int, int]]:
-    """Progress as a start would find it: the table, and the journal where the table is ours."""
+    """Progress as a start would find it: the table, plus the journal if the table is ours."""
     offsets = ConsumerOffsets(table.offset_table)
     if table.written_by == _OWN_MARK:
         for entry in Journal(disk, "consumerOffset").read():
@@ -216,7 +216,7 @@ def read_progress(disk: Disk, table: ConsumerOffsetTable) -> Mapping[str, Mappin
 
 
 def replay_journal(journal: Journal, offsets: ConsumerOffsets, report: Report) -> None:
-    """Apply what the journal of consumer offsets says to the table it follows."""
+    """Apply the journal of consumer offsets to its table."""
     for entry in journal.replay(report):
         for change in msgspec.json.decode(entry, type=Changes):
             offsets.replay(change)
@@ -226,7 +226,7 @@ class LastSubscriptions(Body, frozen=True, kw_only=True):
     """What groups subscribed to at the last graceful shutdown: config/lastSubscriptions.json.
 
     Pulls of the Go client do not carry their filter, and its heartbeats come every 30 s: without
-    this its consumers would stand still for that long after every restart.
+    this its consumers would stall for that long after every restart.
     """
 
     until_ms: int = 0
@@ -243,7 +243,7 @@ class LastSubscriptions(Body, frozen=True, kw_only=True):
 
 
 def last_subscriptions(groups: Iterable[ConsumerGroup], until_ms: int) -> LastSubscriptions:
-    """What these groups subscribe to now."""
+    """The current subscriptions of these groups."""
     return LastSubscriptions(
         until_ms=until_ms,
         groups=tuple(

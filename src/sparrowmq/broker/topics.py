@@ -39,17 +39,17 @@ class Topics:
         self.file = file
         self._saving = saving
         self._unsaved: dict[str, int] = {}
-        """Topics that a crash could lose, each with the version that its last change made."""
+        """Topics that a crash could lose, each with the version of its last change."""
         self.recent: RecentChanges[str] = RecentChanges()
-        """What slaves may lack."""
+        """Changes that slaves may lack."""
         self.is_copy = False
-        """Whether it is a slave's, which makes no topics of its own."""
+        """Whether this is a slave's table: a slave creates no topics itself."""
         self.changed = asyncio.Event()
         """Set by every change; cleared by the loop that registers topics with name servers."""
         self.checked_for_send: dict[str, TopicConfig] = {}
         """Saved topics that have passed all checks of a send: the only look-up on the hot path."""
         self.checked_with_limits: dict[str, TopicConfig] = {}
-        """Those whose sends have a limit that has to be looked at each time."""
+        """Saved topics with a limit that every send has to check."""
 
     @classmethod
     def open(
@@ -61,7 +61,7 @@ class Topics:
         *,
         store_is_used: bool,
     ) -> Self:
-        """The saved topics, and those that every broker has. Raises TableMissing."""
+        """Load the saved topics, and those that every broker has. Raises TableMissing."""
         saved = tables.load_topics(store_is_used=store_is_used)
         topics = cls(saved, clock=clock, file=tables.topics, saving=saving)
         topics.add_missing(system_topics(config))
@@ -77,11 +77,11 @@ class Topics:
         return len(self._topics)
 
     def get(self, topic: str) -> TopicConfig | None:
-        """The topic, None if this broker does not have it."""
+        """The topic; None if this broker does not have it."""
         return self._topics.get(topic)
 
     def table(self) -> TopicConfigTable:
-        """All of it, as it is saved and registered."""
+        """The whole table, as it is saved and registered."""
         return TopicConfigTable(topic_config_table=dict(self._topics), data_version=self._version)
 
     def put(self, *topics: TopicConfig) -> None:
@@ -93,7 +93,7 @@ class Topics:
         self._unsaved.update((topic.topic_name, self._version.counter) for topic in topics)
 
     def forget_checked(self) -> None:
-        """Check every topic again when it is sent to."""
+        """Check every topic again at its next send."""
         self.checked_for_send.clear()
         self.checked_with_limits.clear()
 
@@ -122,7 +122,7 @@ class Topics:
     def follow(
         self, changed: Collection[TopicConfig], removed: Collection[str], version: DataVersion
     ) -> None:
-        """Take over what a master changed; the table has its version then."""
+        """Take over a master's changes, and the version of its table."""
         news = [topic for topic in changed if self._topics.get(topic.topic_name) != topic]
         gone = [name for name in removed if name in self._topics]
         if not news and not gone and version == self._version:
@@ -141,8 +141,8 @@ class Topics:
             self.put(*missing)
 
     def get_or_create(self, topic: str, queues: int) -> TopicConfig:
-        """The topic, created with so many queues and perm 6 if it does not exist; on a slave, as
-        its master would create it."""
+        """The topic, created with this many queues and perm 6 if it does not exist; on a slave, not
+        stored, but as its master would create it."""
         config = self._topics.get(topic)
         if config is None:
             config = plain_topic(topic, queues)
@@ -151,9 +151,9 @@ class Topics:
         return config
 
     def inherit(self, topic: str, default_topic: str, asked_queues: int) -> TopicConfig | None:
-        """Create a topic after the one it may inherit from; None if that is not possible.
+        """Create a topic modelled on its default topic; None if that is not possible.
 
-        The number of queues is the smaller of what the producer asks and what the default has.
+        The number of queues is the smaller of what the producer asks for and what the default has.
         """
         template = self._topics.get(default_topic)
         if template is None or not is_inherited(template.perm):
@@ -175,7 +175,7 @@ class Topics:
         return tuple(MessageQueue(topic, broker_name, i) for i in range(config.read_queue_nums))
 
     def touch(self) -> None:
-        """Have the table registered again although no topic changed."""
+        """Register the table again although no topic changed."""
         self._version = self._version.next(self._clock())
         self._announce()
 
@@ -197,8 +197,8 @@ def plain_topic(topic: str, queues: int, perm: int = PERM_READ_WRITE) -> TopicCo
 def broker_made_topics(queues: Iterable[tuple[str, int]], groups: Groups) -> list[TopicConfig]:
     """Topics that the broker itself made, as the queues in its store show.
 
-    A retry or dead letter does not wait until its new topic is saved: the next start makes up for
-    what a crash lost of the table.
+    A retry or dead letter does not wait until its new topic is saved: after a crash the next start
+    restores what the table lost.
     """
     counts: dict[str, int] = {}
     for topic, queue_id in queues:
@@ -211,10 +211,10 @@ def broker_made_topics(queues: Iterable[tuple[str, int]], groups: Groups) -> lis
 
 
 def unlisted_topics(queues: Iterable[tuple[str, int]], topics: Topics) -> list[TopicConfig]:
-    """Topics that have queues in the store of a promoted slave, and are not in its table.
+    """Topics that have queues in the store of a promoted slave but are not in its table.
 
-    The last master made them in its last second, and what was stored in them was acknowledged. How
-    many queues they had is not known, nor their permissions.
+    The last master created them in its last second, and acknowledged messages in them. Neither
+    their number of queues nor their permissions are known.
     """
     counts: dict[str, int] = {}
     for topic, queue_id in queues:
@@ -224,7 +224,7 @@ def unlisted_topics(queues: Iterable[tuple[str, int]], topics: Topics) -> list[T
 
 
 def system_topics(config: BrokerConfig) -> list[TopicConfig]:
-    """What every broker has from its first start, as Apache's TopicConfigManager makes them."""
+    """Every broker's topics from its first start, as Apache's TopicConfigManager creates them."""
     topics = [
         plain_topic(names.SELF_TEST_TOPIC, 1),
         plain_topic(names.BENCHMARK_TOPIC, 1024),
@@ -236,7 +236,7 @@ def system_topics(config: BrokerConfig) -> list[TopicConfig]:
         plain_topic(names.TRANS_HALF_TOPIC, 1),
         plain_topic(names.TRANS_OP_HALF_TOPIC, 1),
         plain_topic(names.TIMER_TOPIC, 1),
-        # Apache's only with traceTopicEnable; without auto-creation no client could make it.
+        # Apache creates it only with traceTopicEnable; without auto-creation no client could.
         plain_topic(names.TRACE_TOPIC, 1),
     ]
     if config.auto_create_topic:

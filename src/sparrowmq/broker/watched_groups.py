@@ -1,6 +1,6 @@
-"""Groups whose pulls need a second look: those that rebalance, and those that have a quota.
+"""Groups whose pulls need extra checks: those that rebalance, and those that have a quota.
 
-A pull asks for one of the names only, so that both cost nothing where there is neither.
+A pull only looks up its group's name, so both cost nothing for other groups.
 """
 
 from sparrowmq.broker.traffic.group_quota import GroupQuota
@@ -11,23 +11,23 @@ from sparrowmq.protocol.names import is_system_group
 
 
 class WatchedGroups:
-    """Who is watched, and why."""
+    """The watched groups, and why they are watched."""
 
     def __init__(self, monotonic: Clock) -> None:
         self.names: set[str] = set()
-        """All of them."""
+        """All watched groups."""
         self.rebalancing: dict[str, int] = {}
-        """Groups whose members were notified lately that one joined or left, and when."""
+        """Groups whose members were recently notified that one joined or left, and when."""
         self.quotas: dict[str, GroupQuota] = {}
         self._monotonic = monotonic
 
     def begin_rebalance(self, group: str) -> None:
-        """The members of a group are notified now."""
+        """The members of a group are being notified."""
         self.rebalancing[group] = self._monotonic()
         self.names.add(group)
 
     def end_rebalance(self, group: str) -> None:
-        """Nobody waits for an owner of its queues any more."""
+        """No member waits for an owner of the group's queues any more."""
         self.rebalancing.pop(group, None)
         self._look(group)
 
@@ -45,7 +45,7 @@ class WatchedGroups:
         self._look(group)
 
     def forget(self, group: str) -> None:
-        """A group has no quota, or is gone; pulls that wait for more are served."""
+        """A group no longer has a quota, or is gone; pulls that wait for quota are served."""
         known = self.quotas.pop(group, None)
         if known is not None:
             known.change(NO_QUOTA)

@@ -1,4 +1,4 @@
-"""The same cluster for ordinary code: it runs on a loop in a thread of its own."""
+"""The same cluster for synchronous code: it runs on a loop in a separate thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 class Cluster:
-    """A running cluster inside of a `with` block; `cluster` makes one."""
+    """A running cluster inside a `with` block; `cluster` creates one."""
 
     def __init__(self, inner: AsyncCluster, loop_factory: LoopFactory | None = None) -> None:
         self._inner = inner
@@ -35,28 +35,28 @@ class Cluster:
 
     @property
     def broker_addresses(self) -> dict[str, str]:
-        """`host:port` of every broker by its name, also of one that is stopped; `broker-a.1` is the
+        """`host:port` of every broker by its name, including stopped ones; `broker-a.1` is the
         first slave of `broker-a`."""
         return self._inner.broker_addresses
 
     @property
     def data_dir(self) -> Path:
-        """Each broker has a directory of its name in it."""
+        """The directory of the cluster; each broker has a subdirectory of its name."""
         return self._inner.data_dir
 
     def start_broker(self, name: str) -> None:
         """Start a stopped broker on its old port and files. A slave whose master runs follows it
-        when this returns; TimeoutError when it does not for a minute."""
+        when this returns; raises TimeoutError if it does not within a minute."""
         self._call(self._inner.start_broker(name))
 
     def stop_broker(self, name: str) -> None:
-        """Stop a broker in order; its files stay."""
+        """Stop a broker gracefully; its files stay."""
         self._call(self._inner.stop_broker(name))
 
     def create_topic(
         self, topic: str, *, queues: int = 8, attributes: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic with so many queues on every broker, or change it. Clients find it when
+        """Create a topic with `queues` queues on every broker, or change it. Clients find it when
         this returns. Raises AdminError, ValueError."""
         self._call(self._inner.create_topic(topic, queues=queues, attributes=attributes))
 
@@ -111,7 +111,7 @@ def cluster(
 
     Each of the brokers is a master with `slaves` slaves, which follow it when the block begins.
     `data_dir` is a temporary directory unless given. `settings` are fields of `BrokerConfig`.
-    `loop_factory` makes the loop the servers run on; asyncio's own unless given. `clock` gives the
+    `loop_factory` creates the servers' loop; asyncio's default unless given. `clock` gives the
     brokers the time.
 
         with cluster(brokers=2, default_queues=4) as running:

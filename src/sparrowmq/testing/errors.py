@@ -1,15 +1,15 @@
 """How a simulation fails.
 
-SimulationStuck            it cannot or does not come to an end
+SimulationStuck            the run cannot or does not end
 ├── Deadlock
 ├── TimeLimitReached
 └── Spinning
-UnhandledError             something failed unnoticed
+UnhandledError             a failure went unnoticed
 """
 
 
 class SimulationStuck(Exception):
-    """The run cannot or does not come to an end; the text lists what waits where."""
+    """The run cannot or does not end; the text lists what waits where."""
 
 
 class Deadlock(SimulationStuck):
@@ -25,4 +25,4 @@ class Spinning(SimulationStuck):
 
 
 class UnhandledError(Exception):
-    """A callback failed, or a task failed and its result was not looked at."""
+    """A callback failed, or a task failed and its result was never retrieved."""

@@ -1,9 +1,9 @@
 """A loopback port that stays ours while no one listens on it.
 
-A port that a server gave back a moment ago may be anyone's: the system hands it to the next
-connection that goes out, even to a client that knocks at the stopped server. A socket that is bound
-and never listens keeps it. Servers allow the address to be bound again (SO_REUSEADDR), so they
-listen beside it as often as they like, in this process or in another one.
+A port that a server has just released may be taken: the system may give it to the next outgoing
+connection, even of a client that tries to reach the stopped server. A socket that is bound but
+never listens keeps it. Servers allow the address to be bound again (SO_REUSEADDR), so they can
+listen on it as often as they like, in this process or another one.
 """
 
 import secrets
@@ -15,11 +15,11 @@ from typing import Self
 
 LOOPBACK = "127.0.0.1"
 _BELOW_OUTGOING = range(12_000, 32_000)
-"""Systems give outgoing connections higher ones."""
+"""Systems give outgoing connections higher ports."""
 
 
 class HeldPort:
-    """Taken when made, until `close`. `beside` are distances to ports that are held with it."""
+    """Held from creation until `close`. `beside` lists distances to ports that are held with it."""
 
     def __init__(self, beside: Sequence[int] = ()) -> None:
         self._held = ExitStack()
@@ -40,7 +40,7 @@ class HeldPort:
         return f"{LOOPBACK}:{self.port}"
 
     def close(self) -> None:
-        """Leave it to others."""
+        """Release the port."""
         self._held.close()
 
     def __enter__(self) -> Self:
@@ -56,11 +56,11 @@ class HeldPort:
 
 
 def _bound(port: int) -> socket.socket:
-    """Raises OSError where the port is taken."""
+    """A bound socket. Raises OSError if the port is taken."""
     held = socket.socket()
     try:
         held.bind((LOOPBACK, port))
-        # Only now: shared before, it would also be given to another `HeldPort`.
+        # Only now: if shared before binding, it could also be given to another `HeldPort`.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except BaseException:
         held.close()

@@ -18,7 +18,7 @@ FIRST_FREE_PORT = 40_000
 
 
 class Host:
-    """Made by `MemoryNetwork.host`; code runs on it through `start`."""
+    """Created by `MemoryNetwork.host`; code runs on it through `start`."""
 
     def __init__(self, network: MemoryNetwork, name: str, ip: str) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class Host:
 
     @property
     def process(self) -> Process:
-        """The running process, a new one if the last one was killed."""
+        """The running process; a new one if the last one was killed."""
         if self._process.state is ProcessState.DEAD:
             self._process = Process(self.name)
         return self._process
@@ -47,7 +47,7 @@ class Host:
         return loop.watch(loop.create_task(coroutine, name=name, context=self.process.context()))
 
     def pause(self) -> None:
-        """Like SIGSTOP: nothing runs any more, peers notice nothing but silence."""
+        """Like SIGSTOP: nothing runs any more, and peers only notice the silence."""
         self._network.record("pause", self)
         self._process.stop()
 
@@ -57,13 +57,13 @@ class Host:
         self._network.loop.resume(self._process)
 
     def kill(self) -> None:
-        """Like kill -9: no code of it runs any more, the kernel closes its connections."""
+        """Like kill -9: none of its code runs any more, and the kernel closes its connections."""
         self._network.record("kill", self)
         self._network.loop.kill(self._process)
         self._network.forget_process(self, Signal.RST)
 
     def power_off(self) -> None:
-        """The machine vanishes: no process, no goodbye, no answer to anything."""
+        """The machine vanishes: its process is gone, and nothing is closed or answered."""
         self._network.record("power off", self)
         self._network.loop.kill(self._process)
         self._network.forget_process(self, None)

@@ -93,7 +93,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
         self.run_until_complete(done)
 
     def run_until(self, condition: Callable[[], bool]) -> None:
-        """Run until the condition holds; it is asked before every round and every jump."""
+        """Run until the condition holds; it is checked before every round and every jump."""
         self._awaited = condition
         try:
             self.run_forever()
@@ -104,7 +104,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing runs before time moves."""
+        """Whether nothing will run before time moves."""
         return not self._ready
 
     # Callbacks, tasks and futures
@@ -172,7 +172,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
         tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimTask)]
         return sorted(tasks, key=lambda task: task.number)
 
-    # What goes wrong
+    # Failures
 
     def _raise_unhandled(self) -> None:
         if self._unhandled:
@@ -192,7 +192,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
             lines += [f"  {task.get_name()} in {task.process}", *(f"    {line}" for line in stack)]
         return "\n".join(lines)
 
-    # What BaseEventLoop asks of a subclass
+    # What BaseEventLoop requires of a subclass
 
     def _process_events(self, event_list: list[NoReturn]) -> None:
         pass

@@ -3,7 +3,7 @@
     async with async_cluster(brokers=2) as running:
         print(running.name_server)
 
-Each server runs in a task of its own. One that fails ends the block with its error.
+Each server runs in a separate task. One that fails ends the block with its error.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from sparrowmq.testing.held_port import LOOPBACK, HeldPort
 
 READ_THREADS = 2
 BUSY_LAG_S = 60.0
-"""Tests share their processor and this process: a broker that is late for that is not busy."""
+"""Tests share the CPU and this process: a broker that lags because of that is not busy."""
 _ADMIN_TIMEOUT_S = 60.0
-"""For the same reason: only a broker that is stopped does not answer."""
+"""Large for the same reason: only a stopped broker does not answer."""
 _FOLLOW_TIMEOUT_S = 60.0
 _LOOK_AGAIN_S = 0.01
 _OWN_SETTINGS = {"brokers", "slaves", "data_dir", "clock", "loop_factory"}
-"""Of the cluster itself: the others are fields of BrokerConfig."""
+"""Settings of the cluster itself: the others are fields of BrokerConfig."""
 
 
 class ServedBroker:
@@ -65,7 +65,7 @@ class ServedBroker:
         return self.config.address(self.config.port)
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Serve in a task of the group. Raises what keeps it from serving."""
+        """Serve in a task of the group. Raises the error that keeps it from serving."""
         if self._task is not None:
             raise RuntimeError(f"broker {self.name} runs already")
         ready = asyncio.get_running_loop().create_future()
@@ -117,7 +117,7 @@ class ServedBroker:
         return slave.config.broker_id in links
 
     async def stop(self) -> None:
-        """Stop in order, as SIGTERM does."""
+        """Stop gracefully, as SIGTERM does."""
         if self._task is None:
             raise RuntimeError(f"broker {self.name} does not run")
         self._stopping.set()
@@ -126,11 +126,11 @@ class ServedBroker:
 
 
 class AsyncCluster:
-    """A cluster on the running loop; `async_cluster` makes one.
+    """A cluster on the running loop; `async_cluster` creates one.
 
-    Each broker is a master with `slaves` slaves. `data_dir` is a temporary directory unless given,
-    and then stays. `clock` gives the brokers the time. `settings` are fields of `BrokerConfig`, for
-    every broker.
+    Each broker is a master with `slaves` slaves. `data_dir` is a temporary directory unless given;
+    a given one is kept. `clock` gives the brokers the time. `settings` are fields of
+    `BrokerConfig`, for every broker.
     """
 
     def __init__(
@@ -162,20 +162,20 @@ class AsyncCluster:
 
     @property
     def broker_addresses(self) -> dict[str, str]:
-        """`host:port` of every broker by its name, also of one that is stopped; `broker-a.1` is the
+        """`host:port` of every broker by its name, including stopped ones; `broker-a.1` is the
         first slave of `broker-a`."""
         return {name: broker.address for name, broker in self._brokers.items()}
 
     async def start_broker(self, name: str) -> None:
         """Start a stopped broker on its old port and files. A slave whose master runs follows it
-        when this returns; TimeoutError when it does not for a minute."""
+        when this returns; raises TimeoutError if it does not within a minute."""
         broker = self._broker(name)
         await broker.start(self._tasks)
         master = self._brokers[broker.config.broker_name]
         if broker is master or master.server is None:
             return
         async with asyncio.timeout(_FOLLOW_TIMEOUT_S):
-            # No event: either broker may start again meanwhile, and is another object then.
+            # Not an event: either broker may restart meanwhile, and then is a different object.
             while not self._is_known(broker, master):  # noqa: ASYNC110 - see above
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
@@ -183,13 +183,13 @@ class AsyncCluster:
         return master.is_followed_by(slave) and slave.address in self._names.table.live
 
     async def stop_broker(self, name: str) -> None:
-        """Stop a broker in order; its files stay."""
+        """Stop a broker gracefully; its files stay."""
         await self._broker(name).stop()
 
     async def create_topic(
         self, topic: str, *, queues: int = 8, attributes: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic with so many queues on every broker, or change it. Clients find it when
+        """Create a topic with `queues` queues on every broker, or change it. Clients find it when
         this returns. Raises AdminError, ValueError."""
         async with Admin(self.name_server, timeout_s=_ADMIN_TIMEOUT_S) as admin:
             await admin.create_topic(topic, queues=queues, attributes=attributes)
@@ -223,7 +223,7 @@ class AsyncCluster:
                 await self.start_broker(broker.name)
 
     async def _stop_brokers(self) -> None:
-        # Slaves first: a master whose slave is gone already has nothing left to feed.
+        # Slaves first: then a master has no slave left to feed.
         for broker in reversed(self._brokers.values()):
             if broker.server is not None:
                 await broker.stop()
@@ -255,15 +255,15 @@ class AsyncCluster:
         traceback: TracebackType | None,
     ) -> None:
         if isinstance(error, asyncio.CancelledError):
-            # It may be the group's own, because a broker failed: then the group says why.
+            # It may come from the group, because a broker failed: then the group raises the cause.
             await self._exit.__aexit__(kind, error, traceback)
         else:
-            # The block's own error goes on as it is; the group would wrap it.
+            # The block's own error propagates unchanged; the group would wrap it.
             await self._exit.aclose()
 
 
 def _only_one_in(error: Exception) -> Exception:
-    """A port that is taken reads better as OSError than as a group of one."""
+    """The only error of a group: a port in use reads better as OSError than as a group of one."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""Finds callbacks that hold an event loop, with the stack of what they did.
+"""Finds callbacks that block an event loop, with the stack of what they were doing.
 
     with LoopWatchdog():            # inside a coroutine: watches the running loop
         await something()           # LoopStalled at the end of the block if a callback took 50 ms
@@ -9,8 +9,8 @@ The second form runs any command of `sparrowmq` and appends every stall to FILE,
 per line (the fields of `Stall`). Both watch asyncio's own loop: uvloop calls back from C, where a
 callback's beginning and end cannot be seen, so the second form switches uvloop off.
 
-What counts is one callback, not one turn of the loop: a hundred requests that are ready at the
-same time are load, one request that takes 50 ms is a stall. While a callback is late, a thread
+The unit is one callback, not one turn of the loop: a hundred requests that are ready at the same
+time are load, but one request that takes 50 ms is a stall. While a callback is late, a thread
 samples the stack of the loop's thread.
 
 A loaded machine makes callbacks late as well. Linux accounts for each thread how long it was ready
@@ -45,28 +45,28 @@ LIMIT_MS = 50.0
 _SAMPLES_PER_LIMIT = 5
 
 Schedule = Callable[[], tuple[int, int]]
-"""Nanoseconds that the calling thread has computed, and has waited for a processor."""
+"""Nanoseconds that the calling thread has run, and has waited for a processor."""
 _Place = tuple[CodeType, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """One callback that held the loop too long."""
+    """One callback that blocked the loop too long."""
 
     began_ms: float
-    """Since the watchdog was started."""
+    """Milliseconds since the watchdog was started."""
     wall_ms: float
     cpu_ms: float
-    """Computed by the loop's thread."""
+    """CPU time of the loop's thread."""
     unscheduled_ms: float
     """Ready to run, but the machine gave the processor to others: not our fault."""
     callback: str
     stack: tuple[str, ...]
-    """Where it was seen most often, outermost call first."""
+    """The stack that was seen most often, outermost call first."""
 
     @property
     def own_ms(self) -> float:
-        """What the callback is responsible for."""
+        """The time for which the callback is responsible."""
         return self.wall_ms - self.unscheduled_ms
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class Stall:
 
 
 class LoopStalled(AssertionError):
-    """A callback held the loop too long; `stalls` says which."""
+    """Callbacks blocked the loop too long; `stalls` lists them."""
 
     def __init__(self, stalls: tuple[Stall, ...], limit_ms: float) -> None:
         found = "\n".join(str(stall) for stall in stalls)
@@ -84,7 +84,7 @@ class LoopStalled(AssertionError):
 
 
 class LoopWatchdog:
-    """Watches one loop inside of a `with` block, and fails at its end unless `report` is given.
+    """Watches one loop inside a `with` block, and fails at its end unless `report` is given.
 
     `loop` is the running one unless given, `report` is called in the loop's thread for each stall.
     """
@@ -107,7 +107,7 @@ class LoopWatchdog:
         self._born_s = 0.0
         self._current: _Callback | None = None
         self._others_before: dict[str, int] = {}
-        """What the other threads had waited for a processor when no callback was late."""
+        """How long the other threads had waited for a processor when no callback was late yet."""
         self._stopping = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="loop watchdog", daemon=True)
         self._run_handle = asyncio.Handle._run
@@ -152,7 +152,7 @@ class LoopWatchdog:
         self._sampler.start()
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         setattr(asyncio.Handle, "_run", self._run_handle)  # noqa: B010 - mypy forbids assigning
         self._stopping.set()
         self._sampler.join()
@@ -196,9 +196,10 @@ class LoopWatchdog:
         return max((now[name] - before[name] for name in before.keys() & now.keys()), default=0)
 
     def _sample(self) -> None:
-        """Look what the loop's thread does, in a thread of its own.
+        """Sample what the loop's thread is doing; runs in a separate thread.
 
-        One that holds the interpreter in C code is seen just after it: on the same line.
+        A callback that holds the interpreter in C code is sampled just after that, on the same
+        line.
         """
         pause_s = self._limit_ms / 1000 / _SAMPLES_PER_LIMIT
         while not self._stopping.wait(pause_s):
@@ -212,7 +213,7 @@ class LoopWatchdog:
 
 
 class _Callback:
-    """One that is running."""
+    """A callback that is running."""
 
     __slots__ = ("began_s", "callback", "schedule", "seen", "thread")
 
@@ -241,7 +242,7 @@ def _places(frame: FrameType | None) -> tuple[_Place, ...]:
 
 
 class ThreadSchedule:
-    """The account of the thread that made it, as Linux keeps it."""
+    """The scheduling statistics that Linux keeps for the thread that created this object."""
 
     def __init__(self) -> None:
         self._number = -1
@@ -250,11 +251,11 @@ class ThreadSchedule:
             self._number = os.open(path, os.O_RDONLY)
 
     def __call__(self) -> tuple[int, int]:
-        """In that thread, or what it computed is another's."""
+        """Must be called in that thread, or the CPU time is another thread's."""
         if self._number < 0:
             return time.thread_time_ns(), 0
         _, unscheduled, _ = os.pread(self._number, 64, 0).split()
-        # Its first number is as old as the last tick; this one is not.
+        # The file's first number is as old as the last tick; this one is current.
         return time.thread_time_ns(), int(unscheduled)
 
     def __del__(self) -> None:
@@ -268,7 +269,7 @@ def unscheduled_ns_of_others() -> dict[str, int]:
     found = {}
     with suppress(OSError):
         for thread in Path("/proc/self/task").iterdir():
-            with suppress(OSError):  # it ended just now
+            with suppress(OSError):  # the thread has just ended
                 if thread.name != me:
                     found[thread.name] = int((thread / "schedstat").read_bytes().split()[1])
     return found

@@ -20,7 +20,7 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 @dataclass(frozen=True, slots=True)
 class ListeningSocket:
-    """As much of a socket as callers look at."""
+    """The part of a socket that callers use."""
 
     address: Address
 
@@ -44,7 +44,7 @@ class Listener(asyncio.AbstractServer):
         self.port = port
         self.local_only = local_only
         self.context = copy_context()
-        """Protocols of accepted connections run in it, and with it in the listener's process."""
+        """Accepted connections' protocols run in this context, and so in the listener's process."""
         self._network = network
         self._factory = factory
         self._is_open = True
@@ -83,4 +83,4 @@ class Listener(asyncio.AbstractServer):
             self.close()
 
     async def wait_closed(self) -> None:
-        """Nothing of it remains after `close`."""
+        """Return at once: nothing remains after `close`."""

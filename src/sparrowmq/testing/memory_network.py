@@ -1,6 +1,6 @@
-"""A network of named hosts in memory: listeners, connections, and what is on its way.
+"""A network of named hosts in memory: listeners, connections, and data in flight.
 
-Each host has an address of its own, and `127.0.0.1` means the host that says it. Code outside of
+Each host has a unique address, and `127.0.0.1` means the host that uses it. Code outside
 any host (the test itself) counts as the host `test`.
 """
 
@@ -30,7 +30,7 @@ TRACE_LINES = 10_000
 
 
 class MemoryNetwork:
-    """Hosts, listeners and connections on a virtual loop. All chance comes from `rng`."""
+    """Hosts, listeners and connections on a virtual loop. All randomness comes from `rng`."""
 
     def __init__(
         self, loop: VirtualLoop, rng: random.Random, conditions: Conditions | None = None
@@ -41,7 +41,7 @@ class MemoryNetwork:
         self.context = Context()
         """Events of kernels and wires belong to no process, so no process stops them."""
         self.in_flight = 0
-        """Events that are on their way; 0 when only timers of processes are left."""
+        """The number of events in flight; 0 when only timers of processes are left."""
         self.trace: deque[str] = deque(maxlen=TRACE_LINES)
         self.trace_crc = 0
         self._rng = rng
@@ -52,7 +52,7 @@ class MemoryNetwork:
     # Hosts
 
     def host(self, name: str) -> Host:
-        """The host of that name, which exists from now on."""
+        """The host of that name, created if it does not exist."""
         host = self._hosts.get(name)
         if host is None:
             number = len(self._hosts) + 1
@@ -86,7 +86,7 @@ class MemoryNetwork:
         return [transport for transport in self._transports if transport.host is host]
 
     def reset_connections(self, host: Host, peer: Host | None = None) -> int:
-        """Break the host's connections (those to the peer, if given) at both ends; how many."""
+        """Break the host's connections (to the peer, if given) at both ends; returns how many."""
         broken = [each for each in self.connections(host) if peer in (None, each.peer.host)]
         for transport in broken:
             for end in (transport, transport.peer):
@@ -162,20 +162,20 @@ class MemoryNetwork:
         self._transports.pop(transport, None)
 
     def forget_process(self, host: Host, goodbye: Signal | None) -> None:
-        """Everything the host's process had open closes, as its kernel would do it."""
+        """Close everything that the host's process had open, as its kernel would."""
         for listener in [each for each in self._listeners.values() if each.host is host]:
             listener.close()
         for transport in self.connections(host):
             transport.forget(goodbye=goodbye and self._rng.choice((goodbye, Signal.FIN)))
 
     def paths_opened(self) -> None:
-        """Some path may carry again: let every stream try."""
+        """Some path may work again: let every stream retry."""
         for transport in list(self._transports):
             transport.out.path_changed()
             transport.peer.out.path_changed()
 
     def piece_bytes(self, available: int) -> int:
-        """How much of the available bytes goes in one piece."""
+        """How many of the available bytes go in one piece."""
         if available <= 1 or self._rng.random() < self.conditions.whole:
             return available
         return self._rng.randint(1, available)
@@ -183,7 +183,7 @@ class MemoryNetwork:
     # Events
 
     def at(self, when: float, callback: Callable[[], object]) -> None:
-        """Schedule something that happens on the network, whatever processes do."""
+        """Schedule an event of the network, independent of processes."""
 
         def happen() -> None:
             self.in_flight -= 1
@@ -193,7 +193,7 @@ class MemoryNetwork:
         self.loop.call_at(when, happen, context=self.context)
 
     async def _travel(self, source: Host, target: Host) -> None:
-        """Wait as long as a segment needs from source to target."""
+        """Wait as long as a segment takes from source to target."""
         arrived: asyncio.Future[None] = self.loop.create_future()
 
         def arrive() -> None:
@@ -204,7 +204,7 @@ class MemoryNetwork:
         await arrived
 
     def record(self, event: str, *facts: object) -> None:
-        """Add a line to the trace, whose checksum shows whether two runs were the same."""
+        """Add a line to the trace, whose checksum shows whether two runs were identical."""
         line = " ".join([f"{self.loop.time():.9f}", event, *map(_fact, facts)])
         self.trace.append(line)
         self.trace_crc = zlib.crc32(line.encode(), self.trace_crc)

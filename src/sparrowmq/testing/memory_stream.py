@@ -2,8 +2,8 @@
 
     transport buffer ──window──▶ on the wire (FIFO, latency) ──▶ receive buffer ──▶ protocol
 
-Bytes arrive in order and once, cut into pieces wherever the seed says. While the path is cut they
-wait (TCP repeats them) and go on when it heals, or the sender gives up.
+Bytes arrive in order and once, split into pieces wherever the seed says. While the path is cut they
+wait (TCP retransmits them) and continue when it heals, unless the sender gives up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Signal(Enum):
-    """What travels besides bytes."""
+    """What a stream carries besides bytes."""
 
     FIN = "fin"
     RST = "rst"
@@ -45,15 +45,14 @@ class Stream:
 
     @property
     def room(self) -> int:
-        """How many bytes the kernels still take before the receiver reads."""
+        """How many more bytes the kernels accept before the receiver reads."""
         used = self._flight_bytes + self.target.unread_bytes
         return max(0, self._network.conditions.window_bytes - used)
 
     def send(self, segment: Segment) -> None:
         """Put a segment on the wire; it arrives after everything sent before.
 
-        One that would be faster than the first in the line waits for it: only the first has a
-        timer.
+        One that would be faster than the first in line waits for it: only the first has a timer.
         """
         loop = self._network.loop
         arrival = loop.time() + self._network.paths.latency_s(self.source.host, self.target.host)
@@ -89,7 +88,7 @@ class Stream:
             )
 
     def path_changed(self) -> None:
-        """Called when a cut heals or a host comes back: repeat what is waiting."""
+        """Retransmit waiting segments; called when a cut heals or a host comes back."""
         if not self._is_blocked or not self._network.paths.is_open(
             self.source.host, self.target.host
         ):
@@ -111,7 +110,7 @@ class Stream:
             self.source.fail(TimeoutError(errno.ETIMEDOUT, "the peer does not acknowledge"))
 
     def drop(self) -> None:
-        """Forget what is on the wire."""
+        """Forget everything on the wire."""
         self._flight.clear()
         self._flight_bytes = 0
         self._is_blocked = False

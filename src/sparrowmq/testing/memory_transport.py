@@ -1,8 +1,9 @@
 """One end of a simulated connection: an asyncio transport over two `Stream`s.
 
-It behaves as asyncio's socket transport does, including what is easy to forget: a transport that
-does not read notices a reset only when it writes or reads again, bytes sent to an end that is gone
-come back as a reset, and closing with unread bytes resets the peer instead of saying goodbye.
+It behaves as asyncio's socket transport does, including the details that are easy to forget: a
+transport that does not read notices a reset only when it writes or reads again, bytes sent to an
+end that is gone are answered with a reset, and closing with unread bytes resets the peer instead of
+sending a FIN.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ HIGH_WATER_BYTES = 64 * 1024  # asyncio's default for transports
 
 
 class MemoryTransport(asyncio.Transport):
-    """Made by `MemoryNetwork`, used by protocols like any asyncio transport."""
+    """Created by `MemoryNetwork`, used by protocols like any asyncio transport."""
 
     out: Stream
     peer: MemoryTransport
@@ -43,7 +44,7 @@ class MemoryTransport(asyncio.Transport):
         self.host = host
         self.sockname = sockname
         self.is_gone = False
-        """The kernel has forgotten this end: what still arrives is answered by a reset."""
+        """The kernel has forgotten this end: it answers whatever still arrives with a reset."""
         self._network = network
         self._context = context
         self._protocol: asyncio.BaseProtocol | None = None
@@ -135,7 +136,7 @@ class MemoryTransport(asyncio.Transport):
         return len(self._inbox)
 
     def open(self, protocol: asyncio.BaseProtocol) -> None:
-        """Begin to talk to the protocol; to be called in this end's own context."""
+        """Begin to call the protocol; must be called in this end's context."""
         self._protocol = protocol
         protocol.connection_made(self)
         self._schedule_read()
@@ -152,12 +153,12 @@ class MemoryTransport(asyncio.Transport):
             self._has_eof = True
         else:
             self._reset = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
-            if self._outbox:  # it waits to write, so it hears of it even if it does not read
+            if self._outbox:  # it waits to write, so it notices even if it does not read
                 self.fail(self._reset)
         self._schedule_read()
 
     def room_was_made(self) -> None:
-        """The peer has read: send on, and let the protocol write again."""
+        """The peer has read: continue sending, and let the protocol write again."""
         if self.is_gone:
             return
         self._pump()
@@ -168,11 +169,11 @@ class MemoryTransport(asyncio.Transport):
             self._lose(None)
 
     def fail(self, error: OSError) -> None:
-        """The connection broke: the protocol hears of it as soon as its process runs."""
+        """The connection broke: notify the protocol as soon as its process runs."""
         self._lose(error)
 
     def forget(self, *, goodbye: Signal | None) -> None:
-        """The process or the machine is gone; the kernel says this goodbye, or none at all."""
+        """The process or the machine is gone; the kernel sends this signal, or none at all."""
         if self.is_gone:
             return
         self.is_gone = self._is_lost = self._is_closing = True
@@ -189,7 +190,7 @@ class MemoryTransport(asyncio.Transport):
         self._network.loop.call_soon(callback, *args, context=self._context)
 
     def _pump(self) -> None:
-        # Like TCP, wait for a good part of the window: else many bytes soon travel one by one.
+        # Like TCP, wait for a good part of the window: otherwise bytes soon go one by one.
         worthwhile = min(len(self._outbox), self._network.conditions.window_bytes // 4)
         if self.out.room < worthwhile:
             return

@@ -1,4 +1,4 @@
-"""What reaches whom on the simulated network, and how long it takes."""
+"""Paths of the simulated network: which hosts reach each other, and how long that takes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LOOPBACK_S = 0.00002
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The weather on every path that has no latency of its own."""
+    """Conditions on every path for which no latency was set."""
 
     latency_s: tuple[float, float] = (0.0001, 0.002)
-    """Shortest and longest way of a segment, drawn evenly; bytes never overtake each other."""
+    """Range of a segment's latency, drawn uniformly; bytes never overtake each other."""
     whole: float = 0.5
-    """How often a write and a read are not cut into pieces: 1 never cuts, 0 always."""
+    """Probability that a write or a read is not split into pieces: 1 never splits, 0 always."""
     window_bytes: int = 128 * 1024
-    """What the two kernels keep of one direction before the writer has to wait."""
+    """How much of one direction the two kernels buffer before the writer has to wait."""
     give_up_s: float = 924.6
     """When unacknowledged bytes break a connection (Linux: tcp_retries2 = 15)."""
 
@@ -47,7 +47,7 @@ class Paths:
         return self._rng.uniform(shortest, longest)
 
     def set_latency(self, one: Host, other: Host, shortest_s: float, longest_s: float) -> None:
-        """Give the path between two hosts, both ways, a latency of its own."""
+        """Set the latency of the path between two hosts, in both directions."""
         for path in ((one, other), (other, one)):
             self._latencies[path] = (shortest_s, longest_s)
 
@@ -55,15 +55,15 @@ class Paths:
         return source.is_up and target.is_up and (source, target) not in self._cuts
 
     def cut(self, source: Host, target: Host) -> None:
-        """From now on nothing gets from source to target; the other way stays as it is.
+        """From now on nothing gets from source to target; the other direction is not affected.
 
         Bytes on a cut path wait and arrive after `heal`. Acknowledgements are not simulated:
-        a connection whose way back is cut still delivers.
+        a connection whose return path is cut still delivers.
         """
         self._cuts.add((source, target))
 
     def partition(self, *groups: Iterable[Host]) -> None:
-        """Cut every path between hosts of different groups, both ways."""
+        """Cut every path between hosts of different groups, in both directions."""
         sides = [list(group) for group in groups]
         for number, side in enumerate(sides):
             others = [host for other in sides[:number] + sides[number + 1 :] for host in other]
@@ -72,6 +72,6 @@ class Paths:
                     self.cut(source, target)
 
     def heal(self) -> None:
-        """Open every path again; what was held back goes on its way."""
+        """Open every path again; bytes that were held back continue."""
         self._cuts.clear()
         self._opened()

@@ -25,9 +25,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def sparrowmq_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A name server and a broker of the test's own, on free ports, gone afterwards.
+    """A name server and a broker for this test alone, on free ports, gone afterwards.
 
-    `@pytest.mark.sparrowmq(brokers=2, default_queues=4)` starts it otherwise.
+    `@pytest.mark.sparrowmq(brokers=2, default_queues=4)` changes how it is started.
     """
     from sparrowmq.testing.cluster_thread import cluster
 

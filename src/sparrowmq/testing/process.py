@@ -23,8 +23,8 @@ class Process:
     """Callbacks and tasks belong to the process whose context they were started in.
 
     A stopped process (SIGSTOP) keeps its callbacks until it is resumed; a dead one forgets them:
-    its coroutines stay where they were and not even their `finally` blocks run (until the world
-    ends and they are laid to rest).
+    its coroutines stay where they were and not even their `finally` blocks run (until they are laid
+    to rest at the end of the simulation).
     """
 
     def __init__(self, name: str) -> None:
@@ -40,13 +40,13 @@ class Process:
         return self.state is ProcessState.RUNNING
 
     def context(self) -> Context:
-        """A context inside of which everything belongs to this process."""
+        """A context in which everything belongs to this process."""
         context = copy_context()
         context.run(PROCESS.set, self)
         return context
 
     def hold(self, handle: asyncio.Handle) -> None:
-        """Take a callback that came due while the process does not run."""
+        """Keep a callback that came due while the process is not running."""
         if self.state is ProcessState.STOPPED:
             self._held.append(handle)
 
@@ -57,7 +57,7 @@ class Process:
     def resume(self) -> list[asyncio.Handle]:
         """Run again; returns what came due meanwhile, for the loop to run.
 
-        What arrived comes before the timers, as in a loop that was stopped while it waited.
+        Arrivals come before timers, as in a loop that was stopped while it waited.
         """
         if self.state is ProcessState.STOPPED:
             self.state = ProcessState.RUNNING
@@ -69,7 +69,7 @@ class Process:
         self._held.clear()
 
     def haunt(self) -> None:
-        """Let a dead process run its cleanup, when nothing is left that could see it."""
+        """Let a dead process run its cleanup, when nothing is left that could observe it."""
         self.state = ProcessState.RUNNING
 
 

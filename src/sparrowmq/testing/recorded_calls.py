@@ -1,7 +1,7 @@
-"""Below a recording disk: contents sector by sector, and calls that fail where a test wants it.
+"""Parts of a recording disk: contents by sector, and calls that fail where a test wants them to.
 
 Errors are planted with `fail`, a cut at a given call with `cut_at`. After a cut every call raises
-PowerCut, which no `except Exception` takes for an error.
+PowerCut, which no `except Exception` catches.
 """
 
 import errno
@@ -53,7 +53,7 @@ class RecordedBytes:
             self._before.setdefault(sector, b"")
 
     def sync(self) -> None:
-        """A power cut does not lose anything written so far."""
+        """Make everything written so far survive a power cut."""
         self._before.clear()
         self.synced_size = len(self.data)
 
@@ -72,7 +72,7 @@ class RecordedBytes:
         data.extend(bytes(size - len(data)))
         share = rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))
         for sector, old in sorted(self._before.items()):
-            # Bytes that were only cut off are there again when the cut did not arrive.
+            # Bytes that were only truncated are there again if the truncation did not arrive.
             is_lost = rng.random() >= share
             at = sector * SECTOR if is_lost else max(sector * SECTOR, len(self.data))
             end = min((sector + 1) * SECTOR, size)
@@ -83,7 +83,7 @@ class RecordedBytes:
         return after
 
     def copy(self) -> "RecordedBytes":
-        """The same, not yet durable changes included."""
+        """A copy, including changes that are not durable yet."""
         same = RecordedBytes(bytearray(self.data))
         same.synced_size = self.synced_size
         same._before = dict(self._before)
@@ -103,7 +103,7 @@ class PowerCut(BaseException):
 
 @dataclass(slots=True)
 class Fault:
-    """An error that calls of one operation meet, from the `first`-th matching call on."""
+    """An error for calls of one operation, from the `first`-th matching call on."""
 
     operation: str
     error: int
@@ -113,7 +113,7 @@ class Fault:
     seen: int = 0
 
     def meets(self, operation: str, path: str) -> bool:
-        """Count a call; True if it has to fail."""
+        """Count a call; returns whether it has to fail."""
         if operation != self.operation or not path.startswith(self.path_prefix):
             return False
         self.seen += 1
@@ -122,13 +122,13 @@ class Fault:
 
 
 class RecordedCalls:
-    """What has been asked of a disk, and which of the next calls go wrong."""
+    """Records the calls of a disk, and decides which of the next calls fail."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
         """How often each operation was called."""
         self.on_call: Callable[[str, str], None] | None = None
-        """Called with operation and path before each one, for tests that look closer."""
+        """Called with operation and path before each call, for tests that look closer."""
         self.is_read_only = False
         self._faults: list[Fault] = []
         self._calls_left: int | None = None
@@ -142,13 +142,13 @@ class RecordedCalls:
         times: int | None = None,
         path_prefix: str = "",
     ) -> Fault:
-        """Let calls of `operation` fail from the `first`-th one on, for ever or `times` times."""
+        """Let calls of `operation` fail from the `first`-th one on, forever or `times` times."""
         fault = Fault(operation, error, first, times, path_prefix)
         self._faults.append(fault)
         return fault
 
     def heal(self) -> None:
-        """No more errors."""
+        """Remove all planted errors."""
         self._faults.clear()
         self.is_read_only = False
 

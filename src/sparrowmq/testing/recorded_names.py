@@ -1,4 +1,4 @@
-"""The names of a RecordingDisk: what the tree looks like, and which changes of it are durable.
+"""The names of a RecordingDisk: what the tree looks like, and which changes to it are durable.
 
 Every change belongs to one or two directories. Syncing a directory makes its changes durable; a
 power cut keeps, of each directory's others, the first few.
@@ -84,7 +84,7 @@ class RecordedNames(Generic[Content]):
             self._change(_Change(frozenset({parent_of(path)}), path, is_removal=True))
 
     def replace_fault(self, source: str, target: str) -> int:
-        """The errno with which rename refuses this pair, 0 where it does not."""
+        """The errno with which rename refuses this pair; 0 if it does not."""
         if target not in self._now:
             return 0
         if not self.is_dir(source):
@@ -98,7 +98,7 @@ class RecordedNames(Generic[Content]):
         self._change(_Change(directories, target, source=source))
 
     def sync(self, path: str) -> None:
-        """The changes of one directory, and what they rest on, are durable."""
+        """Make the changes of one directory, and those that they depend on, durable."""
         kept = [change for change in self._changes if path not in change.directories]
         for change in self._changes:
             if path in change.directories:
@@ -106,7 +106,7 @@ class RecordedNames(Generic[Content]):
         self._changes = kept
 
     def poke(self, path: str, content: Content) -> None:
-        """Put a file there as if it had always been."""
+        """Put a file there as if it had always existed."""
         for names in (self._now, self._durable):
             parent = parent_of(path)
             while parent not in names:
@@ -127,7 +127,7 @@ class RecordedNames(Generic[Content]):
         return _settled(names, survive)
 
     def copied(self, copy: Callable[[Content], Content]) -> "RecordedNames[Content]":
-        """The same names and contents, the changes that are not durable included."""
+        """The same names and contents, including changes that are not durable yet."""
         made: dict[int, Content] = {}
 
         def once(content: Content | None) -> Content | None:

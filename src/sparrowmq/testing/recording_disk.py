@@ -1,12 +1,12 @@
 """A `Disk` in memory that knows what has been synced, and can lose everything else.
 
 Names and contents have separate histories: a file that was synced, in a directory that was not, is
-gone after a power cut, as POSIX allows. `crashed(rng)` gives the disk a machine finds after one:
+gone after a power cut, as POSIX allows. `crashed(rng)` gives the disk as found after one:
 
-* of the sectors not synced, any subset has arrived, in any order; so has any new length;
+* of the unsynced sectors any subset has arrived, in any order, and possibly any new length;
 * of the names changed in a directory since its sync, the first few changes have arrived.
 
-`killed()` gives what the next process finds: everything written. A full disk is made with
+`killed()` gives what the next process finds: everything written. To simulate a full disk, set
 `capacity_bytes`; `RecordedCalls` decides which calls fail.
 """
 
@@ -96,19 +96,19 @@ class RecordedFile:
         self._content.sync()
 
     def close(self) -> None:
-        """Give the file back."""
+        """Release the file."""
         self._is_open = False
 
 
 class RecordedLock:
-    """Held until released."""
+    """A lock, held until it is released."""
 
     def __init__(self, held: set[str], path: str) -> None:
         self._held = held
         self._path = path
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         self._held.discard(self._path)
 
 
@@ -152,7 +152,7 @@ class RecordingDisk(RecordedCalls):
         self._names.poke(path, RecordedBytes(bytearray(data)))
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
-        """Open a file; `create` makes it, not its directory, where it is missing."""
+        """Open a file; `create` creates a missing file, but not its directory."""
         content = self._names.find(path)
         self.call("create" if create and content is None else "open", path)
         if content is None:
@@ -172,7 +172,7 @@ class RecordingDisk(RecordedCalls):
         return len(self._existing(path).data)
 
     def listdir(self, path: str) -> list[str]:
-        """The names in a directory, sorted; none where there is no such directory."""
+        """The names in a directory, sorted; empty if there is no such directory."""
         self.call("listdir", path)
         return self._names.listdir(path)
 
@@ -214,7 +214,7 @@ class RecordingDisk(RecordedCalls):
         self._names.sync(path)
 
     def usage(self) -> RecordedUsage:
-        """How full it is."""
+        """How full the disk is."""
         total = self.capacity_bytes if self.capacity_bytes is not None else _UNLIMITED
         used = sum(len(content.allocated) for _, content in self._names.files()) * SECTOR
         return RecordedUsage(total, max(total - used, 0))
@@ -228,7 +228,7 @@ class RecordingDisk(RecordedCalls):
         return RecordedLock(self._locked, path)
 
     def real_path(self, path: str) -> str | None:
-        """Nowhere: only this disk can sync it."""
+        """None: only this disk can sync its files."""
         return None
 
     def _existing(self, path: str) -> RecordedBytes:

@@ -56,11 +56,11 @@ class RunningCluster(Simulation):
 
     @property
     def client(self) -> WireClient:
-        """A client, made when first asked for."""
+        """A client, created on first use."""
         return self.clients.get("client") or self.new_client("client")
 
     def new_client(self, name: str) -> WireClient:
-        """Another client on a host of its own."""
+        """Another client, on a new host."""
         first = next(iter(self.brokers.values()), None)
         client = WireClient(self, name, first.address if first else "")
         self.clients[name] = client
@@ -70,9 +70,9 @@ class RunningCluster(Simulation):
     def client_on(
         self, name: str, routes: Routes[ClientCore] | None = None, **settings: Any
     ) -> Client:
-        """What producers and consumers share, for the host of that name; not yet started.
+        """A client, the part that producers and consumers share, for the named host; not started.
 
-        Its code has to run there: `sim.run(..., on=sim.host(name))`. Brokers' calls to it go to
+        Its code has to run there: `sim.run(..., on=sim.host(name))`. Calls from brokers go to
         `routes`; `settings` are further ones of ClientConfig.
         """
         config = ClientConfig(
@@ -99,11 +99,11 @@ class RunningCluster(Simulation):
 
 
 class SimCluster:
-    """The description of a cluster; `run` makes one.
+    """The description of a cluster; `run` starts it.
 
     Each broker gets `slaves` slaves, called `broker-a.1` and so on among `brokers`.
     `settings` go to every broker's `BrokerConfig`, `name_server_settings` to the name servers'.
-    A test that needs more than `limit_s` of virtual time says so: an hour of a cluster's timers
+    A test that needs more virtual time sets `limit_s` itself: an hour of a cluster's timers
     already takes seconds.
     """
 

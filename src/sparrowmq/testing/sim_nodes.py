@@ -1,4 +1,4 @@
-"""Servers on simulated hosts: started, stopped, killed and started again on what they left."""
+"""Servers on simulated hosts: started, stopped, killed and restarted on the state they left."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST_PID = 1000
 
 
 class Runnable(Protocol):
-    """A server as this package runs them."""
+    """What this package needs of a server to run it."""
 
     def running(self) -> AbstractAsyncContextManager[Any]: ...
 
@@ -48,10 +48,10 @@ class Node(ABC, Generic[S]):
 
     @abstractmethod
     def _make(self) -> S:
-        """A new server on what the host has kept."""
+        """Create a new server on the state that the host has kept."""
 
     def start(self) -> None:
-        """Start the server and run until it serves. Raises what it raises."""
+        """Start the server and run until it serves. Raises the server's error."""
         assert self._task is None or not self.is_running, f"{self.name} runs already"
         self.starts += 1
         self.server = self._make()
@@ -85,12 +85,12 @@ class Node(ABC, Generic[S]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether its server ended although it was neither stopped nor killed."""
+        """Whether the server ended although it was neither stopped nor killed."""
         task = self._task
         return task is not None and task.done()
 
     def stop(self) -> None:
-        """Stop in order, as SIGTERM does."""
+        """Stop gracefully, as SIGTERM does."""
         self.begin_stop()
         self.wait_for_end()
 
@@ -100,18 +100,18 @@ class Node(ABC, Generic[S]):
         self._stopping.set()
 
     def wait_for_end(self) -> None:
-        """Run until the server has ended. Raises what it raises."""
+        """Run until the server has ended. Raises the server's error."""
         assert self._task is not None, f"{self.name} does not run"
         self._sim.wait(self._task)
         self._task = None
 
     def kill(self) -> None:
-        """End the process at once; everything it wrote is there when it starts again."""
+        """Kill the process; everything it wrote is there when it starts again."""
         self.host.kill()
         self._task = None
 
     def restart(self) -> None:
-        """Kill it if it runs, and start it again."""
+        """Kill the server if it runs, and start it again."""
         if self.is_running:
             self.kill()
         self.start()
@@ -140,12 +140,12 @@ class BrokerNode(Node[BrokerServer]):
         self.config = config
         self.disk = RecordingDisk()
         self.clock: Clock = sim.clock
-        """The time of day that the next start believes in."""
+        """The time of day that the next start will use."""
         self.sync_s = 0.0
         """How long a sync takes."""
         self._boots = 0
         self.cpu_ms = 0
-        """Processor time it has used. Nothing takes any in virtual time, save `work`."""
+        """CPU time it has used. In virtual time nothing takes any, except `work`."""
 
     @property
     def address(self) -> str:
@@ -172,16 +172,16 @@ class BrokerNode(Node[BrokerServer]):
         )
 
     async def sync(self, plan: SyncPlan) -> None:
-        """What the broker asks for to make a plan durable."""
+        """Carry out a sync plan of the broker, making it durable."""
         if self.sync_s:
             await asyncio.sleep(self.sync_s)
         sync_plan(self.disk, plan)
 
     def close(self) -> None:
-        """The broker syncs nothing more."""
+        """Nothing to do: the broker will not sync any more."""
 
     def work(self, seconds: float) -> None:
-        """Let its loop be busy with one thing for so long; what comes meanwhile waits."""
+        """Keep its loop busy with one callback for this long; what comes meanwhile waits."""
         self.host.pause()
         self._sim.advance(seconds)
         self.cpu_ms += round(seconds * 1000)
@@ -192,7 +192,7 @@ class BrokerNode(Node[BrokerServer]):
         self.disk = self.disk.killed()
 
     def lose_power(self) -> None:
-        """The machine goes off, without a goodbye and with what its disk had not synced."""
+        """Power off the machine: closes no connection, and loses what its disk had not synced."""
         self.host.power_off()
         self._boots += 1
         self._task = None

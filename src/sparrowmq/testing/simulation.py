@@ -1,11 +1,11 @@
-"""A simulated world: hosts on a memory network in virtual time, all chance from one seed.
+"""A simulated world: hosts on a memory network in virtual time, all randomness from one seed.
 
     with Simulation(seed=7) as sim:
         server = sim.host("server")
         server.start(serve())
         assert sim.run(ask("server", 9876)) == "answer"
 
-A failure inside of the `with` block names the seed; the same seed runs the same way again.
+A failure inside the `with` block names the seed; the same seed gives the same run again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EPOCH_MS = 1_700_000_000_000
 
 
 class SimulatedLoop(VirtualLoop):
-    """A virtual loop whose connections go through a memory network of its own."""
+    """A virtual loop whose connections go through its memory network."""
 
     def __init__(
         self, rng: random.Random, *, limit_s: float, conditions: Conditions | None
@@ -98,7 +98,7 @@ class Simulation:
             at_end.add_note(self._replay_note())
             if error is None:
                 raise
-            # What failed first is what matters; the rest often follows from it.
+            # The first failure is the one that matters; the rest often follows from it.
             error.add_note(f"then, at the end of the simulation: {at_end!r}")
         finally:
             if error is not None:
@@ -108,7 +108,7 @@ class Simulation:
         return f"simulation seed {self.seed}, at {self.now_s:.6f} s of virtual time"
 
     def rng(self, purpose: str) -> random.Random:
-        """A source of chance of its own for each purpose, so that they do not disturb another."""
+        """A separate source of randomness for each purpose, so that they are independent."""
         return random.Random(f"{self.seed} {purpose}")
 
     def host(self, name: str) -> Host:
@@ -123,7 +123,7 @@ class Simulation:
         return self.epoch_ms + self.monotonic()
 
     def monotonic(self) -> int:
-        """Milliseconds of this world that have passed, whatever its clock is set to."""
+        """Milliseconds that have passed in this world, unaffected when its clock is set."""
         # A nanosecond is added because the float of, say, 0.29 s lies a little below 290 ms.
         return int((self.now_s + 1e-9) * 1000)
 
@@ -141,13 +141,13 @@ class Simulation:
         return self.loop.run_until_complete(task)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Run until the condition holds. Raises `SimulationStuck` when it cannot any more."""
+        """Run until the condition holds. Raises `SimulationStuck` if it no longer can."""
         self.loop.run_until(condition)
 
     def until_idle(self) -> None:
-        """Run until nothing is on its way and every task waits for a timer or for a peer."""
+        """Run until nothing is in flight and every task waits for a timer or for a peer."""
         self.until(lambda: self.loop.is_quiet and self.network.in_flight == 0)
 
     def advance(self, seconds: float) -> None:
-        """Let exactly that much time pass."""
+        """Let exactly this much time pass."""
         self.loop.advance(seconds)

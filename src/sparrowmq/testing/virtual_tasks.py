@@ -1,6 +1,6 @@
 """Tasks, futures and callbacks of the virtual loop: in the same order in every run.
 
-asyncio keeps tasks in sets, whose order comes from addresses in memory; and timers of the same
+asyncio keeps tasks in sets, whose order depends on memory addresses, and timers of the same
 instant in a heap, whose order is undefined. Here both follow the order of creation.
 """
 

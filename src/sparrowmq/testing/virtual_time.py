@@ -1,4 +1,4 @@
-"""The event loop of a simulation: virtual time, processes that die, an end without leftovers."""
+"""The event loop of a simulation: virtual time, processes that die, a clean end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLEANUP_S = 60.0
 
 
 class VirtualLoop(JumpingLoop):
-    """A loop in virtual time whose tasks belong to processes. `close` says what went unnoticed."""
+    """A loop in virtual time whose tasks belong to processes. `close` raises unnoticed failures."""
 
     def __init__(self, *, limit_s: float = math.inf) -> None:
         super().__init__(limit_s=limit_s)
@@ -30,7 +30,7 @@ class VirtualLoop(JumpingLoop):
         self._watched: list[SimTask[Any]] = []
 
     def watch(self, task: SimTask[T]) -> SimTask[T]:
-        """Fail at the end if the task failed and its result was not looked at by then."""
+        """Fail at the end if the task failed and its result was not retrieved by then."""
         self._watched.append(task)
         return task
 
@@ -51,8 +51,8 @@ class VirtualLoop(JumpingLoop):
     def close(self) -> None:
         """Cancel what still runs, lay dead and stopped processes to rest, then close.
 
-        Raises `SimulationStuck` when a task of the living does not end although it was cancelled,
-        and `UnhandledError` for a failure that was not looked at.
+        Raises `SimulationStuck` if a task of a live process does not end although it was cancelled,
+        and `UnhandledError` for a failure that went unnoticed.
         """
         if self.is_closed():
             return
@@ -67,8 +67,8 @@ class VirtualLoop(JumpingLoop):
             super().close()
 
     def _end(self, tasks: list[SimTask[Any]]) -> None:
-        """Cancel tasks and wait for them: first those that processes began with, like asyncio.run,
-        so that what these own is still there while they clean up."""
+        """Cancel tasks and wait for them: first each process's initial tasks, like asyncio.run, so
+        that the tasks they own are still there while they clean up."""
         for together in (set(tasks).intersection(self._watched), set(tasks)):
             self.limit_s = max(self.limit_s, self._now + CLEANUP_S)
             pending = [task for task in tasks if task in together and not task.done()]
@@ -86,8 +86,8 @@ class VirtualLoop(JumpingLoop):
     def _lay_to_rest(self) -> None:
         """End the coroutines that death left suspended.
 
-        Python runs their cleanup blocks one way or another, at the latest when it collects them
-        as garbage; on the loop, after all others, they disturb nothing.
+        Python runs their cleanup blocks in any case, at the latest when it collects them as
+        garbage; on the loop, after all others, they do no harm.
         """
         ghosts = [task for task in self._graveyard if not task.done()]
         for task in ghosts:

@@ -1,4 +1,4 @@
-"""Single requests to a broker, said exactly as a test wants them said."""
+"""Single requests to a broker, exactly as a test wants them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from sparrowmq.protocol.sys_flag import PULL_SUBSCRIPTION, PULL_SUSPEND
 
 CALL_S = 3.0
 PULL_PATIENCE_S = 10.0
-"""How much longer than the broker's wait a pull may take, as Java's client has it."""
+"""How much longer than the broker's wait a pull may take, as in Java's client."""
 
 
 class Refused(Exception):
-    """The server answered with something else than success."""
+    """The server answered with a code other than success."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(f"answered {response.code}: {response.remark}")
@@ -35,7 +35,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WirePull:
-    """What a pull brought; `code` says why it brought nothing."""
+    """The result of a pull; `code` says why it is empty."""
 
     code: int
     next_offset: int
@@ -47,7 +47,7 @@ class WirePull:
 
 
 class Wire:
-    """Connections that requests go over; every method names the server's address."""
+    """Connections for requests; every method takes the server's address."""
 
     def __init__(self, peers: Peers, clock: Clock, call_s: float = CALL_S) -> None:
         self._peers = peers
@@ -78,7 +78,7 @@ class Wire:
     async def send(
         self, address: str, topic: str, body: bytes, *, queue_id: int = 0, **properties: str
     ) -> MessageSent:
-        """Send a message. Raises `Refused`, or what the connection raises."""
+        """Send a message. Raises `Refused`, or the connection's error."""
         header = SendMessageV2(
             producer_group="test",
             topic=topic,
@@ -132,9 +132,9 @@ class Wire:
 
 @asynccontextmanager
 async def wire(name: str, clock: Clock, call_s: float = CALL_S) -> AsyncIterator[Wire]:
-    """Connections that live as long as the block. Their failures do not end it.
+    """Connections that live as long as the block. Their failures do not end the block.
 
-    An answer may take `call_s`: what a client allows in virtual time, more on a busy machine.
+    An answer may take `call_s`: a client's timeout in virtual time, more on a busy machine.
     """
     async with asyncio.TaskGroup() as tasks:
         peers = Peers(tasks, log=logging.getLogger(f"sparrowmq.testing.{name}"))

@@ -24,7 +24,7 @@ class WireClient:
         self._wire: Wire
 
     def start(self) -> None:
-        """Begin to exist, also again after the host was killed."""
+        """Start the client; also restarts it after the host was killed."""
         ready = asyncio.Event()
         self.host.start(self._live(ready), name=f"{self.name} connections")
         self._sim.until(ready.is_set)

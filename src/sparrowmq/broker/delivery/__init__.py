@@ -1,1 +1,1 @@
-"""What is delivered later than it was sent: delays, times, retries and transactions."""
+"""Messages delivered later than they were sent: delays, timers, retries and transactions."""

@@ -1,8 +1,8 @@
-"""Waiting for the next thing that is due, and waking up early when something is due sooner.
+"""Alarms: sleep until the next message is due, and wake early if another is due sooner.
 
 Delay levels, timers and transaction checks all run the same loop: deliver what is due, ask when the
-next is due, sleep until then. What is stored meanwhile may be due sooner than the loop has planned,
-so whatever stores something also announces its due time to the loop's alarm.
+next is due, sleep until then. A message stored meanwhile may be due sooner than the loop planned,
+so the code that stores it also announces its due time to the loop's alarm.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ _LONGEST_S = 1.0
 """Sleep no longer than this: the clock may be set forward meanwhile."""
 _SHORTEST_S = 0.001
 TRY_AGAIN_MS = 1_000
-"""How soon a round that found no space is tried again."""
+"""How soon a round that found the disk full is tried again."""
 
 
 class Alarm:
-    """Where one loop sleeps. Times are milliseconds, of one clock.
+    """Where one loop sleeps. Times are milliseconds of one clock.
 
     The loop calls `start_round` before it looks for what is due and `wait` afterwards. What
-    `due_at` announces in between counts: the loop may have looked there already.
+    `due_at` announces in between counts: the loop may already have looked there.
     """
 
     def __init__(self) -> None:
@@ -35,13 +35,13 @@ class Alarm:
         """When the loop wakes up; announcing something later changes nothing."""
 
     def due_at(self, due_ms: int) -> None:
-        """Something new is due then: wake up if that is before the planned time."""
+        """A new message is due at `due_ms`: wake up if that is before the planned time."""
         if due_ms < self.planned_ms:
             self.planned_ms = due_ms
             self._earlier.set()
 
     def start_round(self) -> None:
-        """From now on everything counts that `due_at` announces."""
+        """From now on everything that `due_at` announces counts."""
         self.planned_ms = sys.maxsize
 
     async def wait(self, due_ms: int | None, now_ms: int) -> None:
@@ -65,7 +65,7 @@ async def repeat_rounds(
     trouble: str,
     clock: Clock,
 ) -> None:
-    """Call `deliver_due`, which returns when the next is due, until the store is stopped.
+    """Call `deliver_due`, which returns when the next message is due, until the store is stopped.
 
     A round that finds the disk full is logged as `trouble` and tried again soon. Times are those of
     `clock`.
@@ -78,5 +78,5 @@ async def repeat_rounds(
             broker.log.warning("%s: %s", trouble, error)
             due_ms = clock() + TRY_AGAIN_MS
         except StoreStopped:
-            return  # the broker is about to end
+            return  # the broker is about to stop
         await alarm.wait(due_ms, clock())

@@ -1,15 +1,15 @@
-"""Pending timers for Apache's broker, when it takes a store over.
+"""Pending timers for Apache's broker, in case it takes over the store.
 
 ```
 timerlog/00000000000000000000   a unit of 52 bytes for each pending message:
    size 4, previous unit of the same second 8, magic 4, time of writing 8, delay 4,
    log offset 8, size of the message 4, hash of the topic 4 (for counts only, here 0), reserved 8
-timerwheel                      where the last unit of each second is; Apache finds that out again
+timerwheel                      where the last unit of each second is; Apache rebuilds it
 ```
 
-Without them Apache reads the timer queue from the offset that config/timercheck names, and delivers
-again what was delivered after it. They are true only as long as nothing is delivered, so they are
-written by a graceful shutdown and removed by the next start.
+Without them Apache reads the timer queue from the offset in config/timercheck, and redelivers
+everything after it. They are valid only as long as nothing is delivered, so a graceful shutdown
+writes them and the next start removes them.
 """
 
 import struct
@@ -28,10 +28,10 @@ _UNIT = struct.Struct(">iqiqiqiiq")
 _NORMAL, _DELETE = 1, 1 | 1 << 2  # TimerMessageStore.MAGIC_DEFAULT, MAGIC_DELETE
 _UNITS_AT_ONCE = 1_024
 _LONG_AGO_MS = 8 * 24 * 3600 * 1000
-"""Apache's wheel reaches a week back: a second before that is never looked at."""
+"""Apache's wheel reaches a week back: a second before that is never checked."""
 _MOST = 100_000
 _MOST_SPREAD = 10_000_000
-"""More entries would make a shutdown slow; Apache then delivers some of them again."""
+"""More entries would make a shutdown slow; Apache then redelivers some of them."""
 
 
 def exists(disk: Disk) -> bool:
@@ -41,16 +41,16 @@ def exists(disk: Disk) -> bool:
 
 
 def is_quick(store: Store, count: int, spread: int) -> bool:
-    """Whether so many entries among so many messages are written in a second or two.
+    """Whether `count` entries among `spread` messages can be written in a second or two.
 
-    They, and one more to end with, have to fit into one file of the timer log.
+    They, plus a final one, have to fit into one file of the timer log.
     """
     most = min(_MOST, store.config.timer_log_size // _UNIT.size - 1)
     return count < most and spread < _MOST_SPREAD
 
 
 def remove(disk: Disk) -> None:
-    """Remove both files before they become untrue."""
+    """Remove both files before they become invalid."""
     for name in disk.listdir(LOG_DIR):
         if file_offset(name) is not None:  # other files are not Apache's
             disk.unlink(f"{LOG_DIR}/{name}")
@@ -61,7 +61,7 @@ def remove(disk: Disk) -> None:
 
 
 def write(disk: Disk, store: Store, entries: Sequence[int], now_ms: int) -> None:
-    """Leave these entries to Apache, durably.
+    """Write these entries for Apache, durably.
 
     Raises DiskFull, or OSError.
     """
@@ -83,7 +83,7 @@ def _units(store: Store, entries: Sequence[int], now_ms: int) -> Iterator[bytes]
     written_ms = now_ms // 1000 * 1000
     due = {offset_of(entry): entry for entry in entries}
     last = store.max_offset(TIMER_TOPIC, 0) - 1
-    # Apache reads the queue on from the message of the last unit, whenever that one is due.
+    # Apache continues the queue after the message of the last unit, whenever that is due.
     offsets = sorted({*due, last})
     last_unit: dict[int, int] = {}
     at = 0
@@ -92,7 +92,7 @@ def _units(store: Store, entries: Sequence[int], now_ms: int) -> Iterator[bytes]
         if entry is None:
             second_ms = written_ms - _LONG_AGO_MS
         else:
-            second_ms = max(_second_ms(entry), written_ms)  # what is overdue is not forgotten
+            second_ms = max(_second_ms(entry), written_ms)  # overdue entries are not forgotten
         magic = _DELETE if entry is not None and is_recall(entry) else _NORMAL
         before = last_unit.get(second_ms, -1)
         delay_ms = second_ms - written_ms
@@ -102,7 +102,7 @@ def _units(store: Store, entries: Sequence[int], now_ms: int) -> Iterator[bytes]
 
 
 def _second_ms(entry: int) -> int:
-    """TIMER_OUT_MS of its message: a recall is looked at when that second begins."""
+    """TIMER_OUT_MS of its message: a recall is handled when that second begins."""
     return time_of(entry) if is_recall(entry) else slot_ms(time_of(entry))
 
 

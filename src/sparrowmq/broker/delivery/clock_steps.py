@@ -1,4 +1,4 @@
-"""By how much the clock was set, and which messages were stored before that.
+"""By how much the clock was set, and which messages were stored before each step.
 
 ```
 log     ──────────────┬───────────────────┬──────────────►
@@ -8,16 +8,16 @@ since:     +59 min    │      -1 min       │  0
 ```
 
 Messages that wait in the store carry their due time as a time of day. A delay is a length of time,
-though, and setting the clock must not change it: a message is due when its due time plus everything
-by which the clock was set forward since it was stored has come. The monotonic clock distinguishes a
-step from time that passed: the difference of both clocks changes only when one of them is set.
+though, and setting the clock must not change it: a message is due at its due time plus everything
+by which the clock was set forward since it was stored. The monotonic clock distinguishes a step
+from time that passed: the difference between the clocks changes only when one of them is set.
 
-A step is saved (`config/clockSteps.json`) before anything that waits is stored by the new time, so
-that it counts after a restart as well: requests that would store it wait until `is_saved`, and
-loops for `saved_now_ms`. Steps whose messages have all left the log are forgotten. A
-step between two runs of the broker is noticed at the start, because the monotonic clock goes on
-until the machine is switched off. After a reboot only a clock that was set back can be noticed, by
-messages that were stored in the future.
+A step is saved (`config/clockSteps.json`) before any waiting message is stored by the new time, so
+that it counts after a restart as well: requests that would store one wait until `is_saved`, and
+loops for `saved_now_ms`. Steps whose messages have all left the log are forgotten. A step between
+two runs of the broker is noticed at the start, because the monotonic clock keeps running until the
+machine is switched off. After a reboot only a clock that was set back can be noticed, by messages
+that were stored in the future.
 """
 
 from bisect import bisect_right
@@ -40,15 +40,15 @@ from sparrowmq.store.store import Store
 from sparrowmq.store.table_file import TableFile, TableMissing
 
 _NOTICED_MS = 10
-"""Linux slews both clocks alike, so that any difference is a step; this much may be rounding, or
-the time between looking at the one and at the other."""
+"""Linux slews both clocks alike, so any difference is a step; up to this much may be rounding, or
+the time between reading one and the other."""
 _TOGETHER_MS = 2
 _LOOKS = 10
 _MOST_STEPS = 10_000
 
 
 class ClockStep(Body, frozen=True, kw_only=True):
-    """The clock was set forward by `by_ms`, or back; records from `log_offset` on came later."""
+    """The clock was set by `by_ms`, forward or back; records from `log_offset` on came later."""
 
     log_offset: int
     by_ms: int
@@ -57,7 +57,7 @@ class ClockStep(Body, frozen=True, kw_only=True):
 class _Table(Body, frozen=True, kw_only=True):
     steps: tuple[ClockStep, ...] = ()
     boot: str = ""
-    """What the monotonic clock counted from, and how far the other one was ahead of it."""
+    """What the monotonic clock counted from, and how far the time of day was ahead of it."""
     ahead_ms: int = 0
 
 
@@ -69,7 +69,7 @@ def _decode(data: bytes) -> _Table:
 
 
 class ClockSteps:
-    """The clock as delivery reads it: every reading notices whether it was set."""
+    """The clock as delivery reads it: every reading checks whether it was set."""
 
     def __init__(
         self,
@@ -87,13 +87,13 @@ class ClockSteps:
         self._saving = saving
         self.file = file
         self.is_saved = True
-        """Whether a step would still be known after a crash. While it would not, nothing that waits
-        may be stored."""
+        """Whether a step would still be known after a crash. Until it is, no waiting message may be
+        stored."""
         self._clock = clock
         self._monotonic = monotonic
         self._report = report
         self.alarms: list[Alarm] = []
-        """Alarms of loops to wake after a step: their plans are by the old clock."""
+        """Alarms of loops to wake after a step: their plans are based on the old clock."""
         self._ahead_ms = clock() - monotonic()
         self._set(steps)
 
@@ -107,9 +107,9 @@ class ClockSteps:
         boot: str,
         report: Callable[[object], None],
     ) -> "ClockSteps":
-        """With what was noticed before the last stop, and what can be of the time since then.
+        """Open with the steps noticed before the last stop, and any that can be detected since.
 
-        `boot` names what `monotonic` counts from, empty if not known. Raises DiskFull, OSError.
+        `boot` names what `monotonic` counts from; empty if unknown. Raises DiskFull, OSError.
         """
         file = TableFile(disk, "clockSteps.json", _decode)
         try:
@@ -117,7 +117,7 @@ class ClockSteps:
         except TableMissing:
             report(f"{file.path} is damaged: delays that wait go by the clock alone")
             table = _Table()
-        # A power cut may have taken the end of the log: what comes next is stored after the step.
+        # A power cut may have taken the end of the log: new records are stored after the step.
         end = store.max_log_offset
         kept = tuple(replace(step, log_offset=min(step.log_offset, end)) for step in table.steps)
         steps = ClockSteps(store, file, saving, kept, clock, monotonic, boot, report)
@@ -134,11 +134,11 @@ class ClockSteps:
         return steps
 
     def _set_back_while_off(self) -> int:
-        """By how much, at least, while the machine was off: a message of a level must not have been
-        stored in the future.
+        """By how much at least the clock was set back while the machine was off: a message of a
+        delay level must not have been stored in the future.
 
-        The time that passed is not known. So the delays that wait are prolonged by it, which is
-        less than by the step. A clock that was set forward looks like a machine that was off for
+        The time that passed is not known. So pending delays are prolonged by that time, which is
+        less than the step. A clock that was set forward looks like a machine that was off for
         longer, and is believed.
         """
         store, latest_ms = self._store, 0
@@ -153,14 +153,14 @@ class ClockSteps:
         return min(0, self._clock() - latest_ms)
 
     def now_ms(self) -> int:
-        """The time of day, having noticed whether the clock was set."""
+        """The time of day, after checking whether the clock was set."""
         now_ms = self._clock()
         if not -_NOTICED_MS < now_ms - self._monotonic() - self._ahead_ms < _NOTICED_MS:
             now_ms = self._measure_step(now_ms)
         return now_ms
 
     async def saved_now_ms(self) -> int:
-        """The same when a step that it shows is saved. Raises DiskFull, OSError."""
+        """The same, once any step that it shows is saved. Raises DiskFull, OSError."""
         now_ms = self.now_ms()
         while not self.is_saved:
             await self._saving.saved(self)
@@ -168,7 +168,7 @@ class ClockSteps:
         return now_ms
 
     def _measure_step(self, now_ms: int) -> int:
-        """Read both again: a process that is held up between two readings sees a false step."""
+        """Read both clocks again: a process held up between two readings sees a false step."""
         for _ in range(_LOOKS):
             before_ms = self._monotonic()
             now_ms = self._clock()
@@ -184,11 +184,11 @@ class ClockSteps:
 
     @property
     def was_set(self) -> bool:
-        """Whether the clock was set while something that the log still holds was waiting."""
+        """Whether the clock was set since some record that the log still holds was stored."""
         return bool(self._steps)
 
     def since(self, log_offset: int) -> int:
-        """By how much the clock was set forward, in sum, since this record was stored."""
+        """By how much in total the clock was set forward since this record was stored."""
         if not self._offsets:
             return 0
         return self._sums[bisect_right(self._offsets, log_offset)]

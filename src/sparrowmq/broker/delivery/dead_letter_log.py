@@ -1,4 +1,4 @@
-"""The log of dead letters: a warning for each, or a count where a group gives up many at once.
+"""The log of dead letters: a warning for each, or a count if a group gives up many at once.
 
 A wrong deployment can send every message of a topic to the dead-letter queue, thousands per second.
 The first few of a group in each interval show what its dead letters look like; the others are
@@ -22,13 +22,13 @@ MOST_PER_GROUP = 5
 
 
 class DeadLetterLog:
-    """Logs messages that groups gave up."""
+    """Logs messages that groups have given up."""
 
     def __init__(self, log: logging.Logger, monotonic: Clock) -> None:
         self._log = log
         self._monotonic = monotonic
         self._given_up: dict[str, Episode] = {}
-        """By group, in this interval."""
+        """Dead letters in this interval, by group."""
         self.counts: Counter[tuple[str, str]] = Counter()
         """(group, topic that was consumed) → dead letters since the start."""
 
@@ -56,13 +56,13 @@ class DeadLetterLog:
         )
 
     async def run(self) -> None:
-        """Log at the end of each interval how many were not logged one by one."""
+        """At the end of each interval, log how many were not logged individually."""
         while True:
             await asyncio.sleep(INTERVAL_S)
             self.report_rest()
 
     def report_rest(self) -> None:
-        """Log what was only counted so far, and begin another interval."""
+        """Log the dead letters that were only counted so far, and begin another interval."""
         for group, episode in self._given_up.items():
             if episode.unlogged:
                 self._log.warning(

@@ -5,9 +5,9 @@ SCHEDULE_TOPIC_XXXX, queue n-1:   delivered … delivered | due  due | waiting  
                                                  offset ^          ^ the alarm is set for this one
 ```
 
-Progress is in delayOffset.json and a journal of its changes. It is saved only when everything that
-was delivered before it is durable: saved sooner, a power cut could take the delivered message and
-leave the note that it was delivered.
+Progress is in delayOffset.json and a journal of its changes. It is saved only when everything
+delivered before it is durable: otherwise a power cut could take the delivered message and leave the
+record that it was delivered.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from sparrowmq.store.store import ColdRead, Store
 from sparrowmq.store.table_file import TableFile
 
 _BATCH = 64
-"""Messages delivered before others have their turn."""
+"""Messages delivered before other work gets its turn."""
 _BATCH_BYTES = 1024 * 1024
 
 
 class DelayLevels:
-    """Progress of all levels. Messages of a level become due in order: one offset is enough."""
+    """Progress of all levels. Messages of a level become due in order, so one offset is enough."""
 
     def __init__(
         self, offsets: Mapping[int, int], progress: DelayProgress, clock: ClockSteps
@@ -59,7 +59,7 @@ class DelayLevels:
     def open(
         disk: Disk, store: Store, steps: ClockSteps, clock: Clock, report: Callable[[object], None]
     ) -> DelayLevels:
-        """With the progress last saved. Raises TableMissing when it is lost and matters."""
+        """Open with the progress last saved. Raises TableMissing if it is lost and matters."""
         highest = len(store.config.delay_levels_ms)
         progress = DelayProgress(disk, report, clock)
         never_used = all(
@@ -69,7 +69,7 @@ class DelayLevels:
         offsets = {level: saved.get(level, 0) for level in range(1, highest + 1)}
         levels = DelayLevels(offsets, progress, steps)
         for level in levels.offsets:
-            # Now: the next message may take the very offset that was noted as delivered.
+            # Do it now: the next message may take the very offset that was noted as delivered.
             levels.clamp(level, store)
         if any(levels.offsets[level] < offset for level, offset in offsets.items()):
             try:
@@ -79,34 +79,34 @@ class DelayLevels:
         return levels
 
     def clamp(self, level: int, store: Store) -> tuple[int, int]:
-        """The next offset of a level, moved into what its queue holds, and the queue's end."""
+        """Clamp a level's next offset to its queue's range; returns it and the queue's end."""
         low, high = store.queue_range(SCHEDULE_TOPIC, schedule_queue_id(level))
         offset = min(max(self.offsets[level], low), high)
         self.offsets[level] = offset
         return offset, high
 
     def follow(self, offsets: Mapping[int, int]) -> None:
-        """A master has come this far, and this log has everything that it had by then."""
+        """A master has delivered this far, and this log has everything the master had by then."""
         for level, offset in self.offsets.items():
             self.offsets[level] = max(offset, offsets.get(level, 0))
 
     def due_ms(self, log_offset: int, unit_ms: int) -> int:
-        """When a message is due whose unit says `unit_ms`: its delay after it was stored.
+        """When a message whose unit says `unit_ms` is due: its delay after it was stored.
 
-        That keeps their order: by the units alone, those stored before the clock was set back
-        would hold up those stored after it.
+        That keeps them in order: going by the units alone, messages stored before the clock was set
+        back would hold up those stored after it.
         """
         return unit_ms + self._clock.since(log_offset)
 
 
 async def deliver_delayed(broker: Broker) -> None:
-    """Deliver for ever."""
+    """Deliver forever."""
     alarm = broker.delivery.levels.alarm
     await repeat_rounds(broker, alarm, deliver_round, "delayed messages wait", broker.clock)
 
 
 async def deliver_round(broker: Broker) -> int | None:
-    """Deliver everything that is due; when the next message is, None if none waits.
+    """Deliver everything that is due; returns when the next message is, None if none waits.
 
     Raises DiskFull, StoreStopped; what was delivered before is not delivered again.
     """
@@ -145,14 +145,14 @@ async def _deliver_batch(broker: Broker, level: int, offset: int, count: int) ->
             levels.offsets[level] = record.queue_offset + 1
     except RecordError as error:
         broker.log.error("a delayed message of level %d is left out: %s", level, error)
-    # What the read left out is damaged or gone; the store has reported it.
+    # Messages that the read left out are damaged or gone; the store has reported them.
     levels.offsets[level] = max(offset + 1, min(found.next_offset, offset + count))
 
 
 async def read_own_queue(
     broker: Broker, topic: str, queue_id: int, offset: int, count: int
 ) -> QueueRead:
-    """Messages of a queue of the broker's own, beside the loop where the device is needed."""
+    """Read one of the broker's own queues; in a worker if the device is needed."""
     found = broker.store.read_queue(
         topic, queue_id, offset, max_count=count, max_bytes=_BATCH_BYTES
     )
@@ -193,7 +193,7 @@ Report = Callable[[Damage], None]
 
 
 class DelayOffsets(Body, frozen=True, kw_only=True):
-    """The file delayOffset.json: per level the queue offset of the next message to deliver."""
+    """The file delayOffset.json: for each level the queue offset of the next message to deliver."""
 
     offset_table: dict[int, int] = msgspec.field(default_factory=dict)
     data_version: DataVersion | None = None
@@ -230,7 +230,7 @@ class DelayProgress:
             self._version = table.data_version
         for entry in self._journal.replay(self._report):
             for level, offset in msgspec.json.decode(entry, type=dict[int, int]).items():
-                # Apache may have run on this store since: what is further is newer.
+                # Apache may have run on this store since: the larger offset is newer.
                 offsets[level] = max(offset, offsets.get(level, 0))
         self._journaled = dict(offsets)
         return offsets
@@ -265,12 +265,12 @@ class DelayProgress:
         self._journal.rotate()
 
     def lower(self, offsets: Mapping[int, int]) -> None:
-        """Queues got shorter, and this is all that counts now; durable when it returns.
+        """Replace the progress after queues got shorter; durable when this returns.
 
-        Raises DiskFull, or OSError.
+        Raises DiskFull or OSError.
         """
         self._write(dict(offsets))
-        self._journal.discard()  # of what it says, the furthest would count
+        self._journal.discard()  # the largest offset in it would count
         self._journaled = self._saved
 
     def _write(self, offsets: dict[int, int]) -> None:

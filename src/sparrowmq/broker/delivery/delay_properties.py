@@ -1,4 +1,4 @@
-"""What a message's properties say about its delay: level or time asked for, and when it is due."""
+"""The delay that a message's properties ask for: its level or time, and when it is due."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ DELAYS = TIMES | {DELAY_LEVEL}
 
 
 def delay_level(fields: Mapping[str, str]) -> int:
-    """The level a message asks for, 0 for none. Raises RequestRefused for what is no number."""
+    """The level a message asks for, 0 for none. Raises RequestRefused if it is not a number."""
     return _whole_number(fields, DELAY_LEVEL) if DELAY_LEVEL in fields else 0
 
 
@@ -39,9 +39,9 @@ def _whole_number(fields: Mapping[str, str], name: str) -> int:
 
 
 def delivery_ms(fields: Mapping[str, str], now_ms: int, longest_s: float) -> int:
-    """The delivery time a message asks for at `now_ms`; it may be over already.
+    """The delivery time a message asks for at `now_ms`; it may already have passed.
 
-    Raises RequestRefused for what is no number, or further away than `longest_s`.
+    Raises RequestRefused if it is not a number, or further away than `longest_s`.
     """
     asked_ms = asked_time_ms(fields, now_ms)
     if asked_ms is not None and asked_ms - now_ms <= longest_s * 1000:
@@ -65,11 +65,11 @@ def slot_ms(deliver_ms: int) -> int:
 
 
 def entry_ms(fields: Mapping[str, str], store_timestamp: int) -> int | None:
-    """When an entry of the timer queue is to be looked at; None if it does not say.
+    """When an entry of the timer queue is due; None if it does not say.
 
     A recall takes effect at the beginning of its message's slot, which is before the message.
-    Apache's own messages are due by their slot; ours, and those that still say what was asked for,
-    by the millisecond.
+    Messages stored by Apache are due by their slot; ours, and those that still have the requested
+    time, by the millisecond.
     """
     out_ms = _number(fields.get(TIMER_OUT_MS))
     if out_ms is None:
@@ -77,16 +77,16 @@ def entry_ms(fields: Mapping[str, str], store_timestamp: int) -> int | None:
     if TIMER_DELETE_UNIQUE_KEY in fields:
         return out_ms
     asked_ms = asked_time_ms(fields, store_timestamp)
-    # The slot is the truth; what was asked for only says where inside of it.
+    # The slot is authoritative; the requested time only says where inside it.
     if asked_ms is not None and out_ms < asked_ms <= out_ms + _SLOT_MS:
         return asked_ms
     return out_ms + _SLOT_MS
 
 
 def asked_time_ms(fields: Mapping[str, str], now_ms: int) -> int | None:
-    """The delivery time a message asks for at `now_ms`; None if it is no number.
+    """The delivery time a message asks for at `now_ms`; None if it is not a number.
 
-    Of several, seconds to wait count before milliseconds, and those before a time.
+    If there are several, a delay in seconds wins over one in milliseconds, and that over a time.
     """
     if TIMER_DELAY_S not in fields and TIMER_DELAY_MS not in fields:
         text = fields.get(TIMER_DELIVER_MS, "")

@@ -1,4 +1,4 @@
-"""Everything that is delivered later than it was sent: its state, and the loops that deliver it."""
+"""Delayed messages, timers and transactions: their state, and the loops that deliver them."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -27,10 +27,10 @@ from sparrowmq.store.store import Store
 
 @dataclass(slots=True, kw_only=True)
 class Delivery:
-    """What waits, and how far delivery has come."""
+    """Everything that waits for delivery, and how far delivery has come."""
 
     clock: ClockSteps
-    """The time of day, for everything that stores or delivers what waits."""
+    """The time of day, for everything that stores or delivers waiting messages."""
     levels: DelayLevels
     timers: TimerIndex
     halves: PendingHalves
@@ -42,9 +42,9 @@ class Delivery:
     """Offsets of half and operation topic, to be committed when the log is durable up to there."""
 
     committed: Counter[str] = field(default_factory=Counter)
-    """Transactions that producers have committed since the start, by topic, …"""
+    """Transactions that producers have committed since the start, by topic."""
     rolled_back: Counter[str] = field(default_factory=Counter)
-    """… and those that they have rolled back."""
+    """Transactions that producers have rolled back since the start, by topic."""
 
     @staticmethod
     def open(
@@ -54,7 +54,7 @@ class Delivery:
         offsets: ConsumerOffsets,
         saving: TableSaving,
     ) -> "Delivery":
-        """What waits in the store, and how far delivery had come. Raises TableMissing."""
+        """Load what waits in the store, and how far delivery had come. Raises TableMissing."""
         steps = ClockSteps.open(
             env.disk, store, saving, env.clock, env.monotonic, env.boot, env.report
         )
@@ -79,7 +79,7 @@ class Delivery:
 
 
 def loops(broker: Broker) -> list[Loop]:
-    """What a broker runs to deliver it; each runs for ever."""
+    """The loops with which a broker delivers; each runs forever."""
     return [
         partial(delay_levels.deliver_delayed, broker),
         partial(delay_levels.save_progress, broker),
@@ -92,7 +92,7 @@ def loops(broker: Broker) -> list[Loop]:
 
 async def save(broker: Broker) -> None:
     """Save how far delivery has come."""
-    for _ in range(2):  # first what waited to become durable, then what is true now
+    for _ in range(2):  # first what was waiting to become durable, then the current state
         await delay_levels.journal_progress(broker)
         await timer_persistence.save_mark(broker)
         transactions.commit_progress(broker)

@@ -1,4 +1,4 @@
-"""What a broker had delivered when it was killed: more than its saved progress says.
+"""Deliveries before a kill: a broker had delivered more than its saved progress says.
 
 ```
 queue that waits   ──────────┬──────────────────────┬────────►
@@ -8,7 +8,7 @@ queue that waits   ──────────┬─────────�
 
 Deliveries are in the log, and the key index finds them. They have an order, apart from dead
 letters, which are not looked up. So eight messages in a row that were not delivered end the search,
-and nothing is looked up from then on. Timers lose their order when the clock is set: as long as the
+and nothing is looked up after that. Timers lose their order when the clock is set: as long as the
 log holds anything from before a step, every timer from before the start is looked up.
 """
 
@@ -53,8 +53,8 @@ def was_delivered_before(
 
 
 def _was_delivered(broker: Broker, record: Record, fields: Mapping[str, str]) -> bool:
-    """A message that was stored twice, by a send that was tried again, may be taken for delivered
-    when the other one was."""
+    """Whether the log has this delivery. A message that a retried send stored twice may count as
+    delivered when its duplicate was."""
     if any(
         _without(copy, _DELIVERY_TIMES) == _without(fields, _DELIVERY_TIMES)
         for copy in _later(broker, fields.get(REAL_TOPIC, ""), record, fields)
@@ -64,7 +64,7 @@ def _was_delivered(broker: Broker, record: Record, fields: Mapping[str, str]) ->
         return False
     if broker.delivery.clock.since(record.log_offset) <= 0:
         return False
-    # Or the clock was set forward, and it was stored again with what was left of its delay.
+    # Or the clock was set forward, and it was stored again with the rest of its delay.
     asked = {name: fields.get(name) for name in _DELAYS}
     return any(
         _without(copy, _LENGTHS) == _without(fields, _LENGTHS)
@@ -76,11 +76,11 @@ def _was_delivered(broker: Broker, record: Record, fields: Mapping[str, str]) ->
 def _later(
     broker: Broker, topic: str, record: Record, fields: Mapping[str, str]
 ) -> Iterator[dict[str, str]]:
-    """Properties of what was stored in a topic after a record, and seems to be the same message."""
+    """Properties of records stored in a topic after `record` that seem to be the same message."""
     key, store = fields.get(UNIQUE_KEY, ""), broker.store
     if not topic or not key:
         return
-    # Not by their times: the clock may have been set.
+    # Not limited by store time: the clock may have been set.
     for offset in store.find_by_key(topic, key, 0, sys.maxsize, _MOST_COPIES).log_offsets:
         copy = store.read_record(offset) if offset > record.log_offset else None
         if (

@@ -3,11 +3,11 @@
 ```
 half topic   ─────────h──────────h────h──h──►     h: pending here; the rest has ended
                       ^ the first offset that matters after a restart
-operations   ───────────── "17,18," ────────►     half offsets that have ended
+operations   ───────────── "17,18," ────────►     offsets of halves that have ended
 ```
 
-A half message that is asked about is stored again with a higher count and moves to the end; its
-old offset ends as well, but an answer that names it still finds it.
+Before a check a half message is stored again with a higher count, and so moves to the end; its old
+offset ends as well, but an answer that names the old offset still finds it.
 """
 
 import heapq
@@ -40,9 +40,9 @@ class PendingHalf(msgspec.Struct, eq=False):
     due_ms: int
     """When its producers are asked, by the monotonic clock."""
     checks: int = 0
-    """How often they have been."""
+    """How often they have been asked."""
     former_offsets: tuple[int, ...] = ()
-    """Queue offsets that it had before it was stored again."""
+    """The queue offsets that it had before it was stored again."""
 
 
 class PendingHalves:
@@ -51,7 +51,7 @@ class PendingHalves:
     def __init__(self) -> None:
         self.alarm = Alarm()
         self.unrecorded_ends: list[int] = []
-        """Offsets that have ended without an operation message saying so yet."""
+        """Offsets that have ended and are not in an operation message yet."""
         self._by_offset: dict[int, PendingHalf] = {}
         self._in_order: deque[int] = deque()
         self._due: list[tuple[int, int]] = []
@@ -61,12 +61,12 @@ class PendingHalves:
         return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[PendingHalf]:
-        """In the order of their offsets."""
+        """Iterate in the order of their offsets."""
         known = [(offset, half) for offset, half in self._by_offset.items()]
         return (half for offset, half in known if half.queue_offset == offset)
 
     def get(self, queue_offset: int) -> PendingHalf | None:
-        """The half message that has or had this offset; None when its transaction has ended."""
+        """The half message that has or had this offset; None if its transaction has ended."""
         return self._by_offset.get(queue_offset)
 
     def add(self, queue_offset: int, log_offset: int, due_ms: int, checks: int = 0) -> None:
@@ -89,20 +89,20 @@ class PendingHalves:
         self.alarm.due_at(due_ms)
 
     def postpone(self, half: PendingHalf, due_ms: int) -> None:
-        """Make it due at another time."""
+        """Make a half message due at another time."""
         half.due_ms = due_ms
         heapq.heappush(self._due, (due_ms, half.queue_offset))
         self.alarm.due_at(due_ms)
 
     def end(self, half: PendingHalf) -> None:
-        """Its transaction has ended."""
+        """The transaction has ended: the half message is no longer pending."""
         for offset in half.former_offsets:
             self._by_offset.pop(offset, None)
         self._by_offset.pop(half.queue_offset, None)
         self.unrecorded_ends.append(half.queue_offset)
 
     def take_due(self, now_ms: int) -> PendingHalf | None:
-        """One that is due; it has to be moved, postponed or ended."""
+        """Take a half message that is due; the caller has to move, postpone or end it."""
         while self._due and self._due[0][0] <= now_ms:
             due_ms, offset = heapq.heappop(self._due)
             half = self._by_offset.get(offset)
@@ -112,11 +112,11 @@ class PendingHalves:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the next one may be due."""
+        """When the next half message may be due."""
         return self._due[0][0] if self._due else None
 
     def operation_written(self, operation_offset: int, last: int) -> None:
-        """An operation message at this offset says which have ended, `last` the latest of them."""
+        """An operation message at this offset lists ended half offsets, the latest being `last`."""
         self._operations.append((operation_offset, last))
 
     def _is_pending(self, offset: int) -> bool:
@@ -152,7 +152,7 @@ def recover_half_messages(
     timeout_ms: int,
     interval_ms: int,
 ) -> PendingHalves:
-    """What was pending when the store was last written."""
+    """The half messages that were pending when the store was last written."""
     halves = PendingHalves()
     now_ms = monotonic()
     first = _start(store, offsets, TRANS_HALF_TOPIC)
@@ -170,9 +170,9 @@ def recover_half_messages(
         name = fields.get(UNIQUE_KEY, "")
         before = halves.get(counted.get((name, checks - 1), -1))
         if before is not None and name:
-            halves.end(before)  # stored again, and killed before the operation was written
+            halves.end(before)  # stored again; then the broker was killed before the operation
         wait_ms = interval_ms if checks else immunity_ms(fields, timeout_ms)
-        # Not longer than a new one, should the clock have been set back meanwhile.
+        # Not longer than a new one waits, in case the clock has been set back meanwhile.
         left_ms = min(max(0, wait_ms - clock.age_ms(record)), wait_ms)
         halves.add(record.queue_offset, record.log_offset, now_ms + left_ms, checks)
         counted[name, checks] = record.queue_offset
@@ -185,19 +185,19 @@ def _start(store: Store, offsets: ConsumerOffsets, topic: str) -> int:
 
 
 def ended_offsets(record: Record) -> list[int]:
-    """The half offsets an operation message names: `17,18,`; before 5.0 a single number."""
+    """The half offsets that an operation message lists: `17,18,`; before 5.0 a single number."""
     parts = record.body.split(b",")
     return [int(part) for part in parts if part.isdigit() and len(part) < 20]
 
 
 def immunity_ms(fields: Mapping[str, str], timeout_ms: int) -> int:
-    """How long after a half message was stored its producers are asked first."""
+    """How long after storing a half message its producers are first asked."""
     text = fields.get(CHECK_IMMUNITY_TIME_S, "")
     return max(timeout_ms, parse_count(text) * 1000)
 
 
 def parse_count(text: str | None) -> int:
-    """A number in a property, 0 for what is none."""
+    """A number in a property; 0 if it is not one."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 

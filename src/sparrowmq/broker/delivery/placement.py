@@ -1,9 +1,9 @@
-"""Where a message is stored first: in its queue, or in a queue of the broker's until it may be
-delivered.
+"""Where a message is stored first: in its own queue, or in one of the broker's queues until it may
+be delivered.
 
 ```
 place ─┬ its own queue                    nothing special about it, or its time has come already
-       ├ SCHEDULE_TOPIC_XXXX  queue n-1   a delay level (DELAY); it wins over a delivery time
+       ├ SCHEDULE_TOPIC_XXXX  queue n-1   a delay level (DELAY); overrides a delivery time
        ├ rmq_sys_wheel_timer  queue 0     a delivery time (TIMER_*)
        └ RMQ_SYS_TRANS_HALF_TOPIC queue 0 a half message (TRAN_MSG), until its transaction ends
 ```
@@ -52,23 +52,23 @@ SPECIAL = DELAYS | {TRANSACTION_PREPARED}
 """A message without any of these goes straight to its queue."""
 _BROKERS_OWN = frozenset({TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED_QUEUE_OFFSET})
 _SET_BY_DIVERT = frozenset({REAL_TOPIC, REAL_QUEUE_ID, TIMER_OUT_MS, TRANSACTION_ID})
-"""What the broker sets when it diverts a message."""
+"""Properties that the broker sets when it diverts a message."""
 
 
 class Placement(msgspec.Struct, gc=False):
-    """A message, changed for the queue that it is stored in first."""
+    """A message, modified for the queue in which it is stored first."""
 
     put: PutMessage
     due_ms: int = 0
-    """When it is due; 0 when it is delivered at once."""
+    """When it is due; 0 if it is delivered at once."""
     is_recall: bool = False
     """Recall marker, not a message."""
     handle_ms: int = 0
-    """The time in its recall handle; 0 for what cannot be recalled."""
+    """The time in its recall handle; 0 if it cannot be recalled."""
     attempts: int = 0
-    """How often its group tried to consume a dead letter; 0 for what is none."""
+    """For a dead letter, how often its group tried to consume it; otherwise 0."""
     consumed_from: str = ""
-    """The topic that a dead letter was sent to."""
+    """The topic to which a dead letter was originally sent."""
 
 
 def place(
@@ -81,7 +81,7 @@ def place(
 ) -> Placement:
     """Decide where a message goes, and change it accordingly. `fields` are its properties.
 
-    Raises RequestRefused, and then the message is as it was.
+    Raises RequestRefused and leaves the message unchanged then.
     """
     if TRANSACTION_PREPARED in fields and _is_half(put, fields):
         return place_half(broker, put, fields, now_ms, producer_group)
@@ -99,7 +99,7 @@ def _is_half(put: PutMessage, fields: Mapping[str, str]) -> bool:
 def place_delayed(
     broker: Broker, put: PutMessage, fields: Mapping[str, str], level: int, now_ms: int
 ) -> Placement:
-    """Into the queue of a delay level."""
+    """Place a message in the queue of a delay level."""
     levels_ms = broker.config.store.delay_levels_ms
     level = min(level, len(levels_ms))
     due_ms = now_ms + levels_ms[level - 1]
@@ -108,7 +108,7 @@ def place_delayed(
     else:
         values = f"{DELAY_LEVEL}\x01{level}\x02"
         divert(put, fields, SCHEDULE_TOPIC, level - 1, values, without=DELAYS)
-    # The unit of a delayed message holds its delivery time in place of the tag.
+    # The queue unit of a delayed message holds its delivery time instead of the tag's hash.
     put.tags_code = due_ms
     return Placement(put, due_ms)
 
@@ -116,7 +116,7 @@ def place_delayed(
 def place_timed(
     broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int
 ) -> Placement:
-    """Into the timer queue, unless the time is over already."""
+    """Place a message in the timer queue, unless its time has already passed."""
     asked_ms = delivery_ms(fields, now_ms, broker.config.max_timer_delay_s)
     is_recall = TIMER_DELETE_UNIQUE_KEY in fields
     if asked_ms <= now_ms:
@@ -125,7 +125,7 @@ def place_timed(
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
         return Placement(put)
     out_ms = slot_ms(asked_ms)
-    # One past the beginning of the slot, as in Apache: the slot is found again from there.
+    # One past the start of the slot, as in Apache's: the slot is found again from that.
     handle_ms = 0 if is_recall or is_retry_topic(put.topic) else out_ms + 1
     divert(put, fields, TIMER_TOPIC, 0, f"TIMER_OUT_MS\x01{out_ms}\x02")
     return Placement(put, out_ms if is_recall else asked_ms, is_recall, handle_ms)
@@ -134,8 +134,8 @@ def place_timed(
 def place_half(
     broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int, producer_group: str
 ) -> Placement:
-    """Into the queue of half messages. A delay counts from the commit on."""
-    # What cannot be delayed is refused now rather than when its transaction is committed.
+    """Place a message in the queue of half messages. A delay counts from the commit."""
+    # Refuse an invalid delay now rather than when the transaction is committed.
     if not DELAYS.isdisjoint(fields):
         is_timed = delay_level(fields) <= 0 and not TIMES.isdisjoint(fields)
         if is_timed:
@@ -160,7 +160,7 @@ def divert(
     *,
     without: frozenset[str] = frozenset(),
 ) -> None:
-    """Send a message to a queue of the broker's to wait there, with these properties set."""
+    """Redirect a message to one of the broker's queues to wait there, with these properties set."""
     text = values + real_queue_properties(put.topic, put.queue_id)
     if _SET_BY_DIVERT.isdisjoint(fields) and without.isdisjoint(fields):
         # Nearly always; and much cheaper than taking all of them apart.
@@ -173,7 +173,7 @@ def divert(
 
 
 def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
-    """Store a placed message, and notify the part of the broker that waits for it.
+    """Store a placed message, and notify the part of the broker that handles it next.
 
     Raises DiskFull, StoreStopped, MessageTooLarge.
     """
@@ -193,18 +193,17 @@ def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
     return stored
 
 
-# ---- the same by a look at the raw properties, for what nearly all special messages ask for
+# ---- the same from the raw properties, for what nearly all special messages ask for
 #
 # ```
 # place_quickly ─┬ one delivery time    \x02 TIMER_DELIVER_MS \x01 1794741940696 \x02
 #                ├ one delay level      \x02 DELAY \x01 3 \x02
 #                ├ a half message       \x02 TRAN_MSG \x01 true \x02, and PGROUP
-#                └ None: anything else  two of these, one that waited before, no number, over
+#                └ None: anything else  two of these, waited before, not a number, time passed
 # ```
 #
-# `place` takes all properties apart, which is half of what a special send costs. Both change a
-# message in the same way (one table of test cases holds for both), and whatever is unusual is left
-# to `place`.
+# `place` parses all properties, which is half the cost of a special send. Both change a message in
+# the same way (one table of test cases covers both), and anything unusual is left to `place`.
 
 
 _TIME = re.compile("\x02TIMER_(DELIVER_MS|DELAY_MS|DELAY_SEC)\x01([0-9]{1,15})\x02")
@@ -212,9 +211,9 @@ _LEVEL = re.compile("\x02DELAY\x01([1-9][0-9]?)\x02")
 
 
 def place_quickly(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement | None:
-    """`place` of a message that is no retry; None, and nothing done, where that has to decide.
+    """`place` for a message that is not a retry; None, with nothing done, if `place` must decide.
 
-    `text` are its properties, ended by their separator.
+    `text` holds its properties, terminated by their separator.
     """
     if "REAL_" in text:  # it has waited before
         return None
@@ -228,7 +227,7 @@ def place_quickly(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Pl
 
 def _quick_timed(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement | None:
     found = _TIME.search(text)
-    # A second one may be another time, a recall, or left from an earlier timer.
+    # A second one may be another time, a recall, or left over from an earlier timer.
     if found is None or text.count("TIMER_") != 1 or "\x02DELAY\x01" in text or "TRAN_MSG" in text:
         return None
     wish, value = found.groups()
@@ -276,7 +275,7 @@ def _divert_quickly(put: PutMessage, topic: str, queue_id: int, values: str) -> 
     put.topic, put.queue_id = topic, queue_id
 
 
-# ---- properties of what waits
+# ---- properties of waiting messages
 
 
 def real_queue_properties(topic: str, queue_id: int) -> str:
@@ -291,7 +290,7 @@ def with_properties(
     *,
     without: Collection[str] = (),
 ) -> bytes:
-    """Encoded properties with some set and some left out; `fields` is what they hold."""
+    """Encoded properties with some set and some removed; `fields` is their parsed form."""
     names = fields.keys()
     if names.isdisjoint(values) and (not without or names.isdisjoint(without)):
         # Nearly always; and much cheaper than taking all of them apart.
@@ -304,12 +303,12 @@ def with_properties(
 
 
 def encode_fields(fields: Mapping[str, str]) -> bytes:
-    """Properties as a record holds them."""
+    """Encode properties the way a record holds them."""
     return "".join([f"{name}\x01{value}\x02" for name, value in fields.items()]).encode()
 
 
 def fields_of(record: Record) -> dict[str, str]:
-    """The properties of a stored record, without the CRC, which belongs to that record alone."""
+    """The properties of a stored record, without the CRC, which is valid for that record only."""
     fields = decode_properties(record.properties)
     fields.pop(CRC32, None)
     return fields

@@ -1,4 +1,4 @@
-"""Delivering a message that waited: to its real queue or, if that is gone, as a dead letter."""
+"""Delivery of a message that waited: to its real queue or, if that is gone, as a dead letter."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -65,7 +65,7 @@ def deliver(
 
 
 def delivery_fault(broker: Broker, topic: str, queue_id: int) -> str | None:
-    """Why a message cannot go to this queue, None if it can."""
+    """Why a message cannot go to this queue; None if it can."""
     if topic in UNSENDABLE_TOPICS or topic == TIMER_TOPIC:
         return f"{topic!r} is not a topic that messages can be delivered to"
     config = broker.topics.get(topic) or _retry_topic(broker, topic)
@@ -126,7 +126,7 @@ def dead_letter(broker: Broker, put: PutMessage, record: Record, fault: str) -> 
     if len(properties) > broker.config.max_properties_bytes:
         properties = properties_without_crc(
             record
-        )  # as it was stored before: there is no room for more
+        )  # with its old properties: there is no room for more
     letter = msgspec.structs.replace(
         put, topic=dead_letter_topic(broker, group), queue_id=0, properties=properties
     )
@@ -172,9 +172,9 @@ def copy_to(
     fields: Mapping[str, str],
     properties: bytes | None = None,
 ) -> PutMessage:
-    """A stored message for another queue: the same but for its properties.
+    """A copy of a stored message for another queue: the same except for its properties.
 
-    `properties` are the fields encoded, where the caller has them already.
+    `properties` are the encoded fields, if the caller already has them.
     """
     return PutMessage(
         topic,
@@ -193,7 +193,7 @@ def copy_to(
 
 
 def properties_without_crc(record: Record) -> bytes:
-    """What `fields_of` returns, encoded, without taking the properties apart."""
+    """What `fields_of` returns, but encoded, without parsing the properties."""
     properties = record.properties
     at = len(properties) - CRC_PROPERTY_SIZE
     if at >= 0 and properties.startswith(CRC_HEAD, at):
@@ -202,7 +202,7 @@ def properties_without_crc(record: Record) -> bytes:
 
 
 def real_queue_id(fields: Mapping[str, str]) -> int:
-    """The queue that a waiting message belongs to, -1 if it does not say."""
+    """The queue to which a waiting message belongs; -1 if it does not say."""
     text = fields.get(REAL_QUEUE_ID, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 

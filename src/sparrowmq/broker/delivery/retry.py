@@ -1,11 +1,11 @@
-"""Messages that a group could not consume: retried later, and at last dead letters.
+"""Messages that a group could not consume: retried later, and finally dead letters.
 
 ```
-%RETRY%group   1 queue, made on demand; reached through a delay level or a delivery time
-%DLQ%group     1 queue, made on demand; nothing comes back from there by itself
+%RETRY%group   1 queue, created on demand; reached through a delay level or a delivery time
+%DLQ%group     1 queue, created on demand; nothing comes back from there by itself
 ```
 
-Body, tags, keys and every other property stay as they were.
+Body, tags, keys and every other property stay unchanged.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ _FIRST_LEVEL = 3
 
 
 def group_of(broker: Broker, name: str) -> SubscriptionGroupConfig:
-    """The group that retries a message. Raises RequestRefused if it does not exist."""
+    """The consumer group with this name. Raises RequestRefused if it does not exist."""
     group = broker.groups.find(name)
     if group is None:
         raise RequestRefused(
@@ -71,9 +71,9 @@ def place_retry(
     most_times: int | None,
     now_ms: int,
 ) -> Placement:
-    """Where a message goes that a consumer sent back.
+    """Decide where a message goes that a consumer sent back.
 
-    `level` 0 lets the group's policy decide, below 0 means the dead-letter queue at once.
+    `level` 0 lets the group's policy decide; a negative one means the dead-letter queue at once.
     `most_times` is the consumer's own limit, which replaces the group's. Raises RequestRefused.
     """
     is_brokers = record.topic in UNSENDABLE_TOPICS or record.topic == TIMER_TOPIC
@@ -126,12 +126,12 @@ def _counted(put: PutMessage) -> PutMessage:
 def _delayed_by(
     broker: Broker, put: PutMessage, fields: dict[str, str], delay_ms: int, now_ms: int
 ) -> Placement:
-    """By a level where one has exactly this delay, else through the timer queue."""
+    """Delay by a level if one has exactly this delay, otherwise through the timer queue."""
     levels_ms = broker.config.store.delay_levels_ms
     if delay_ms in levels_ms:
         return place_delayed(broker, put, fields, levels_ms.index(delay_ms) + 1, now_ms)
     timed = {TIMER_DELAY_MS: str(delay_ms)}
-    # What it asked for when it was sent is over.
+    # The delay that it asked for when it was sent is over.
     without = (DELAY_LEVEL, TIMER_DELAY_S, TIMER_DELIVER_MS, TIMER_OUT_MS)
     put.properties = with_properties(put.properties, fields, timed, without=without)
     fields = {name: value for name, value in fields.items() if name not in without} | timed
@@ -141,10 +141,10 @@ def _delayed_by(
 def dead_letter_when_exhausted(
     broker: Broker, put: PutMessage, fields: Mapping[str, str], most_times: int | None
 ) -> Placement | None:
-    """The dead letter that a message becomes which a client itself sends to a retry topic.
+    """The dead letter for a message that a client itself sends to a retry topic.
 
-    Ordered consumers do so when they give a message up, and concurrent ones when sending back
-    failed. None if it may be retried. Raises RequestRefused.
+    Ordered consumers do so when they give up a message, and concurrent ones when send back failed.
+    None if it may be retried. Raises RequestRefused.
     """
     name = put.topic.removeprefix(RETRY_PREFIX)
     group = group_of(broker, name)
@@ -159,14 +159,14 @@ def dead_letter_when_exhausted(
         queue_id=0,
         properties=with_properties(put.properties, fields, values),
     )
-    # Concurrent consumers of Java have counted the last attempt when they send, ordered ones not.
+    # Java's concurrent consumers have already counted the last attempt, ordered ones have not.
     attempts = put.reconsume_times if is_exhausted else put.reconsume_times + 1
     return _dead(dead, fields.get(RETRY_TOPIC, put.topic), attempts)
 
 
 def _consumes_in_order(broker: Broker, group: str) -> bool:
-    """Whether a Java or Go member holds a lock on a queue: ordered consumers have retried in place
-    already. Python members lock all queues, and give ordered messages up in another way."""
+    """Whether a Java or Go member holds a lock on a queue: ordered consumers have already retried
+    in place. Python members lock all queues, and give up ordered messages in another way."""
     live = broker.consumers.group(group)
     if live is None:
         return False

@@ -1,19 +1,19 @@
-"""Delivering messages at the time they ask for.
+"""Timers: delivery of messages at the time they ask for.
 
 A timer that is due takes one of these ways, checked in this order (`_fire`):
 
 ```
-entry of the index ─┬ its message says a later time  ─▶ rescheduled: an index is only derived
+entry of the index ─┬ its message says a later time  ─▶ rescheduled: the index is only derived
                     ├ it is a recall                 ─▶ remembered until its message comes
                     ├ its message was recalled       ─▶ dropped
-                    ├ a copy that Apache rolled on   ─▶ dropped, the first one is enough
+                    ├ a copy that Apache rolled over ─▶ dropped, the first one is enough
                     ├ delivered before a crash       ─▶ dropped
                     ├ clock was set forward since    ─▶ stored again with the rest of its delay
                     └ otherwise                      ─▶ delivered
 ```
 
 Everything is taken in batches of 64 with a turn of the loop in between, so that a million timers
-that are due in the same second delay a send by a batch and not by the million.
+that are due in the same second delay a send by one batch and not by all of them.
 """
 
 import asyncio
@@ -49,11 +49,11 @@ _BATCH = 64
 _SPILL_AGAIN_MS = 200
 _RECALL_KEPT_MS = 2_000
 _TIMES_BYTES = 80
-"""More than the two properties need that say when a timer was stored and delivered."""
+"""An upper bound for the two properties that say when a timer was stored and delivered."""
 
 
 async def deliver_timers(broker: Broker) -> None:
-    """Deliver for ever."""
+    """Deliver forever."""
     alarm = broker.delivery.timers.alarm
     trouble = "messages with a delivery time wait"
     await repeat_rounds(broker, alarm, _deliver_and_spill, trouble, broker.clock)
@@ -70,7 +70,7 @@ async def _deliver_and_spill(broker: Broker) -> int | None:
 
 
 async def deliver_round(broker: Broker) -> int | None:
-    """Deliver everything that is due; when the next message is, None if none waits.
+    """Deliver everything that is due; returns when the next message is, None if none waits.
 
     Raises DiskFull, StoreStopped; what was delivered before is not delivered again.
     """
@@ -106,13 +106,13 @@ async def _deliver_batch(broker: Broker, batch: list[int]) -> None:
                 _fire(broker, entry, record, await clock.saved_now_ms())
             left.popleft()
     finally:
-        for entry in left:  # no space, or the broker stops
+        for entry in left:  # no space, or the broker is stopping
             timers.add_again(entry)
     _forget_old_recalls(timers, time_of(batch[-1]))
 
 
 async def _read_all(broker: Broker, offsets: list[int]) -> dict[int, Record]:
-    """The records at these offsets; neighbours are read together."""
+    """The records at these offsets; adjacent ones are read together."""
     found: dict[int, Record] = {}
     position = 0
     while position < len(offsets):
@@ -122,7 +122,7 @@ async def _read_all(broker: Broker, offsets: list[int]) -> dict[int, Record]:
         at = offsets[position]
         while at <= offsets[end - 1]:
             part = await read_own_queue(broker, TIMER_TOPIC, 0, at, offsets[end - 1] + 1 - at)
-            with suppress(RecordError):  # it will be missed, and reported, by its offset
+            with suppress(RecordError):  # its offset will be found missing, and reported
                 found.update((record.queue_offset, record) for record in records_of(part))
             at = max(at + 1, part.next_offset)
         position = end
@@ -158,9 +158,9 @@ def _fire(broker: Broker, entry: int, record: Record, now_ms: int) -> None:
 
 
 def _delay_over_ms(broker: Broker, entry: int, record: Record, fields: dict[str, str]) -> int:
-    """When its delay is over: later than its time says where the clock was set forward since.
+    """When its delay is over: later than its time says if the clock was set forward since.
 
-    A time is a time of the clock, and a delay that the clock was set back in comes by its time.
+    A delivery time is a time of day. If the clock was set back, a delay ends by that time, too.
     """
     if TIMER_DELAY_S not in fields and TIMER_DELAY_MS not in fields:
         return time_of(entry)
@@ -170,9 +170,9 @@ def _delay_over_ms(broker: Broker, entry: int, record: Record, fields: dict[str,
 def _wait_longer(
     broker: Broker, record: Record, fields: dict[str, str], left_ms: int, now_ms: int
 ) -> bool:
-    """Store a message again with what is left of its delay; False where that is impossible.
+    """Store a message again with what is left of its delay; False if that is impossible.
 
-    In the index alone it could not wait: marks say that everything of its time is delivered.
+    It could not wait in the index alone: marks say that everything due by its time is delivered.
     """
     due_ms = now_ms + left_ms
     wish = {TIMER_DELAY_MS: str(left_ms), TIMER_OUT_MS: str(slot_ms(due_ms))}
@@ -188,7 +188,7 @@ def _wait_longer(
 
 
 def _is_second_copy(broker: Broker, entry: int, record: Record, fields: dict[str, str]) -> bool:
-    """Apache stores what is due in more than two days again on its way; the first is enough."""
+    """Apache stores a message due in more than two days again on the way; the first is enough."""
     store, key = broker.store, fields.get(UNIQUE_KEY, "")
     for log_offset in store.find_by_key(TIMER_TOPIC, key, 0, broker.clock(), 64).log_offsets:
         first = store.read_record(log_offset) if log_offset < record.log_offset else None
@@ -204,7 +204,7 @@ def _is_recalled(timers: TimerIndex, fields: dict[str, str]) -> bool:
 
 
 def recall_key(topic: str, msg_id: str) -> str:
-    """How a recall names its message, as Apache's TimerMessageStore.buildDeleteKey."""
+    """The key by which a recall names its message, as Apache's TimerMessageStore.buildDeleteKey."""
     return f"{topic}+{msg_id}"
 
 

@@ -4,15 +4,15 @@ config/timercheck, one page, written in place:
 
 ```
  0  last read time 8        Apache's: slots before it have been delivered
- 8  timer log position 8    0: there is no timer log of ours
-16  queue offset 8, again at 24   where Apache goes on reading the timer queue
+ 8  timer log position 8    0: we keep no timer log
+16  queue offset 8, again at 24   where Apache continues reading the timer queue
 64  magic 4, time 8, queue offset 8, CRC 4      ours, the newest mark
-88  15 x (time 8, queue offset 8), CRC 4        older ones, which say more; zeros for none
+88  15 x (time 8, queue offset 8), CRC 4        older ones that cover more; zeros for none
 ```
 
-A mark (time, queue offset) says that every message due by that time is delivered, as far as it lies
-before that offset: what comes later may be due earlier when the clock is set back. A new mark is
-begun then, and the old one stays true until the clock has passed it:
+A mark (time, queue offset) says that every message before that offset and due by that time is
+delivered: later messages may be due earlier if the clock is set back. Then a new mark begins, and
+the old one stays valid until the clock has passed it:
 
 ```
 time │ ######...........  old mark          # delivered
@@ -21,8 +21,7 @@ time │ ######...........  old mark          # delivered
      └──────────────────── queue offset
 ```
 
-sparrowmq/timer, all derived from the timer queue: what is missing or damaged is read from there
-again.
+sparrowmq/timer, all derived from the timer queue: missing or damaged files are rebuilt from it.
 
 ```
 <first queue offset>   magic 8, CRC of the entries 4, then entries of 16 bytes:
@@ -49,7 +48,7 @@ from sparrowmq.store.layout import CONFIG_DIR, OWN_DIR, file_name, file_offset
 
 
 MOST_MARKS = 16
-"""All in one sector. More steps back than that, and the oldest of them may repeat something."""
+"""They all fit one sector. After more steps back than that, some messages may be redelivered."""
 _PATH = f"{CONFIG_DIR}/timercheck"
 _SIZE = 4096
 _APACHE = struct.Struct(">qqqq")
@@ -71,7 +70,7 @@ class TimerMark(NamedTuple):
         return time_ms <= self.time_ms and queue_offset < self.queue_offset
 
     def within(self, queue_end: int) -> TimerMark:
-        """What it says of a queue that ends there."""
+        """The mark limited to a queue that ends at `queue_end`."""
         return TimerMark(self.time_ms, min(self.queue_offset, queue_end))
 
 
@@ -82,7 +81,7 @@ class TimerCheck:
         self._disk = disk
 
     def load(self) -> list[TimerMark]:
-        """Our marks and Apache's, as far as there are any; all are true."""
+        """Our marks and Apache's, if there are any; all are valid."""
         try:
             file = self._disk.open(_PATH, write=False)
         except FileNotFoundError:
@@ -103,10 +102,10 @@ class TimerCheck:
     def save(
         self, marks: Sequence[TimerMark], first_pending: int, due_ms: int | None = None
     ) -> None:
-        """Save up to `MOST_MARKS`, the newest last; durable when it returns.
+        """Save up to `MOST_MARKS`, the newest last; durable when this returns.
 
-        Messages before `first_pending` that are pending all the same, because Apache's timer log
-        has them, are due at `due_ms` or later: earlier than the marks, if the clock was set back.
+        Messages before `first_pending` that are still pending, because Apache's timer log has them,
+        are due at `due_ms` or later: earlier than the marks if the clock was set back.
 
         Raises DiskFull, or OSError.
         """
@@ -158,16 +157,16 @@ _LIST = f"{TIMER_DIR}/runs.json"
 
 
 class RunRange(msgspec.Struct, array_like=True, frozen=True):
-    """Queue offsets that one run stands for."""
+    """The queue offsets that one run covers."""
 
     first: int
     end: int
     copy: int = 0
-    """Distinguishes runs that begin at the same offset; each has a file of its own."""
+    """Distinguishes runs that begin at the same offset; each has a separate file."""
 
 
 class RunList(msgspec.Struct):
-    """What runs.json says: offsets before `covered` are in a run, or done."""
+    """The contents of runs.json: offsets before `covered` are in a run or done."""
 
     covered: int = 0
     runs: list[RunRange] = msgspec.field(default_factory=list)
@@ -180,7 +179,7 @@ class RunFiles:
         self._disk = disk
 
     def load_list(self) -> RunList:
-        """The list as last saved; an empty one if there is none that can be read."""
+        """The list as last saved; an empty one if there is none or it is unreadable."""
         try:
             file = self._disk.open(_LIST, write=False)
         except FileNotFoundError:
@@ -197,12 +196,12 @@ class RunFiles:
         self._replace(_LIST, msgspec.json.encode(runs))
 
     def remove_list(self) -> None:
-        """No run counts any more; durable when it returns."""
+        """Invalidate all runs; durable when this returns."""
         self._disk.unlink(_LIST)
         self._disk.sync_dir(TIMER_DIR)
 
     def write(self, span: RunRange, entries: Sequence[int]) -> None:
-        """Make a run of sorted entries, durably; it counts when a list names it."""
+        """Write a run of sorted entries, durably; it becomes valid when a list names it."""
         body = b"".join([entry.to_bytes(ENTRY, "big") for entry in entries])
         self._replace(_path(span), _RUN_MAGIC + crc32(body).to_bytes(4, "big") + body)
 
@@ -224,7 +223,7 @@ class RunFiles:
         self._disk.unlink(_path(span))
 
     def remove_unlisted(self, runs: RunList) -> None:
-        """Delete runs, and drafts of them, that the list does not name."""
+        """Delete runs that the list does not name, and their drafts."""
         named = {_path(span) for span in runs.runs}
         for name in self._disk.listdir(TIMER_DIR):
             is_run = file_offset(name.partition(".")[0]) is not None
@@ -265,7 +264,7 @@ class TimerRun:
     def next(self) -> int | None:
         """The next entry; None at the end."""
         if not self._block and self._at < self._count:
-            # Opened for each block: hundreds of runs would hold as many descriptors.
+            # Open it for each block: hundreds of runs would otherwise hold as many descriptors.
             file = self._disk.open(_path(self.range), write=False)
             self._block = self._read(file, self._at, _BLOCK)
             file.close()
@@ -278,14 +277,14 @@ class TimerRun:
         self._at = count
 
     def rest(self) -> list[int]:
-        """What `next` has yet to return, without returning it."""
+        """The entries that `next` has yet to return, without consuming them."""
         file = self._disk.open(_path(self.range), write=False)
         rest = self._read(file, self._at, self._count - self._at)
         file.close()
         return self._block[::-1] + rest
 
     def last(self) -> int:
-        """The entry that is due last, whether `next` has returned it or not."""
+        """The entry that is due last, whether or not `next` has returned it."""
         file = self._disk.open(_path(self.range), write=False)
         (last,) = self._read(file, self._count - 1, 1)
         file.close()
@@ -293,7 +292,7 @@ class TimerRun:
 
     @property
     def left(self) -> int:
-        """Entries that `next` has yet to return."""
+        """The number of entries that `next` has yet to return."""
         return self._count - self._at + len(self._block)
 
     def _read(self, file: DiskFile, index: int, count: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Which message of the timer queue is due when: the newest in memory, the rest in sorted runs.
+"""When each message of the timer queue is due: the newest in memory, the rest in sorted runs.
 
 ```
 queue  ──────────────────────────────────────────────►
@@ -6,12 +6,12 @@ queue  ────────────────────────�
         on disk, sorted      │ in memory   │
 ```
 
-Ten million pending timers are some 300 runs of which a block each is in memory. After a crash the
+Ten million pending timers are some 300 runs, with one block of each in memory. After a crash the
 runs are resumed where the mark says, and only what lies past `covered` is read from the queue.
 
-A heap alone would be simpler, but it needs memory for every pending timer and has to be filled from
+A heap alone would be simpler, but it needs memory for every pending timer and must be filled from
 the whole queue at each start. Sorted runs need neither: each is written once and read once, in
-order, and a start reads their first blocks only.
+order, and a start reads only their first blocks.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from sparrowmq.broker.delivery.timer_files import (
 )
 
 RUN_ENTRIES = 32_768
-"""Entries in memory from which a run is written. More means less work and a longer start."""
+"""A run is written from this many entries in memory. More means less work but a longer start."""
 _FEW = 4_096
-"""Entries in memory that are looked through whenever progress is saved."""
+"""Up to this many entries in memory are scanned whenever progress is saved."""
 RECALL_WINDOW_MS = 1_001
-"""A recall comes at most a slot before its message."""
+"""A recall comes at most one slot before its message."""
 
 
 class TimerIndex:
-    """All pending entries, and what is to be saved of them.
+    """All pending entries, and what has to be saved of them.
 
-    It decides and never does I/O itself, apart from reading blocks of runs: `timer_persistence`
-    fills it at the start and writes what it asks for.
+    It only decides and does no I/O itself, except for reading blocks of runs: `timer_persistence`
+    fills it at the start and writes what it requests.
     """
 
     def __init__(
@@ -55,18 +55,18 @@ class TimerIndex:
     ) -> None:
         self.alarm = Alarm()
         self.recalled: dict[str, int] = {}
-        """Messages that were recalled, and when the recall was due."""
+        """Messages that were recalled, and when each recall was due."""
         self.run_entries = RUN_ENTRIES
         self.files = files
         self.check = check
         self._marks = tuple(marks)
         self.marks = _strongest(self._marks) or (TimerMark(0, 0),)
-        """How far it is, by falling times. More than one only after the clock was set back."""
+        """How far delivery is, by falling times. Several only after the clock was set back."""
         self.run_list = runs
         self.list_lock = asyncio.Lock()
-        """Held from reading the list to the end of saving another: two at once would lose a run."""
+        """Held from reading the list until the new one is saved: two at once would lose a run."""
         self.lost_from = sys.maxsize
-        """Where the first run began that could not be read: its entries are in memory again."""
+        """Where the first unreadable run began: its entries are in memory again."""
         self._fresh: list[int] = []
         self._retries: list[int] = []
         self._runs: list[tuple[int, int, TimerRun]] = []
@@ -77,8 +77,8 @@ class TimerIndex:
         self._waiting: TimerProgress | None = None
         self._has_moved = False
         self.is_copy = False
-        """Whether it is a slave's: it does not learn what the master stores, delivers nothing, and
-        is read from the queue again when the slave becomes a master."""
+        """Whether this is a slave's index: it does not learn what the master stores, delivers
+        nothing, and is read from the queue again when the slave becomes a master."""
 
     # ---- what is pending
 
@@ -90,7 +90,7 @@ class TimerIndex:
             self.alarm.due_at(time_ms)
 
     def add_again(self, entry: int) -> None:
-        """An entry that was taken has to be looked at again."""
+        """Make an entry that was taken pending again."""
         heapq.heappush(self._retries, entry)
 
     def reschedule(self, entry: int) -> None:
@@ -107,7 +107,7 @@ class TimerIndex:
         self.resume_run(run)
 
     def resume_run(self, run: TimerRun) -> None:
-        """Make the next entry of a run pending; a run without one is finished."""
+        """Make the next entry of a run pending; a run without more entries is finished."""
         entry = run.next()
         while entry is not None and self.is_done(entry):
             entry = run.next()
@@ -118,7 +118,7 @@ class TimerIndex:
             self._has_moved = True
 
     def is_done(self, entry: int) -> bool:
-        """Whether a message was delivered before the start; recalls count a little longer."""
+        """Whether a message was delivered before the start; recalls stay valid a little longer."""
         time_ms, offset = time_of(entry), offset_of(entry)
         if is_recall(entry):
             time_ms += RECALL_WINDOW_MS
@@ -134,24 +134,24 @@ class TimerIndex:
 
     @property
     def undelivered(self) -> int:
-        """Entries that wait, and those that are being delivered."""
+        """The number of entries that wait or are being delivered."""
         return len(self) + len(self._in_flight)
 
     def last_due_ms(self) -> int | None:
-        """When the last entry is due. Looks at all in memory, and reads one of each run."""
+        """When the last entry is due. Scans all in memory, and reads one entry of each run."""
         ends = [max(heap) for heap in (self._fresh, self._retries, self._in_flight) if heap]
         ends += [max(head, run.last()) for head, _, run in self._runs]
         return time_of(max(ends)) if ends else None
 
     def delivered_before(self, now_ms: int) -> int:
-        """All messages due before this time are delivered; it is `now_ms` unless some are late."""
+        """The time before which all due messages are delivered: `now_ms` unless some are late."""
         late = [time_of(entry) for entry in self._in_flight]
         next_ms = self.next_due_ms
         return min([now_ms, *late] if next_ms is None else [now_ms, next_ms, *late])
 
     @property
     def in_memory(self) -> int:
-        """Entries that are in no run yet."""
+        """The number of entries that are not in a run yet."""
         return len(self._fresh)
 
     def take_due(self, now_ms: int, limit: int) -> list[int]:
@@ -178,23 +178,23 @@ class TimerIndex:
         return taken
 
     def batch_done(self, queue_end: int, log_end: int) -> None:
-        """What was taken is delivered, or was added again."""
+        """The entries that were taken have been delivered or added again."""
         self._in_flight = []
         self._note(queue_end, log_end)
 
     # ---- how far it has come
 
     def reached(self, time_ms: int, queue_offset: int) -> None:
-        """Everything due by that time is delivered, of what lies before that offset."""
+        """Everything before that offset and due by that time is delivered."""
         mark = TimerMark(time_ms, queue_offset)
         if mark != self.marks[-1]:
             self.marks = _strongest((*self.marks, mark))
             self._has_moved = True
 
     def _note(self, queue_end: int, log_end: int) -> None:
-        """Remember how far it is, to be saved when the log is durable up to here.
+        """Remember how far delivery has come, to be saved when the log is durable up to here.
 
-        Not while something is in flight, or is to be tried again: the run it came from may be
+        Not while an entry is in flight or will be tried again: the run it came from may be
         finished, and must not be forgotten.
         """
         is_settled = not self._in_flight and not self._retries and not self.is_copy
@@ -205,7 +205,7 @@ class TimerIndex:
             self._has_moved = False
 
     def first_pending(self, queue_end: int) -> int:
-        """No message before this queue offset is pending; exact while there are few of them."""
+        """No message before this queue offset is pending; exact while few entries are pending."""
         finished = self._finished
         firsts = [span.first for span in self.run_list.runs if span not in finished]
         if len(self._fresh) > _FEW:
@@ -218,7 +218,7 @@ class TimerIndex:
         return min([*firsts, *taken], default=queue_end)
 
     def follow(self, marks: Iterable[TimerMark], first_pending: int, log_end: int) -> None:
-        """A master has come this far. What it delivered lies before `log_end`."""
+        """A master has delivered this far. What it delivered lies before `log_end`."""
         known, self.marks = self.marks, _strongest((*self.marks, *marks))
         if self.marks != known:
             self._has_moved = True
@@ -229,13 +229,13 @@ class TimerIndex:
     def progress_to_save(
         self, queue_end: int, log_end: int, durable_log_offset: int
     ) -> TimerProgress | None:
-        """What was noted before, if everything delivered by then is durable; notes the next."""
+        """The last noted progress, if everything delivered by then is durable; notes the next."""
         self._note(queue_end, log_end)
         noted = self._waiting
         return noted if noted is not None and noted.log_end <= durable_log_offset else None
 
     def progress_saved(self) -> None:
-        """The progress that was to be saved has been."""
+        """The progress to save has been saved."""
         self._waiting = None
 
     def unfinished_runs(self, finished: list[RunRange]) -> RunList:
@@ -252,7 +252,7 @@ class TimerIndex:
     # ---- from memory to disk
 
     def wants_to_spill(self, queue_end: int) -> bool:
-        """Whether there is enough in memory to write a run, or enough to be read at a start."""
+        """Whether memory holds enough for a run, or the next start would have much to read."""
         return (
             self._plan is not None
             or self.in_memory >= self.run_entries
@@ -260,9 +260,9 @@ class TimerIndex:
         )
 
     def begin_spill(self, queue_end: int, log_end: int, durable_log_offset: int) -> Spill | None:
-        """A run, taken out of memory, when there is enough for one and it is durable in the log.
+        """A run, taken out of memory, once there is enough for one and it is durable in the log.
 
-        Sooner, a power cut could leave entries of messages that are not there any more.
+        Otherwise a power cut could leave entries of messages that no longer exist.
         """
         if not self.wants_to_spill(queue_end):
             return None
@@ -279,7 +279,7 @@ class TimerIndex:
         return self._spilling
 
     def _next_range(self, end: int) -> RunRange:
-        """Of a run with everything in memory. What was corrected may lie where a run begins."""
+        """A range for all entries in memory. Corrections may make it begin where another does."""
         first = min(self.run_list.covered, self.lost_from)
         copies = [span.copy for span in self.run_list.runs if span.first == first]
         return RunRange(first, end, max(copies, default=-1) + 1)
@@ -291,7 +291,7 @@ class TimerIndex:
         self._spilling = None
 
     def finish_spill(self, runs: RunList) -> None:
-        """The run is written, and this is the list that counts now."""
+        """The run is written, and `runs` is the valid list from now on."""
         self.run_list = runs
         self.lost_from = sys.maxsize
         self._spilling = None
@@ -299,7 +299,7 @@ class TimerIndex:
     # ---- all of them
 
     def pending(self) -> list[int]:
-        """All entries that have not been taken, in no order."""
+        """All entries that have not been taken, unordered."""
         on_disk = [entry for head, _, run in self._runs for entry in (head, *run.rest())]
         return self._fresh + self._retries + on_disk
 
@@ -310,7 +310,7 @@ class TimerIndex:
 
 
 def _strongest(marks: Iterable[TimerMark]) -> tuple[TimerMark, ...]:
-    """Marks without those that say no more than another, by rising offsets and falling times."""
+    """Marks without those that another mark implies, by rising offsets and falling times."""
     telling: list[TimerMark] = []
     for mark in sorted(marks, key=lambda mark: (mark.queue_offset, mark.time_ms)):
         while telling and telling[-1].time_ms <= mark.time_ms:
@@ -319,33 +319,33 @@ def _strongest(marks: Iterable[TimerMark]) -> tuple[TimerMark, ...]:
     return tuple(telling[-MOST_MARKS:])
 
 
-# ---- what the index asks to have written
+# ---- what the index requests to be written
 
 
 class PlannedSpill(msgspec.Struct):
-    """A run that is to be written as soon as the log is durable up to `log_end`."""
+    """A run to be written as soon as the log is durable up to `log_end`."""
 
     queue_end: int
     log_end: int
     taken: list[int] = msgspec.field(default_factory=list)
-    """Entries for it that became due meanwhile."""
+    """Entries of this run that became due meanwhile."""
 
 
 class Spill(msgspec.Struct):
-    """A run that is to be written now."""
+    """A run to be written now."""
 
     span: RunRange
     delivered: list[int]
-    """Entries of it that were delivered since it was planned, sorted.
+    """Its entries that were delivered since it was planned, sorted.
 
-    Perhaps not durably: after a crash they are due again.
+    The deliveries may not be durable: after a crash they are due again.
     """
     entries: list[int]
-    """The others, sorted; they are in memory no more."""
+    """The other entries, sorted; they are no longer in memory."""
 
     @property
     def is_empty(self) -> bool:
-        """There is nothing to write but how far the queue is covered."""
+        """Whether there is nothing to write except how far the queue is covered."""
         return not self.delivered and not self.entries
 
 
@@ -378,7 +378,7 @@ def time_of(entry: int) -> int:
 
 
 def offset_of(entry: int) -> int:
-    """Where its message lies in the timer queue."""
+    """The offset of its message in the timer queue."""
     return entry & _OFFSET
 
 

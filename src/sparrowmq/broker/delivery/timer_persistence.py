@@ -54,7 +54,7 @@ async def _drop_runs(broker: Broker, finished: list[RunRange]) -> None:
         left = timers.unfinished_runs(finished)
         await workers.run(timers.files.save_list, left)
         timers.drop_runs(finished, left)
-        # Inside: the next run may begin where one of these did, and has its file's name then.
+        # Inside the lock: the next run may begin where one of these did, and reuse its name.
         for span in finished:
             await workers.run(timers.files.remove, span)
 
@@ -93,18 +93,18 @@ def _opened(broker: Broker, written: Spill) -> TimerRun:
 
 
 def _ends(broker: Broker) -> tuple[int, int, int]:
-    """Where the timer queue and the log end, and up to where the log is durable."""
+    """The ends of the timer queue and of the log, and up to where the log is durable."""
     store = broker.store
     return store.max_offset(TIMER_TOPIC, 0), store.max_log_offset, store.durable_log_offset
 
 
 async def leave_to_apache(broker: Broker) -> None:
-    """Let Apache's broker continue without repeating a delivery. All progress must be saved."""
+    """Let Apache's broker continue without redelivering. All progress must be saved."""
     timers, store = broker.delivery.timers, broker.store
     count, end = len(timers), store.max_offset(TIMER_TOPIC, 0)
     spread = end - timers.first_pending(end)
     if spread == count:
-        return  # nothing past the first pending one was delivered: the queue says it all
+        return  # nothing past the first pending one was delivered: the queue alone suffices
     if not apache_timer_log.is_quick(store, count, spread):
         broker.log.info("%d timers are pending: Apache's broker would deliver some again", count)
         return
@@ -121,11 +121,11 @@ async def leave_to_apache(broker: Broker) -> None:
 
 
 def recover_timers(disk: Disk, store: Store) -> TimerIndex:
-    """The runs, and from the queue what is in none of them. Raises OSError."""
+    """Load the runs, and read from the queue what is not in any run. Raises OSError."""
     files, check = RunFiles(disk), TimerCheck(disk)
     low, high = store.queue_range(TIMER_TOPIC, 0)
     runs, saved = files.load_list(), check.load()
-    # Damage may have cut the queue: what comes next takes offsets that were noted as delivered.
+    # Damage may have cut the queue: new messages take offsets that were noted as delivered.
     marks = [mark.within(high) for mark in saved]
     if runs.covered > high:
         files.remove_list()
@@ -150,7 +150,7 @@ def recover_timers(disk: Disk, store: Store) -> TimerIndex:
 
 
 def _write_runs(disk: Disk, store: Store, files: RunFiles, index: TimerIndex, high: int) -> None:
-    """Read a long queue without runs, such as Apache's, in no more memory than a short one."""
+    """Read a long queue without runs, such as Apache's, with no more memory than a short one."""
     # As for every run: its messages must be durable before it is written.
     plan = store.begin_flush(urgent=True)
     if plan is not None:
@@ -169,7 +169,7 @@ def _write_runs(disk: Disk, store: Store, files: RunFiles, index: TimerIndex, hi
                 first, entries = span.end, []
         files.save_list(RunList(first, [*index.run_list.runs, *written]))
     except DiskFull:
-        return  # then they stay in memory
+        return  # then the entries stay in memory
     index.run_list.covered = first
     for span in written:
         run = files.open(span, check=False)
@@ -198,7 +198,7 @@ def entry_of_record(record: Record) -> int | None:
 
 
 def entry_of_fields(fields: Mapping[str, str], record: Record) -> int | None:
-    """The same where its properties are known already."""
+    """The same if its properties are already known."""
     time_ms = entry_ms(fields, record.store_timestamp)
     if time_ms is None or time_ms < 0:
         return None

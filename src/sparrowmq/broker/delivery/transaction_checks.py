@@ -1,11 +1,11 @@
-"""Asking producers how transactions ended that they did not end themselves.
+"""Transaction checks: ask producers for the outcome of transactions that they did not end.
 
 ```
 half ── 6 s ──► asked ── 30 s ──► asked … 15 times ──► TRANS_CHECK_MAX_TIME_TOPIC, an operation
-                  └ the half message is stored again with the question counted, then it is sent
+                  └ the half message is stored again with the check counted, then the check is sent
 ```
 
-A group without a live producer is asked nothing, and that counts as no question.
+A group without a live producer is not asked, and no check is counted.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from sparrowmq.store.messages import PutMessage, Stored
 
 _BATCH = 64
 _NO_PRODUCER_MS = 3_000
-"""How soon a group without a live producer is tried again; that counts as no question."""
+"""How soon a group without a live producer is tried again; no check is counted."""
 
 
 async def check_transactions(broker: Broker) -> None:
-    """Ask for ever."""
+    """Run checks forever."""
     alarm = broker.delivery.halves.alarm
     await repeat_rounds(
         broker, alarm, check_round, "transactions are not checked", broker.monotonic
@@ -45,9 +45,9 @@ async def check_transactions(broker: Broker) -> None:
 
 
 async def check_round(broker: Broker) -> int | None:
-    """Ask about everything that is due; when the next is. Raises DiskFull, StoreStopped."""
+    """Ask about everything that is due; returns when the next is. Raises DiskFull, StoreStopped."""
     halves = broker.delivery.halves
-    await broker.delivery.clock.saved_now_ms()  # what is asked about is stored again
+    await broker.delivery.clock.saved_now_ms()  # checks store the half message again
     write_operations(broker)
     turn = 0
     while (half := halves.take_due(broker.monotonic())) is not None:
@@ -83,9 +83,9 @@ def _check(broker: Broker, half: PendingHalf) -> None:
 
 
 def _is_forgotten(broker: Broker, record: Record) -> bool:
-    """Whether it has waited for a producer as long as messages are kept: its file goes soon.
+    """Whether it has waited for a producer as long as messages are kept: its file will go soon.
 
-    A broker that was down for that long knows no producer until they have sent heartbeats.
+    A broker that was down for that long knows no producers until they have sent heartbeats.
     """
     config = broker.config
     running_ms = broker.monotonic() - broker.statistics.started_ms
@@ -94,7 +94,7 @@ def _is_forgotten(broker: Broker, record: Record) -> bool:
 
 
 def _ask(broker: Broker, half: PendingHalf, record: Record, fields: dict[str, str]) -> None:
-    """Store it again with the question counted, then ask: counts survive crashes that way."""
+    """Store it again with the check counted, then ask: that way counts survive crashes."""
     fields[TRANSACTION_CHECK_TIMES] = str(half.checks + 1)
     put = copy_to(record, TRANS_HALF_TOPIC, 0, fields)
     try:
@@ -117,7 +117,7 @@ def _ask(broker: Broker, half: PendingHalf, record: Record, fields: dict[str, st
 def _question(
     broker: Broker, put: PutMessage, stored: Stored, fields: dict[str, str]
 ) -> tuple[CheckTransactionState, bytes]:
-    """What a producer is asked, and the message it is about, under its real topic."""
+    """The check request for a producer, with the half message under its real topic."""
     header = CheckTransactionState(
         topic=TRANS_HALF_TOPIC,
         tran_state_table_offset=stored.queue_offset,
@@ -149,7 +149,7 @@ def _question(
 def _send_to_one(
     broker: Broker, group: str, turn: int, header: CheckTransactionState, body: bytes
 ) -> None:
-    """Send to a live producer, another one each time: the first may be dead without notice."""
+    """Send to a live producer, a different one each time: the first may have died unnoticed."""
     members = broker.producers.members(group)
     for number in range(len(members)):
         member = members[(turn - 1 + number) % len(members)]

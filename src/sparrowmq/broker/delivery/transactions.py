@@ -6,8 +6,8 @@ half ──┬ commit ──── the message in its real queue, then an operat
        └ neither ─── a producer of the group is asked: `transaction_checks`
 ```
 
-The message comes before the operation: a crash between them makes the broker ask again, the other
-order could lose a committed message.
+The message comes before the operation: after a crash between them the broker asks again, while the
+other order could lose a committed message.
 """
 
 import asyncio
@@ -62,8 +62,8 @@ def commit(
 ) -> None:
     """Deliver a half message; delayed if it asks for that.
 
-    Raises RequestRefused if it cannot be delivered, which ends it as a dead letter; DiskFull and
-    StoreStopped, having done nothing.
+    Raises RequestRefused if it cannot be delivered, in which case it has become a dead letter;
+    DiskFull and StoreStopped, having done nothing.
     """
     topic, queue_id = fields.get(REAL_TOPIC, ""), real_queue_id(fields)
     fault = delivery_fault(broker, topic, queue_id)
@@ -84,7 +84,7 @@ def commit(
 
 
 def _placed(broker: Broker, put: PutMessage, fields: dict[str, str], now_ms: int) -> Placement:
-    # Apache leaves TRAN_MSG in one that is delivered at once, as consumers of 5.5.0 see it.
+    # Apache leaves TRAN_MSG in a message that is delivered at once: consumers of 5.5.0 see it.
     if DELAYS.isdisjoint(fields):
         return Placement(put)
     bare = _without(fields, {REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED})
@@ -106,7 +106,7 @@ def _committed(
 
 
 def _without_real_queue(record: Record, topic: str, queue_id: int, fields: dict[str, str]) -> bytes:
-    """The properties of a half message without its real queue, which nearly always come last."""
+    """The properties of a half message without its real queue, which nearly always comes last."""
     properties = properties_without_crc(record)
     last = real_queue_properties(topic, queue_id).encode()
     if properties.endswith(last):
@@ -119,9 +119,9 @@ def _without(fields: dict[str, str], names: set[str]) -> dict[str, str]:
 
 
 def end(broker: Broker, half: PendingHalf) -> None:
-    """The transaction is over: record that in the store, now or as soon as there is space.
+    """Record in the store that the transaction is over, now or as soon as there is space.
 
-    That comes before the answer: a producer that knows the transaction has ended must not be asked
+    Call this before answering: a producer that knows the transaction has ended must not be asked
     about it after a crash. Raises StoreStopped.
     """
     broker.delivery.halves.end(half)
@@ -146,14 +146,14 @@ def write_operations(broker: Broker) -> None:
             _ENDED_CODE,
         )
         stored = broker.store.append(put, now_ms)
-        if broker.durability.copies is not None:  # a call less for masters without slaves
+        if broker.durability.copies is not None:  # saves masters without slaves a call
             broker.durability.note_growth()
         halves.operation_written(stored.queue_offset, max(ended))
         del halves.unrecorded_ends[: len(ended)]
 
 
 def resume(broker: Broker, record: Record) -> None:
-    """A transaction that was given up is pending again, with no question counted.
+    """Make a transaction that was given up pending again, with its count of checks reset.
 
     Raises DiskFull, StoreStopped, MessageTooLarge.
     """
@@ -167,14 +167,14 @@ def resume(broker: Broker, record: Record) -> None:
 
 
 async def save_progress(broker: Broker) -> None:
-    """Commit the offsets of both topics as soon as what they stand for is durable."""
+    """Commit the offsets of both topics as soon as everything before them is durable."""
     while True:
         await asyncio.sleep(broker.config.offsets_journal_s / 2)
         commit_progress(broker)
 
 
 def commit_progress(broker: Broker) -> None:
-    """Commit what was noted last time if it is durable by now, and note what is next."""
+    """Commit what was noted last time if it is durable by now, and note the next progress."""
     delivery, store = broker.delivery, broker.store
     waiting = delivery.half_messages_progress
     if waiting is not None and waiting[2] <= store.durable_log_offset:

@@ -36,7 +36,7 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(LockBatch)
 def lock_batch(broker: Broker, request: Request[LockBatch]) -> Reply:
-    """Lock what is free; the answer lists what the client holds now."""
+    """Lock the free queues; the answer lists the queues that the client holds now."""
     if broker.slave_reads is not None:
         broker.slave_reads.check_locking(broker.locks)
     wanted = _wanted(request.body)
@@ -55,7 +55,7 @@ def lock_batch(broker: Broker, request: Request[LockBatch]) -> Reply:
 
 @routes.on(UnlockBatch)
 def unlock_batch(broker: Broker, request: Request[UnlockBatch]) -> Reply:
-    """Free what the client holds."""
+    """Unlock the queues that the client holds."""
     wanted: UnlockBatchRequest = _wanted(request.body)
     broker.locks.unlock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
     return Reply()
@@ -74,12 +74,12 @@ def _wanted(body: bytes) -> LockBatchRequest:
 
 
 _KEEP_WHAT_YOU_HAVE = b"{}"
-"""No list at all, unlike an empty one, lets a member keep its queues."""
+"""Without a list, unlike with an empty one, a member keeps its queues."""
 
 
 @routes.on(QueryAssignment)
 async def query_assignment(broker: Broker, request: Request[QueryAssignment]) -> Reply:
-    """The asking member's queues, computed as the members themselves would."""
+    """Compute the asking member's queues, as the members themselves would."""
     try:
         wanted = QueryAssignmentRequest.from_json(request.body)
     except BodyError as error:
@@ -166,5 +166,5 @@ def _check(broker: Broker, wanted: MessageRequestMode) -> None:
 def get_all_message_request_modes(
     broker: Broker, request: Request[GetAllMessageRequestModes]
 ) -> Reply:
-    """What was set, for slaves and operators."""
+    """Return the modes that were set, for slaves and operators."""
     return Reply(body=broker.request_modes.table().to_json())

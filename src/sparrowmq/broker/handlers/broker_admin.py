@@ -1,4 +1,4 @@
-"""Operating a broker: its state, clean-up on demand, settings, and topics closed to a group."""
+"""Operation of a broker: its state, clean-up on demand, settings, topics a group must not read."""
 
 from collections.abc import Awaitable
 
@@ -31,17 +31,17 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(GetRuntimeInfo)
 async def get_runtime_info(broker: Broker, request: Request[GetRuntimeInfo]) -> Reply:
-    """Counters, rates, disk and log, under the names that mqadmin prints and looks for."""
+    """Return counters, rates, disk and log, under the names that mqadmin prints and looks for."""
     await broker.sampling.refresh(broker)
     return Reply(body=KVTable(table=runtime_info(broker)).to_json())
 
 
 @routes.on(CleanExpiredQueues)
 async def clean_expired_queues(broker: Broker, request: Request[CleanExpiredQueues]) -> Reply:
-    """Queue files go together with the log files they point into, so there is nothing else to do.
+    """Clean log files: queue files go with the log files they point into, so nothing else is left.
 
     The last file of a queue stays: it says how far the queue came. Apache removes it, and the queue
-    starts again at 0 while its groups stand far beyond that.
+    restarts at 0 while its groups are positioned far beyond that.
     """
     audit(request, "asked to clean consume queues")
     return Reply(Cleaned(deleted=len(await clean(broker))))
@@ -57,7 +57,7 @@ async def delete_expired_log(broker: Broker, request: Request[DeleteExpiredLog])
 
 @routes.on(CleanUnusedTopics)
 def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> Reply:
-    """Delete the queues of topics that do not exist any more."""
+    """Delete the queues of topics that no longer exist."""
     stored = {topic for topic, _ in broker.store.queues()}
     unused = sorted(
         topic for topic in stored if topic not in broker.topics and not is_system_topic(topic)
@@ -70,7 +70,7 @@ def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> 
 
 @routes.on(GetBrokerConfig)
 def get_broker_config(broker: Broker, request: Request[GetBrokerConfig]) -> Reply:
-    """All settings in force, as `name=value` lines."""
+    """Return all settings in force, as `name=value` lines."""
     version = broker.config_version.to_json().decode()
     header = BrokerConfigFound(version=version, changeable=",".join(CHANGEABLE))
     return Reply(header, config_lines(broker).encode())
@@ -78,7 +78,7 @@ def get_broker_config(broker: Broker, request: Request[GetBrokerConfig]) -> Repl
 
 @routes.on(UpdateBrokerConfig)
 def update_broker_config(broker: Broker, request: Request[UpdateBrokerConfig]) -> Awaitable[Reply]:
-    """Change settings until the broker stops: all of them, or none and the reason."""
+    """Change settings until the broker stops: all of them, or none with the reason."""
     wanted = _properties(request.body)
     change_config(broker, wanted)
     broker.config_version = broker.config_version.next(broker.clock())
@@ -91,7 +91,7 @@ _MOST_BYTES = 64 * 1024
 
 
 def _properties(body: bytes) -> dict[str, str]:
-    """`name=value` lines as Java writes its properties."""
+    """Parse `name=value` lines in the format of Java properties."""
     if len(body) > _MOST_BYTES:
         text = f"settings of {len(body)} bytes, at most {_MOST_BYTES} allowed"
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
@@ -112,7 +112,7 @@ def _properties(body: bytes) -> dict[str, str]:
 def update_group_forbidden(
     broker: Broker, request: Request[UpdateGroupForbidden]
 ) -> Awaitable[Reply]:
-    """Forbid a group to read a topic or allow it again; the answer says which holds."""
+    """Forbid a group to read a topic, or allow it again; the answer has the state that results."""
     header = request.header
     fault = group_fault(header.group) or topic_fault(header.topic)
     if fault is not None:

@@ -26,7 +26,7 @@ from sparrowmq.protocol.subscription import SQL92
 
 routes: Routes[Broker] = Routes()
 _GROUPS_AT_ONCE = 256
-"""Of one heartbeat, before others get their turn: a new one takes 30 µs."""
+"""Groups of one heartbeat registered before others get their turn: a new group takes 30 µs."""
 
 
 @routes.on(Heartbeat)
@@ -67,7 +67,7 @@ def _heartbeat_data(request: Request[Heartbeat]) -> HeartbeatData:
 async def _register_in_slices(
     broker: Broker, request: Request[Heartbeat], data: HeartbeatData
 ) -> Reply:
-    """A client of thousands of groups must not keep all others waiting."""
+    """Register in slices: a client with thousands of groups must not keep all others waiting."""
     is_sub_change = False
     for first in range(0, len(data.consumer_data_set), _GROUPS_AT_ONCE):
         groups = data.consumer_data_set[first : first + _GROUPS_AT_ONCE]
@@ -82,7 +82,7 @@ def _register_groups(
     data: HeartbeatData,
     groups: tuple[ConsumerData, ...],
 ) -> bool:
-    """Register some groups of a client; whether it must send its subscriptions."""
+    """Register some groups of a client; returns whether it must send its subscriptions."""
     is_sub_change = False
     for consumer in groups:
         is_sub_change |= _join(broker, _member(broker, request, data), consumer, data)
@@ -97,7 +97,7 @@ def _member(broker: Broker, request: Request[Heartbeat], data: HeartbeatData) ->
 
 
 def _join(broker: Broker, member: LiveMember, consumer: ConsumerData, data: HeartbeatData) -> bool:
-    """Register one group of a client; whether a version 2 client must send its subscriptions."""
+    """Register one group; returns whether a version 2 client must send its subscriptions."""
     config = broker.groups.find(consumer.group_name)
     if config is None:
         return False
@@ -105,11 +105,11 @@ def _join(broker: Broker, member: LiveMember, consumer: ConsumerData, data: Hear
     live = broker.consumers.group(consumer.group_name)
     known = None if live is None else live.members.get(member.connection)
     member.fingerprint = data.heartbeat_fingerprint
-    # Compared with its own last one, not with the group's as Apache does: there, members that
-    # differ in some other group make each other send everything for ever
+    # Compare with its own last fingerprint, not with the group's as Apache does: there, members
+    # that differ in some other group make each other send everything forever
     is_sub_change = known is not None and known.fingerprint != member.fingerprint
     if data.without_sub and (known is None or is_sub_change):
-        # Its subscriptions are not known here: it has to send them before it counts
+        # Its subscriptions are not known here: it has to send them before it counts as a member
         return True
     changed = broker.consumers.join(member, consumer, with_subscriptions=not data.without_sub)
     live = broker.consumers.group(consumer.group_name)
@@ -123,7 +123,7 @@ def _join(broker: Broker, member: LiveMember, consumer: ConsumerData, data: Hear
 
 
 def _report_faults(broker: Broker, group: ConsumerGroup) -> None:
-    """Say once when a group's members begin to disagree, and once when they agree again."""
+    """Log once when a group's members begin to disagree, and once when they agree again."""
     if group.is_checked:
         return
     group.is_checked = True
@@ -157,7 +157,7 @@ def _answer(
 
 @routes.on(UnregisterClient)
 def unregister_client(broker: Broker, request: Request[UnregisterClient]) -> Reply:
-    """A client leaves a group; its queues are free at once."""
+    """Remove a client from a group; its queues are free at once."""
     header = request.header
     if header.producer_group:
         broker.producers.leave(request.connection, header.producer_group)
@@ -176,7 +176,7 @@ class ConsumerIds(Body, frozen=True, kw_only=True):
 
     consumer_id_list: list[str]
     owners: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
-    """Queue id to the client that holds it, where the request asks for it."""
+    """Queue id to the client that holds it, if the request asks for it."""
 
 
 @routes.on(GetConsumerList)
@@ -194,7 +194,7 @@ def get_consumer_list(broker: Broker, request: Request[GetConsumerList]) -> Repl
 
 @routes.on(CheckClientConfig)
 def check_client_config(broker: Broker, request: Request[CheckClientConfig]) -> Reply:
-    """Tag expressions are always fine; an SQL92 condition has to be one."""
+    """Check a subscription: tag expressions are always fine; an SQL92 condition has to be valid."""
     try:
         wanted = CheckClientRequest.from_json(request.body).subscription_data
     except BodyError as error:

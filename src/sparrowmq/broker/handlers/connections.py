@@ -30,12 +30,12 @@ routes: Routes[Broker] = Routes()
 
 
 class CheckedConsumerConnection(ConsumerConnection, frozen=True, kw_only=True):
-    """With what is wrong in the group, in fields that Apache's tools do not look at."""
+    """Adds what is wrong in the group, in fields that Apache's tools ignore."""
 
     unequal_subscriptions: dict[str, list[str]] = field(default_factory=dict)
-    """Client id to what it subscribes to, when the members do not agree."""
+    """Client id to subscriptions, if the members do not agree."""
     doubled_client_ids: list[str] = field(default_factory=list)
-    """Client ids that are used on several connections."""
+    """Client ids in use on several connections."""
 
 
 @routes.on(GetConsumerConnections)
@@ -100,13 +100,13 @@ def _connection(member: LiveMember) -> ClientConnection:
 
 
 def _language(member: LiveMember) -> str:
-    """Java's tools fail over a name that is not in their list."""
+    """The member's language; Java's tools fail on a name that is not in their list."""
     return member.language if member.language in Language.__members__ else Language.OTHER.name
 
 
 @routes.on(GetConsumersOfTopic)
 def get_consumers_of_topic(broker: Broker, request: Request[GetConsumersOfTopic]) -> Reply:
-    """Groups that subscribe to a topic now, or have consumed it."""
+    """List groups that subscribe to a topic now, or have consumed it."""
     topic = request.header.topic
     groups = frozenset(broker.consumers.subscribers(topic)) | set(broker.offsets.groups_of(topic))
     return Reply(body=GroupList(group_list=groups).to_json())
@@ -114,14 +114,14 @@ def get_consumers_of_topic(broker: Broker, request: Request[GetConsumersOfTopic]
 
 @routes.on(GetTopicsOfConsumer)
 def get_topics_of_consumer(broker: Broker, request: Request[GetTopicsOfConsumer]) -> Reply:
-    """Topics that a group has consumed."""
+    """List topics that a group has consumed."""
     topics = frozenset(broker.offsets.topics_of(request.header.group))
     return Reply(body=TopicList(topic_list=topics, broker_addr=broker.address).to_json())
 
 
 @routes.on(GetSubscription)
 def get_subscription(broker: Broker, request: Request[GetSubscription]) -> Reply:
-    """What a live group wants of a topic."""
+    """Return a live group's subscription to a topic."""
     header = request.header
     group = broker.consumers.group(header.group)
     wanted = None if group is None else group.subscriptions.get(header.topic)

@@ -1,4 +1,4 @@
-"""A broker is emptied before it is stopped, at the request of an operator."""
+"""Requests of operators to drain a broker before it is stopped."""
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.drain_report import drain_report
@@ -24,13 +24,13 @@ _MOST_GRACE_MS = 600_000
 
 @routes.on(LookAtDrain)
 async def look_at_drain(broker: Broker, request: Request[LookAtDrain]) -> Reply:
-    """What is left, also on a broker that serves: an operator looks first."""
+    """Report what is left, even while the broker serves: an operator looks first."""
     return Reply(body=(await drain_report(broker)).to_json())
 
 
 @routes.on(BeginDrain)
 async def begin_drain(broker: Broker, request: Request[BeginDrain]) -> Reply:
-    """Answered when the state outlives a crash and name servers know it."""
+    """Begin a drain; answered when the state would survive a crash and name servers know it."""
     _check_may_change(broker)
     grace_ms = request.header.grace_ms
     if not 0 <= grace_ms <= _MOST_GRACE_MS:
@@ -44,7 +44,7 @@ async def begin_drain(broker: Broker, request: Request[BeginDrain]) -> Reply:
 
 @routes.on(EndDrain)
 async def end_drain(broker: Broker, request: Request[EndDrain]) -> Reply:
-    """Answered when name servers know that it takes messages again."""
+    """End a drain; answered when name servers know that the broker accepts messages again."""
     _check_may_change(broker)
     if broker.drain.is_on:
         audit(request, "takes messages again, the drain is over")
@@ -53,8 +53,8 @@ async def end_drain(broker: Broker, request: Request[EndDrain]) -> Reply:
 
 
 async def _has_producers(broker: Broker) -> bool:
-    """Whether any lives or has sent in the last minute: a new one is not known before its first
-    heartbeat."""
+    """Whether a producer is live or has sent in the last minute: a new one is not known before its
+    first heartbeat."""
     await broker.sampling.refresh(broker)
     (_, stored_per_s, _), _ = broker.statistics.recent_tps(broker.monotonic())
     return stored_per_s > 0 or broker.producers.has_any(but=INNER_PRODUCER_GROUP)
@@ -68,7 +68,7 @@ async def _answered(broker: Broker) -> Reply:
 
 @routes.on(LeaveCluster)
 async def leave_cluster(broker: Broker, request: Request[LeaveCluster]) -> Reply:
-    """Refused if anything was stored since the operator looked."""
+    """Leave the name servers; refused if anything was stored since the operator looked."""
     _check_may_change(broker)
     drain, log_end = broker.drain, broker.store.max_log_offset
     if not drain.refusal:
@@ -87,7 +87,7 @@ async def leave_cluster(broker: Broker, request: Request[LeaveCluster]) -> Reply
 
 
 def _check_may_change(broker: Broker) -> None:
-    """Raises RequestRefused on a slave, and while the role is handed over."""
+    """Raise RequestRefused on a slave, and while the role is handed over."""
     check_is_master(broker)
     if broker.is_handing_over:
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, broker.send_refusal)

@@ -72,7 +72,7 @@ def _put(
     check_room(broker.groups, names, "groups", broker.groups.max_groups)
     wanted = [_with_attributes(broker, config) for config in configs]
     broker.groups.put(*wanted)
-    # One line for all of them: thousands would take longer than creating the groups.
+    # One log line for all of them: thousands would take longer than creating the groups.
     audit(request, "set groups %s", msgspec.json.encode(wanted).decode())
     return broker.saving.reply_when_saved(broker.groups, Reply())
 
@@ -110,7 +110,7 @@ def delete_group(broker: Broker, request: Request[DeleteGroup]) -> Awaitable[Rep
 
 @routes.on(GetGroupConfig)
 def get_group_config(broker: Broker, request: Request[GetGroupConfig]) -> Reply:
-    """One group's configuration. Asking does not create it."""
+    """Return one group's configuration, without creating the group."""
     config = broker.groups.get(request.header.group)
     if config is None:
         text = f"group {request.header.group} does not exist on {broker.config.broker_name}"
@@ -120,7 +120,7 @@ def get_group_config(broker: Broker, request: Request[GetGroupConfig]) -> Reply:
 
 @routes.on(GetAllGroupConfig)
 async def get_all_group_config(broker: Broker, request: Request[GetAllGroupConfig]) -> Reply:
-    """All groups' configurations, or a part of them in the order of their names."""
+    """Return all groups' configurations, or one page of them in order of their names."""
     header = request.header
     table = broker.groups.table()
     rows, forbidden = table.subscription_group_table, table.forbidden_table

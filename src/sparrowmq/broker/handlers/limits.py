@@ -1,4 +1,4 @@
-"""Operators ask for the limits of a broker."""
+"""Requests of operators for the limits of a broker."""
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.traffic.report import limits_of, windows_of
@@ -10,7 +10,7 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(ListLimits)
 async def list_limits(broker: Broker, request: Request[ListLimits]) -> Reply:
-    """Quotas and largest backlogs with their use, and topics that are de-duplicated."""
+    """List quotas and largest backlogs with their use, and topics that are de-duplicated."""
     report = LimitReport(
         limits=tuple(await limits_of(broker)), windows=tuple(await windows_of(broker))
     )

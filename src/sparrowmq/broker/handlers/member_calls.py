@@ -1,4 +1,4 @@
-"""Questions of operators that only a live consumer can answer."""
+"""Requests of operators that only a live consumer can answer."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ _STATUS_S = 5.0
 async def get_consumer_running_info(
     broker: Broker, request: Request[GetConsumerRunningInfo]
 ) -> Reply:
-    """What a member says it is doing."""
+    """Return what a member reports about itself."""
     header = request.header
     member = _member(broker, header.consumer_group, header.client_id)
     return await _pass_on(member, header, request.body)
@@ -41,7 +41,7 @@ async def get_consumer_running_info(
 async def consume_message_directly(
     broker: Broker, request: Request[ConsumeMessageDirectly]
 ) -> Reply:
-    """Have a member consume a stored message now, and answer with the outcome."""
+    """Make a member consume a stored message now, and answer with the outcome."""
     header = request.header
     member = _member(broker, header.consumer_group, header.client_id or "")
     record = _record(broker, header.msg_id or "")
@@ -89,7 +89,7 @@ async def _pass_on(member: LiveMember, header: RequestHeader, body: bytes) -> Re
 
 @routes.on(InvokeConsumerStatus)
 async def get_consumer_status(broker: Broker, request: Request[InvokeConsumerStatus]) -> Reply:
-    """Where the members of a group, or one of them, say they are in a topic."""
+    """Return the positions in a topic that a group's members, or one of them, report."""
     header = request.header
     group = broker.consumers.group(header.group)
     if group is None:
@@ -111,7 +111,7 @@ async def get_consumer_status(broker: Broker, request: Request[InvokeConsumerSta
 
 
 async def _ask(member: LiveMember, question: GetConsumerStatus) -> dict[MessageQueue, int] | None:
-    """None for a member that does not answer, or not as expected: it is left out, as in Apache."""
+    """A member's offsets; None if it gives no valid answer: it is left out, as in Apache."""
     try:
         answer = await member.connection.call(question, timeout_s=_STATUS_S)
         if answer.code != ResponseCode.SUCCESS:

@@ -39,7 +39,7 @@ _MOST_BYTES = 8 * 1024 * 1024
 
 @routes.on(ViewMessage)
 def view_message(broker: Broker, request: Request[ViewMessage]) -> Reply:
-    """The record at a log offset."""
+    """Return the record at a log offset."""
     record = broker.store.read_message(request.header.offset)
     if record is None:
         text = f"no message at log offset {request.header.offset} of {broker.config.broker_name}"
@@ -50,10 +50,10 @@ def view_message(broker: Broker, request: Request[ViewMessage]) -> Reply:
 
 @routes.on(QueryMessage)
 async def query_message(broker: Broker, request: Request[QueryMessage]) -> Reply:
-    """Messages by key, newest first, at most 64; the answer says when there were more."""
+    """Find messages by key, newest first, at most 64; the answer says if there were more."""
     header = request.header
     if header.index_type == _BY_TAG:
-        # An answer from the keys would be another question's
+        # An answer from the keys would answer a different question
         text = "tags are not indexed here; query by key or unique id, or consume with a tag filter"
         raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, text)
     most = min(max(1, header.max_num), _MOST_RESULTS)
@@ -79,7 +79,7 @@ async def query_message(broker: Broker, request: Request[QueryMessage]) -> Reply
     return Reply(answer, chunks=records, body_bytes=size)
 
 
-# ---- recalling messages that wait for their delivery time
+# ---- recall of messages that wait for their delivery time
 
 
 _TAG = "_RECALL_TAG_"
@@ -87,7 +87,7 @@ _TAG = "_RECALL_TAG_"
 
 @routes.on(RecallMessage)
 def recall_message(broker: Broker, request: Request[RecallMessage]) -> Handled:
-    """Store a recall marker for a message; it is safe when this is answered."""
+    """Store a recall marker for a message; the marker is safe when this is answered."""
     clock = broker.delivery.clock
     now_ms = clock.now_ms()
     if not clock.is_saved:

@@ -35,7 +35,7 @@ _TIMER_CHECKPOINT = struct.Struct(">7q")
 async def get_all_consumer_offsets(
     broker: Broker, request: Request[GetAllConsumerOffsets]
 ) -> Reply:
-    """Every group's progress, as consumerOffset.json has it.
+    """Return every group's progress, in the format of consumerOffset.json.
 
     Apache's slaves need a version, although they compare it with nothing.
     """
@@ -46,7 +46,7 @@ async def get_all_consumer_offsets(
 
 @routes.on(GetAllDelayOffsets)
 def get_all_delay_offsets(broker: Broker, request: Request[GetAllDelayOffsets]) -> Reply:
-    """How far each delay level is delivered, as delayOffset.json has it."""
+    """Return how far each delay level is delivered, in the format of delayOffset.json."""
     offsets = dict(broker.delivery.levels.offsets)
     return Reply(body=DelayOffsetTable(offset_table=offsets).to_json())
 
@@ -78,10 +78,10 @@ def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Aw
 
 @routes.on(GetTimerCheckpoint)
 def get_timer_checkpoint(broker: Broker, request: Request[GetTimerCheckpoint]) -> Reply:
-    """How far delivery times are delivered, as Apache's slaves ask for it."""
+    """Return how far timers are delivered, as Apache's slaves ask for it."""
     timers, end = broker.delivery.timers, broker.store.max_offset(TIMER_TOPIC, 0)
-    # A promoted slave of Apache's begins with this slot. The time of the last delivery would not
-    # do: what was due in its second would be delivered again, however long ago that was.
+    # A promoted Apache slave begins with this slot. The time of the last delivery would not do:
+    # messages due in that second would be redelivered, however long ago that was.
     read_ms = slot_ms(timers.delivered_before(broker.delivery.clock.now_ms()))
     # Time, position in a timer log (there is none), queue offset, the master's; version 0.
     return Reply(body=_TIMER_CHECKPOINT.pack(read_ms, 0, end, end, 0, 0, 0))
@@ -89,15 +89,15 @@ def get_timer_checkpoint(broker: Broker, request: Request[GetTimerCheckpoint]) -
 
 @routes.on(GetTimerMetrics)
 def get_timer_metrics(broker: Broker, request: Request[GetTimerMetrics]) -> Reply:
-    """Pending timers are not counted by topic here: an empty table, which Apache's slaves take
-    as unchanged from the second time on."""
+    """Return an empty table, as pending timers are not counted by topic here. Apache's slaves treat
+    it as unchanged from the second time on."""
     return Reply(body=TimerMetrics().to_json())
 
 
 @routes.on(QueryCorrectionOffset)
 def query_correction_offset(broker: Broker, request: Request[QueryCorrectionOffset]) -> Reply:
-    """Per queue the lowest offset of all groups; the highest number there is for a queue in which
-    the compared group is further back than they are."""
+    """Return for each queue the lowest offset of all groups, or the highest possible number if the
+    compared group is further back than they are."""
     header = request.header
     left_out = set((header.filter_groups or "").split(","))
     lowest: dict[int, int] = {}
@@ -113,7 +113,7 @@ def query_correction_offset(broker: Broker, request: Request[QueryCorrectionOffs
 
 @routes.on(QueryConsumeQueue)
 def query_consume_queue(broker: Broker, request: Request[QueryConsumeQueue]) -> Reply:
-    """Units of a consume queue as they lie on disk."""
+    """Return units of a consume queue as they are on disk."""
     header = request.header
     if (header.topic, header.queue_id) not in set(broker.store.queues()):
         text = f"queue {header.queue_id} of topic {header.topic} does not exist"

@@ -1,4 +1,4 @@
-"""Offsets: what a queue has, where a group stands, and moving a group elsewhere."""
+"""Offsets: the range of a queue, the progress of a group, and resets."""
 
 from collections.abc import Awaitable
 
@@ -32,7 +32,7 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(QueryConsumerOffset)
 def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset]) -> Reply:
-    """The stored offset. A group without one starts at 0 where the queue is young or empty."""
+    """Return the stored offset. A group without one starts at 0 if the queue is young or empty."""
     header = request.header
     offset = broker.offsets.get(header.consumer_group, header.topic, header.queue_id)
     if offset >= 0:
@@ -56,17 +56,17 @@ def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset])
 
 
 def _takes_queue(broker: Broker, request: Request[QueryConsumerOffset]) -> bool:
-    """Whether a member asks where to begin a queue; tools ask as well while members are online."""
+    """Whether a member asks where to begin a queue; tools ask too, while members are online."""
     group = broker.consumers.group(request.header.consumer_group)
     is_member = group is None or request.connection in group.members
     return is_member and not request.header.only_looks
 
 
 def _is_young(broker: Broker, topic: str, queue_id: int) -> bool:
-    """Whether the first message ever is still there and not far back in the log, or still to come.
+    """Whether the queue's first message ever is still there and recent in the log, or yet to come.
 
-    Where a queue never had a message, every start means 0. The client would ask for the end, and
-    skip what is stored before that question: a hole that Apache's broker has had since 5.0.
+    If a queue never had a message, every start means 0. The client would ask for the end, and skip
+    what is stored before that request: a gap that Apache's broker has had since 5.0.
     """
     low, high = broker.store.queue_range(topic, queue_id)
     if high == 0:
@@ -80,7 +80,7 @@ def _is_young(broker: Broker, topic: str, queue_id: int) -> bool:
 
 @routes.on(UpdateConsumerOffset)
 def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset]) -> Reply:
-    """An explicit commit. The Go client sends -1 for queues it never pulled: nothing to do."""
+    """Store an explicit commit. The Go client sends -1 for queues it never pulled: ignore those."""
     header = request.header
     if header.commit_offset >= 0:
         _check_commit(broker, header)
@@ -90,18 +90,18 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
 
 
 def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
-    """Offsets are kept for ever: made-up names and numbers must not fill the table."""
+    """Refuse bogus commits: offsets are kept forever, and made-up names must not fill the table."""
     if broker.is_handing_over:
         raise RequestRefused(ResponseCode.SYSTEM_BUSY, broker.send_refusal)
     if header.topic not in broker.topics:
         text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
-    # A group may have come to a slave while its master, which makes groups, was away.
+    # A group may have come to a slave while its master, which creates groups, was away.
     is_new = broker.groups.is_copy and broker.consumers.group(header.consumer_group) is not None
     if header.consumer_group not in broker.groups and not is_new:
         text = f"group {header.consumer_group} does not exist here: it never sent a heartbeat"
         raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
-    # Not the topic's own number of queues: one that was made smaller may grow again
+    # Not the topic's own number of queues: a topic that was shrunk may grow again
     most = broker.config.max_queues_per_topic
     if not 0 <= header.queue_id < most:
         text = f"queue {header.queue_id}, allowed are 0 to {most - 1}"
@@ -109,8 +109,8 @@ def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
 
 
 def _owner_is_further(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
-    """Whether a member that waits for a queue commits where it meant to begin, while the owner has
-    come further: Java's clients commit the offsets of all their queues every 5 s."""
+    """Whether a member that waits for a queue commits its intended start while the owner is further
+    on: Java's clients commit the offsets of all their queues every 5 s."""
     header = request.header
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     if header.commit_offset >= broker.offsets.get(group, topic, queue_id):
@@ -119,7 +119,7 @@ def _owner_is_further(broker: Broker, request: Request[UpdateConsumerOffset]) ->
 
 
 def _is_of_lost_messages(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
-    """Whether a commit counts messages that are gone and whose offsets others have by now."""
+    """Whether a commit counts messages that are gone and whose offsets new messages have by now."""
     header = request.header
     end = broker.positions.valid_end(
         request.connection,
@@ -154,7 +154,7 @@ def _commit(broker: Broker, request: Request[UpdateConsumerOffset]) -> None:
 
 @routes.on(GetMaxOffset)
 def get_max_offset(broker: Broker, request: Request[GetMaxOffset]) -> Reply:
-    """The offset after the last message that consumers may see."""
+    """Return the offset just past the last message that consumers may see."""
     header = request.header
     _, end = broker.store.visible_range(header.topic, header.queue_id)
     return _answer_offset(broker, request, end)
@@ -162,14 +162,14 @@ def get_max_offset(broker: Broker, request: Request[GetMaxOffset]) -> Reply:
 
 @routes.on(GetMinOffset)
 def get_min_offset(broker: Broker, request: Request[GetMinOffset]) -> Reply:
-    """The oldest offset that is still there."""
+    """Return the oldest offset that is still there."""
     header = request.header
     return Reply(OffsetFound(offset=broker.store.min_offset(header.topic, header.queue_id)))
 
 
 @routes.on(SearchOffset)
 def search_offset(broker: Broker, request: Request[SearchOffset]) -> Reply:
-    """The offset at a store time."""
+    """Return the offset at a store time."""
     header = request.header
     boundary = Boundary.UPPER if header.boundary_type.upper() == "UPPER" else Boundary.LOWER
     offset = broker.store.queue_offset_by_time(
@@ -202,16 +202,16 @@ def _in_epoch(
 
 @routes.on(GetEarliestStoreTime)
 def get_earliest_store_time(broker: Broker, request: Request[GetEarliestStoreTime]) -> Reply:
-    """When the oldest message of a queue was stored; -1 when it is empty."""
+    """Return when the oldest message of a queue was stored; -1 if the queue is empty."""
     header = request.header
     timestamp = broker.store.earliest_store_time(header.topic, header.queue_id)
     return Reply(TimestampFound(timestamp=timestamp))
 
 
-# ---- moving a group to a time or an offset, whether it is online or not
+# ---- resetting a group to a time or an offset, whether or not it is online
 #
 # operator ── 222 ──▶ broker ── stored at once, commits ignored until the member has applied it
-#                        ├── 220, one-way ──▶ Python members drop their queues and start anew
+#                        ├── 220, one-way ──▶ Python members drop their queues and start over
 #                        ├── waiting pulls of the group: answered with PULL_OFFSET_MOVED; others
 #                        │   learn it by their next pull
 #                        └── answer: each queue with the offset that is stored now
@@ -222,7 +222,7 @@ def get_earliest_store_time(broker: Broker, request: Request[GetEarliestStoreTim
 
 @routes.on(InvokeResetOffset)
 def reset_offset(broker: Broker, request: Request[InvokeResetOffset]) -> Awaitable[Reply]:
-    """Move a group; the answer has the stored offset of each queue."""
+    """Reset a group; the answer has the stored offset of each queue."""
     header = request.header
     topic = _checked_topic(broker, header)
     targets = _targets(broker, header, topic)
@@ -311,7 +311,7 @@ def _by_time(broker: Broker, header: InvokeResetOffset, queue_id: int) -> int:
 
 
 def _notify_members(broker: Broker, header: InvokeResetOffset, body: bytes) -> int:
-    """How many live members were notified. One that misses it learns it by its next pull."""
+    """Notify live Python members; returns how many. One that misses it learns by its next pull."""
     group = broker.consumers.group(header.group)
     if group is None:
         return 0
@@ -325,6 +325,6 @@ def _notify_members(broker: Broker, header: InvokeResetOffset, body: bytes) -> i
         try:
             connection.send_oneway(notice, body)
         except ConnectionLost:
-            continue  # its own end is on the way and will be noticed
+            continue  # the connection is ending, and that will be noticed
         notified += 1
     return notified

@@ -1,16 +1,16 @@
-"""Pulling: records go out as they lie in the log; a pull that finds nothing waits.
+"""Pulling: records go out exactly as the log holds them; a pull that finds nothing waits.
 
 This is the other half of the hot path. A pull that finds messages is answered inside the read
 callback with slices of the mapped log, undecoded. A pull that finds nothing is parked as a small
 record (`arrivals`), and the send that ends its wait answers it in the same turn of the loop. Only a
-read that would wait for the device becomes a task: the loop must not wait for a disk. Checks for
+read that would wait for the device becomes a task: the loop must not block on a disk. Checks for
 what is rare (handover, quotas, shortened queues, resets) ask a set or a flag first, so that they
 cost next to nothing while nothing of the kind is going on.
 
-A slave answers from its copy of the log in the same way, with one difference: it moves no position.
-Its copy may end before its master's log does and begin later, so that an offset out of its range,
-or one that it cannot judge, says nothing about the offset. Such a pull is held for a moment and
-sent to the master with the offset it came with.
+A slave answers from its copy of the log in the same way, with one difference: it never moves a
+client's position. Its copy may begin later and end earlier than the master's log, so an offset that
+is out of its range, or that it cannot judge, may still be valid. Such a pull is held for a moment
+and then sent to the master with the offset it came with.
 """
 
 from collections.abc import Awaitable
@@ -38,7 +38,7 @@ from sparrowmq.store.store import ColdRead
 routes: Routes[Broker] = Routes()
 _DRAINING = BrokerState.DRAINING
 _SHORT_POLL_S = 1.0
-"""How long a pull waits that asks to wait but names no time."""
+"""How long a pull waits when it asks to wait but gives no timeout."""
 _CODES = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
     ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -51,13 +51,13 @@ _CODES = {
     ReadStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
 }
 _NOT_READ = (ReadStatus.MESSAGE_WAS_REMOVING, ReadStatus.OFFSET_FOUND_NULL)
-"""What a master passes over, because it is gone; a slave's master may have it."""
+"""A master skips these, because the messages are gone; a slave's master may still have them."""
 _EMPTY = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
 
 
 @routes.on(PullMessage, LitePullMessage)
 def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
-    """Messages of a queue from an offset on, or a wait for them."""
+    """Return messages of a queue from an offset on, or wait for them."""
     if broker.state is _DRAINING:
         return reject(broker)
     header = request.header
@@ -133,7 +133,7 @@ async def _answer_after_handover(
 ) -> Reply:
     header = request.header
     offset = await next_offset
-    # An offset that is only repeated is no better known than before.
+    # Repeating an offset does not make it any more certain.
     is_known = offset != header.queue_offset
     epoch = broker.store.epochs.current if is_known else header.epoch or 0
     code, text = ResponseCode.PULL_RETRY_IMMEDIATELY, "the queue is being handed over"
@@ -173,7 +173,7 @@ def _answer(
 
 
 async def _answer_cold(broker: Broker, request: Request[PullMessage], cold: ColdRead) -> Reply:
-    """Read from the device in a worker. The queue has messages, so the pull need not wait."""
+    """Read from the device in a worker. The queue has messages, so the pull is not parked."""
     epoch = broker.store.epochs.current
     began_ms = broker.monotonic()
     found = await broker.workers.run(cold.load)
@@ -193,7 +193,7 @@ async def _answer_cold(broker: Broker, request: Request[PullMessage], cold: Cold
 
 
 def _is_for_master(status: ReadStatus, code: ResponseCode) -> bool:
-    """Whether a slave that reads this leaves it to its master: it moves no position."""
+    """Whether a slave with this result defers to its master: it never moves a position."""
     return code is ResponseCode.PULL_OFFSET_MOVED or status in _NOT_READ
 
 
@@ -202,7 +202,7 @@ def _held(broker: Broker, request: Request[PullMessage], why: str) -> Handled:
 
 
 def _poll_s(broker: Broker, header: PullMessage) -> float:
-    """How long a pull may wait that asks to."""
+    """How long a pull that asks to wait may wait."""
     wait_s = header.suspend_timeout_millis / 1000 or _SHORT_POLL_S
     return min(max(0.0, wait_s), broker.config.long_poll_s)
 
@@ -221,14 +221,14 @@ class ParkedPull(msgspec.Struct, eq=False):
     key: QueueKey
     offset: int
     epoch: int
-    """The one in which `offset` was learned."""
+    """The epoch in which `offset` was learned."""
     accepts: PullFilter
     deadline_s: float = 0.0
 
     def retry(self) -> bool:
-        """Read the queue again; whether the request was answered.
+        """Read the queue again; returns whether the request was answered.
 
-        What the filter rejects moves the offset on without waking the client.
+        Messages that the filter rejects advance the offset without waking the client.
         """
         broker, request = self.broker, self.request
         epoch = broker.store.epochs.current
@@ -242,11 +242,11 @@ class ParkedPull(msgspec.Struct, eq=False):
             return True
         code = _code(found.status, self.offset)
         if broker.slave_reads is not None and _is_for_master(found.status, code):
-            return False  # it gives up in time, where it is
+            return False  # `give_up` answers it, at the offset it has
         if found.status is ReadStatus.NO_MATCHED_MESSAGE:
             self.offset, self.epoch = found.next_offset, epoch
             if found.next_offset < found.max_offset:
-                broker.arrivals.announce(*self.key)  # a long run was rejected: others go first
+                broker.arrivals.announce(*self.key)  # a long run was rejected: other pulls go first
             elif found.max_offset < broker.store.max_offset(*self.key):
                 broker.durability.request_flush()
             return False
@@ -268,7 +268,7 @@ class ParkedPull(msgspec.Struct, eq=False):
 
 
 def move_parked(broker: Broker, group: str, topic: str, queue_id: int, offset: int) -> None:
-    """A group was reset: answer its pulls that wait for the queue with the new offset."""
+    """A group was reset: answer its pulls that wait on the queue with the new offset."""
     parked = broker.arrivals.take(
         (topic, queue_id), lambda pull: pull.request.header.consumer_group == group
     )
@@ -332,9 +332,9 @@ def _reply(
 
 
 def _end_of_range(broker: Broker, header: PullMessage, found: QueueRead) -> int | None:
-    """The end of the valid part of a range that a client of ours planned in an earlier epoch.
+    """The end of the valid part of a range that one of our clients planned in an earlier epoch.
 
-    Its position itself is valid: with PULL_OFFSET_MOVED the field would say that it is not.
+    None with PULL_OFFSET_MOVED: there the field would mean that the position itself is invalid.
     """
     if _code(found.status, header.queue_offset) is ResponseCode.PULL_OFFSET_MOVED:
         return None
@@ -343,7 +343,7 @@ def _end_of_range(broker: Broker, header: PullMessage, found: QueueRead) -> int 
 
 
 def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Handled:
-    """Send a client back whose position counts messages that are gone: they ended at `end`."""
+    """Send back a client whose position counts messages that are gone: they ended at `end`."""
     if broker.slave_reads is not None:
         return _held(broker, request, "the queue got shorter, says a slave")
     header = request.header
@@ -362,7 +362,7 @@ def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Handl
         end,
         target,
     )
-    # A client of ours goes on at what it is told is valid, or at its own progress if that is lower.
+    # Our clients resume at the valid end they are given, or at their own progress if that is lower.
     valid_end = end if header.epoch else target
     return _moved_to(broker, request, target, "the queue got shorter", valid_end=valid_end)
 
@@ -389,9 +389,9 @@ def _nothing_found(
     held: tuple[int, int] | None = None,
     valid_end: int | None = None,
 ) -> Reply:
-    """The answer to every pull that gets no message; `next_offset` was learned in `epoch`.
+    """The answer to every pull that gets no messages; `next_offset` was learned in `epoch`.
 
-    `held` is the range of offsets that the queue has, where the caller has read it already.
+    `held` is the queue's range of offsets, if the caller has already read it.
     """
     header = request.header
     low, high = held or broker.store.visible_range(header.topic, header.queue_id)
@@ -406,7 +406,7 @@ def _suggest(
     """The broker id that an answer suggests."""
     if not broker.reads.others:
         return MASTER_ID
-    # None when it was deleted while the pull waited, or is new on a slave, which makes no groups.
+    # None if it was deleted while the pull waited, or is new on a slave, which creates no groups.
     group = broker.groups.get(header.consumer_group)
     group = group or SubscriptionGroupConfig(group_name=header.consumer_group)
     is_busy = bool(broker.busy_reason)
@@ -423,7 +423,7 @@ def _pulled(
     suggested: int,
     valid_end: int | None = None,
 ) -> Pulled:
-    """Clients of ours learn the epoch; for others it is noted which offset they were sent to."""
+    """Our clients learn the epoch; for others the broker notes which offset they were sent to."""
     header = request.header
     if header.epoch is not None:
         return PulledInEpoch(

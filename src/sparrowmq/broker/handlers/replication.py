@@ -1,5 +1,5 @@
-"""Brokers of one name compare their logs and copy tables; operators look at slaves and retire
-them."""
+"""Requests with which brokers of one name compare logs and copy tables, and with which operators
+list and retire slaves."""
 
 from functools import partial
 
@@ -49,7 +49,7 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(DescribeLog)
 def describe_log(broker: Broker, request: Request[DescribeLog]) -> Reply:
-    """What this broker's log is: a master that comes back asks its slaves."""
+    """Describe this broker's log: a master that comes back asks its slaves for this."""
     follower = broker.replication.follower
     if follower is not None and follower.master_address == request.header.returning_master:
         follower.start_over()
@@ -58,7 +58,7 @@ def describe_log(broker: Broker, request: Request[DescribeLog]) -> Reply:
 
 @routes.on(FollowMaster)
 async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply:
-    """Judge a broker that wants to copy this one's log; a token for one that may."""
+    """Judge a broker that wants to copy this one's log; one that may gets a token."""
     replication = broker.replication
     if replication.is_master and not replication.admits_slaves:
         text = "this master is starting, and has not asked the name servers for its name yet"
@@ -70,7 +70,7 @@ async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply
     _check_id_is_free(replication, claim)
     own = replication.describe()
     if _may_have_lost_messages(own.claim, claim, replication):
-        # It may be back at another address: it is asked there when this master starts again.
+        # It may be back at another address: this master asks it there at its next start.
         _remember(broker, claim)
     if replication.role is Role.WAITING:
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, replication.reason)
@@ -90,8 +90,8 @@ async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply
 
 
 def _check_id_is_free(replication: Replication, claim: LogClaim) -> None:
-    """Raise RequestRefused for a slave with the id of one that follows: each would push the other
-    one out, again and again."""
+    """Raise RequestRefused for a slave with the id of one that already follows: the two would push
+    each other out again and again."""
     address = replication.known_slaves.addresses.get(claim.broker_id, claim.address)
     if claim.broker_id in replication.feed.links and address != claim.address:
         text = (
@@ -104,11 +104,11 @@ def _check_id_is_free(replication: Replication, claim: LogClaim) -> None:
 
 
 def _may_have_lost_messages(own: LogClaim, claim: LogClaim, replication: Replication) -> bool:
-    """Whether this is a slave that a master remembers, or one that has more, with a log that
-    continues its own: asked at the next start, it gives that back.
+    """Whether this slave is one that the master remembers, or has more messages, in a log that
+    continues the master's own: asked at the next start, it gives them back.
 
-    A broker that only has its id, with another history, must not take its place: the master would
-    ask the wrong one for what it lost.
+    A broker that has the same id but another history must not take the slave's place: the master
+    would ask the wrong one for what it lost.
     """
     has_more = claim.end > own.end
     return (
@@ -120,10 +120,11 @@ def _may_have_lost_messages(own: LogClaim, claim: LogClaim, replication: Replica
 
 
 def _remember(broker: Broker, slave: LogClaim) -> None:
-    """A slave counts only when it would be remembered after a power cut.
+    """Remember a slave durably: it counts only once it would be remembered after a power cut.
 
-    Saved on the loop, although that syncs: it happens once per slave and address, and two that come
-    together must neither write the file at once nor count while the other's save runs.
+    The save runs on the loop although it syncs: it happens once per slave and address, and two
+    slaves that come together must neither write the file at the same time nor count while the
+    other's save runs.
     """
     if broker.replication.role is Role.SLAVE:
         return
@@ -136,7 +137,7 @@ def _remember(broker: Broker, slave: LogClaim) -> None:
 
 @routes.on(ListSlaves)
 def list_slaves(broker: Broker, request: Request[ListSlaves]) -> Reply:
-    """The slaves that a master remembers, also those that are away."""
+    """The slaves that a master remembers, including those that are away."""
     if broker.replication.role is Role.SLAVE:
         raise RequestRefused(ResponseCode.NO_PERMISSION, _NOT_A_MASTER)
     return Reply(body=slave_list(broker.replication, broker.clock()).to_json())
@@ -144,9 +145,10 @@ def list_slaves(broker: Broker, request: Request[ListSlaves]) -> Reply:
 
 @routes.on(RetireSlave)
 async def retire_slave(broker: Broker, request: Request[RetireSlave]) -> Reply:
-    """Forget a slave that is away for good: no log file is kept for it, and it is not asked again.
+    """Forget a slave that is gone for good: no log file is kept for it, and it is not asked again.
 
-    It may be the only other broker that has what this one has not synced yet, so that comes first.
+    It may be the only other broker that has what this one has not synced yet, so this one syncs
+    first.
     """
     slave_id = request.header.broker_id
     _check_may_retire(broker.replication, slave_id)
@@ -159,7 +161,7 @@ async def retire_slave(broker: Broker, request: Request[RetireSlave]) -> Reply:
     except (DiskFull, StoreError, OSError) as error:
         text = f"the slave is still remembered: {error}"
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
-    # It may have said hello and not connected yet: then it must say it again.
+    # It may have said hello but not connected yet: then it must say hello again.
     broker.replication.feed.withdraw(slave_id)
     audit(request, "retired slave %d, last at %s", slave_id, address)
     return Reply()
@@ -186,7 +188,7 @@ def _check_may_retire(replication: Replication, slave_id: int) -> None:
 
 @routes.on(CopyTables)
 async def copy_tables(broker: Broker, request: Request[CopyTables]) -> Reply:
-    """What a slave lacks of this broker's tables; what was committed at the slave counts here."""
+    """Give a slave what it lacks of this broker's tables, and merge what was committed at it."""
     try:
         question = decode_question(request.body)
     except StateUnreadable as error:
@@ -200,7 +202,7 @@ async def copy_tables(broker: Broker, request: Request[CopyTables]) -> Reply:
 
 @routes.on(GiveTables)
 async def give_tables(broker: Broker, request: Request[GiveTables]) -> Reply:
-    """Of a slave: its master stops, and these are its last tables."""
+    """On a slave: its master is stopping, and these are its last tables."""
     following = broker.table_following
     if following is None:
         text = "this broker is no slave, and takes no tables"
@@ -220,14 +222,14 @@ async def give_tables(broker: Broker, request: Request[GiveTables]) -> Reply:
 
 @routes.on(GetHaStatus)
 def get_ha_status(broker: Broker, request: Request[GetHaStatus]) -> Reply:
-    """What `mqadmin haStatus` prints: of a master its slaves, of a slave itself."""
+    """What `mqadmin haStatus` prints: a master's slaves, or a slave itself."""
     status = ha_status(broker.replication, broker.replication_figures, broker.clock())
     return Reply(body=status.to_json())
 
 
 @routes.on(ResetMasterFlushOffset)
 def reset_master_flush_offset(broker: Broker, request: Request[ResetMasterFlushOffset]) -> Reply:
-    """Note it on a slave, and answer success without effect on a master, as Apache's broker does.
+    """Note the value on a slave; on a master succeed without effect, as Apache's broker does.
 
     Nothing here depends on the value: a slave learns from its master's bytes what it may serve.
     """

@@ -1,4 +1,4 @@
-"""Request-reply: a consumer's answer is pushed to the client that asked, and stored."""
+"""Request-reply: the broker pushes a consumer's reply to the client that asked, and stores it."""
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.send_checks import (
@@ -33,7 +33,7 @@ _PUSH_S = 10.0
 
 @routes.on(SendReply, SendReplyV2)
 async def send_reply(broker: Broker, request: Request[SendReply | SendReplyV2]) -> Reply:
-    """Push a reply to the client that asked. It is stored in any case, so that it can be found."""
+    """Push a reply to the client that asked. It is stored in any case, so it can be found."""
     put = _put(broker, request)
     fault = await _push(broker, request)
     try:
@@ -80,7 +80,7 @@ def _ended(properties: str) -> str:
 
 
 async def _push(broker: Broker, request: Request[SendReply | SendReplyV2]) -> str:
-    """Why the reply did not reach its client; empty when it did."""
+    """Push the reply; returns why it did not reach its client, empty if it did."""
     header = request.header
     fields = parse_properties(header.properties)
     client_id = fields.get(REPLY_TO_CLIENT)

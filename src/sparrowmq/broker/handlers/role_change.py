@@ -1,4 +1,4 @@
-"""A master gives its role to a slave, at the request of an operator."""
+"""Requests of operators that make a master hand over its role to a slave."""
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.replication.role_change import CannotChange, Inheritance
@@ -14,7 +14,7 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(HandOver)
 async def hand_over(broker: Broker, request: Request[HandOver]) -> Reply:
-    """Of the master: answered when the slave has accepted."""
+    """On the master: hand over; answered when the slave has accepted."""
     header, change = request.header, broker.replication.role_change
     slave_id = header.slave_id if header.slave_id >= 0 else None
     try:
@@ -36,7 +36,7 @@ async def hand_over(broker: Broker, request: Request[HandOver]) -> Reply:
 
 @routes.on(TakeOver)
 async def take_over(broker: Broker, request: Request[TakeOver]) -> Reply:
-    """Of a slave: its last master asks for it, or an operator when there is none."""
+    """On a slave: take over, at the request of its last master or, without one, of an operator."""
     header, change = request.header, broker.replication.role_change
     answer = TakenOver(slave_id=broker.config.broker_id, log_end=broker.store.max_log_offset)
     if not header.dry_run:

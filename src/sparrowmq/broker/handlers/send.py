@@ -3,8 +3,8 @@
 This is the hot path, and it runs inside the read callback. A plain message costs one look-up of its
 topic (`topics.checked_for_send` remembers that all checks passed), one search for the three
 properties that are indexed, one append, and one reply; no property is parsed, nothing is logged or
-timed, and there is no task. Checks that nearly always pass are comparisons in line, and functions
-are only called to explain a refusal. The names of special properties are searched in the raw text
+timed, and there is no task. Checks that nearly always pass are inline comparisons; a function is
+only called to explain a refusal. The raw text is searched for the names of special properties
 first: parsing all properties of every message would cost more than storing it.
 """
 
@@ -53,7 +53,7 @@ routes: Routes[Broker] = Routes()
 def send_message(
     broker: Broker, request: Request[AnySend], admitted: TopicConfig | None = None
 ) -> Handled:
-    """Store one message; answered when it is as safe as the flush mode promises."""
+    """Store one message, and reply when it is as safe as the flush mode promises."""
     header = request.header
     if header.batch:
         return send_batch(broker, request)
@@ -98,7 +98,7 @@ def send_message(
 
 
 def _store_and_answer(broker: Broker, request: Request[AnySend], put: PutMessage) -> Reply | None:
-    """Append, wake the pulls that wait for the queue, reply when safe."""
+    """Append, wake the pulls that wait on the queue, and reply when safe."""
     try:
         stored = broker.store.append(put, broker.clock())
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
@@ -117,13 +117,13 @@ def _store_and_answer(broker: Broker, request: Request[AnySend], put: PutMessage
     return answer_when_safe(broker, request, reply, stored.log_offset + stored.size)
 
 
-# ---- messages that wait in a queue of the broker first: delayed, half messages, retries
+# ---- messages that first wait in one of the broker's queues: delayed, half messages, retries
 
 
 def send_special(broker: Broker, request: Request[AnySend], put: PutMessage, text: str) -> Handled:
-    """Store a message whose properties (`text`) may ask for another queue than its own.
+    """Store a message whose properties (`text`) may send it to a queue other than its own.
 
-    The answer names the queue that was asked for, and a handle with which a timer can be recalled.
+    The reply names the requested queue, and carries the handle that recalls a timer.
     """
     clock = broker.delivery.clock
     now_ms = clock.now_ms()
@@ -132,7 +132,7 @@ def send_special(broker: Broker, request: Request[AnySend], put: PutMessage, tex
         return broker.saving.handle_when_saved(clock, again)
     topic, queue_id = put.topic, put.queue_id
     placement = None
-    # Retry topics begin so: their messages may be dead letters by now.
+    # Retry topics begin with %: their messages may have become dead letters.
     if not request.header.reconsume_times and topic[0] != "%":
         placement = place_quickly(broker, put, text, now_ms)
     if placement is None:
@@ -195,7 +195,7 @@ def _sent(
 def send_batch(
     broker: Broker, request: Request[AnySend], admitted: TopicConfig | None = None
 ) -> Handled:
-    """Store a batch: contiguous offsets in one queue, all of it or nothing."""
+    """Store a batch: contiguous offsets in one queue, all or nothing."""
     header = request.header
     topic = broker.topics.checked_for_send.get(header.topic) or admitted
     if topic is None:
@@ -214,7 +214,7 @@ def send_batch(
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise store_refusal(error) from error
     broker.durability.announce(header.topic, queue_id)
-    # All ids at once: a third of what formatting each costs.
+    # Format all ids at once: a third of the cost of formatting each one.
     offsets = struct.pack(f">{len(stored.log_offsets)}q", *stored.log_offsets)
     prefix = broker.id_prefix
     ids = prefix + offsets.hex(",", 8).upper().replace(",", f",{prefix}")
@@ -227,8 +227,8 @@ def send_batch(
 def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> PutBatch:
     """The messages of a batch body, each with its own properties and no others.
 
-    Those of the batch stay out, as in Apache's MessageExtEncoder: among them is the unique id of
-    the whole batch, which every message would then be known by.
+    The batch's own properties are left out, as in Apache's MessageExtEncoder: they include the
+    unique id of the whole batch, which every message would then share.
     """
     header = request.header
     # What is checked for the whole batch holds for every body in it.

@@ -1,4 +1,4 @@
-"""Sending back messages that could not be consumed."""
+"""Send back: messages that could not be consumed."""
 
 from functools import partial
 
@@ -30,7 +30,7 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Handled:
         return broker.saving.handle_when_saved(clock, partial(send_back, broker, request))
     group = group_of(broker, header.group)
     if group.retry_queue_nums <= 0:
-        return Reply()  # the group's operator switched retries off, as Apache understands it
+        return Reply()  # the group's operator switched retries off, as in Apache's broker
     record = broker.store.read_record(header.offset)
     if record is None:
         text = f"no message at log offset {header.offset} of {broker.config.broker_name}"
@@ -45,19 +45,19 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Handled:
     )
     fault = size_fault(broker, len(placement.put.body), len(placement.put.properties))
     if fault is not None:
-        # If it were refused, its consumer would send it back for ever.
+        # If it were refused, its consumer would send it back forever.
         broker.log.error("message at %d cannot be retried: %s", header.offset, fault)
         placement = place_dead_letter(broker, record, group)
     try:
         stored = append(broker, placement, now_ms)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise store_refusal(error) from error
-    # Under the topic it was sent to, also when it comes from the retry topic
+    # Under the topic it was originally sent to, even if it comes from the retry topic
     origin = fields_of(record).get(RETRY_TOPIC, record.topic)
     broker.statistics.count(SENT_BACK, f"{origin}@{header.group}", 1, broker.monotonic())
     if placement.attempts:
         broker.dead_letters.note(placement)
     end = stored.log_offset + stored.size
-    # The group moves on as soon as it is answered, so success means that the copy is safe. Missing
-    # slaves are waited for and then not mentioned: a consumer would send the message once more.
+    # The group moves on as soon as it gets the answer, so success means that the copy is safe.
+    # Missing slaves are waited for but not reported: a consumer would send the message back again.
     return broker.durability.reply_when_safe(request, Reply(), end, says_missing_copies=False)

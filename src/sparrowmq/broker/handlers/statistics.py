@@ -1,6 +1,6 @@
 """Progress, lag and rates of topics and groups.
 
-Everything here asks about many queues at once, and works in slices (`broker/reports.py`).
+Every request here reads many queues, and works in slices (`broker/reports.py`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,16 +39,16 @@ from sparrowmq.protocol.topic_config import TopicConfig
 
 routes: Routes[Broker] = Routes()
 _ROWS_AT_ONCE = 64
-"""Of a table that is written as JSON: about 0.3 ms."""
+"""Rows of a table encoded to JSON in one step: about 0.3 ms."""
 _QUEUES_AT_ONCE = 512
-"""Whose store times are looked up together, so that a worker reads many at once."""
+"""Queues whose store times are looked up together, so that a worker reads many at once."""
 _MOST_BYTES = MAX_FRAME_BYTES - 64 * 1024
-"""Clients close the connection over a larger frame."""
+"""Clients close the connection when they get a larger frame."""
 
 
 @routes.on(GetTopicStats)
 async def get_topic_stats(broker: Broker, request: Request[GetTopicStats]) -> Reply:
-    """What each queue of a topic holds, and when its last message came."""
+    """Report what each queue of a topic holds, and when its last message came."""
     config = _topic(broker, request.header.topic)
     topic = config.topic_name
     await broker.sampling.refresh(broker)
@@ -70,7 +70,7 @@ async def get_topic_stats(broker: Broker, request: Request[GetTopicStats]) -> Re
 
 @routes.on(GetConsumeStats)
 async def get_consume_stats(broker: Broker, request: Request[GetConsumeStats]) -> Reply:
-    """How far a group is in each queue, and how far it could be."""
+    """Report how far a group is in each queue, and how far it could be."""
     header = request.header
     group = header.consumer_group
     await broker.sampling.refresh(broker)
@@ -100,7 +100,7 @@ async def _topics_asked_for(broker: Broker, header: GetConsumeStats, turn: Slice
 
 
 async def _topics_by_group(broker: Broker, turn: Slice, only: str = "") -> dict[str, list[str]]:
-    """The topics that each group has offsets for."""
+    """The topics for which each group has offsets."""
     topics_of: dict[str, list[str]] = {}
     for key, _ in broker.offsets.rows():
         topic, _, group = key.partition("@")
@@ -112,7 +112,7 @@ async def _topics_by_group(broker: Broker, turn: Slice, only: str = "") -> dict[
 
 
 def _subscribed(broker: Broker, group: str, topics: Iterable[str]) -> list[str]:
-    """Without what a live group does not subscribe to any more."""
+    """These topics without those to which a live group no longer subscribes."""
     live = broker.consumers.group(group)
     if live is None or not live.subscriptions:
         return list(topics)
@@ -120,7 +120,7 @@ def _subscribed(broker: Broker, group: str, topics: Iterable[str]) -> list[str]:
 
 
 def _parts(asked: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
-    """Topics and how many queues they have, as many as are looked at together."""
+    """Topics with their numbers of queues, in parts that are looked up together."""
     part: list[tuple[str, int]] = []
     size = 0
     for topic, queues in asked:
@@ -136,7 +136,7 @@ def _parts(asked: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
 async def _progress(
     broker: Broker, group: str, topics: Iterable[tuple[str, int]], turn: Slice
 ) -> list[dict[MessageQueue, OffsetPair]]:
-    """A group's progress in so many queues of each topic."""
+    """A group's progress in this many queues of each topic."""
     queues = [(topic, queue_id) for topic, number in topics for queue_id in range(number)]
     offsets = [max(0, broker.offsets.get(group, *queue)) for queue in queues]
     places = [(*queue, offset - 1) for queue, offset in zip(queues, offsets, strict=True)]
@@ -160,7 +160,7 @@ async def _progress(
 async def get_broker_consume_stats(
     broker: Broker, request: Request[GetBrokerConsumeStats]
 ) -> Reply:
-    """How far all groups are."""
+    """Report how far all groups are."""
     await broker.sampling.refresh(broker)
     with broker.slices.begin() as turn:
         topics_of = await _topics_by_group(broker, turn)
@@ -191,7 +191,7 @@ def _write_queues(
 async def _group_stats(
     broker: Broker, group: str, topics: Iterable[tuple[str, int]], turn: Slice
 ) -> tuple[list[bytes], int]:
-    """A group's statistics of each topic as JSON, and by how much it is behind."""
+    """A group's statistics for each topic as JSON, and its lag."""
     stats, behind = [], 0
     for part in _parts(topics):
         tables = await _progress(broker, group, part, turn)
@@ -208,7 +208,7 @@ def _reply(pieces: list[bytes]) -> Reply:
 
 
 class _Answer:
-    """Pieces of a body, as long as a frame can carry them."""
+    """The pieces of a body, up to what a frame can carry."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
@@ -237,7 +237,7 @@ async def _rows(table: Mapping[MessageQueue, Body], turn: Slice) -> list[bytes]:
 
 @routes.on(GetConsumeTimeSpan)
 async def get_consume_time_span(broker: Broker, request: Request[GetConsumeTimeSpan]) -> Reply:
-    """From when to when each queue's messages are, and at what time the group stands."""
+    """Report store times of each queue's first and last message and the group's position."""
     config = _topic(broker, request.header.topic)
     topic, group, spans = config.topic_name, request.header.group, []
     with broker.slices.begin() as turn:
@@ -265,7 +265,7 @@ async def _time_span(
 
 @routes.on(ViewBrokerStats)
 async def view_broker_stats(broker: Broker, request: Request[ViewBrokerStats]) -> Reply:
-    """One counter over the last minute, hour and day."""
+    """Return one counter over the last minute, hour and day."""
     header = request.header
     await broker.sampling.refresh(broker)
     spans = broker.statistics.spans(header.stats_name, header.stats_key, broker.monotonic())

@@ -1,4 +1,4 @@
-"""What requests about the tables of topics and groups have in common: checks, pages, answers."""
+"""Shared parts of requests about the tables of topics and groups: checks, pages, answers."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -27,7 +27,7 @@ def check_is_master(broker: Broker) -> None:
 
 
 def check_room(table: Topics | Groups, names: Collection[str], kind: str, most: int) -> None:
-    """Raise RequestRefused where the table would grow past `most`, the setting max_`kind`."""
+    """Raise RequestRefused if the table would grow past `most`, the setting max_`kind`."""
     new = {name for name in names if name not in table}
     count = len(table) + len(new)
     if new and count > most:
@@ -43,10 +43,10 @@ def page_of(
     most: int | None,
     asked_version: str | None,
 ) -> list[str]:
-    """The names of one page of a table, in order; all from `first` on where no size is asked for.
+    """The names of one page of a table, in order; all from `first` on if no size is asked for.
 
-    A table that has changed since the page before begins anew. Apache's slaves stop asking when
-    one name is missing, so that one joins the page before it.
+    A table that has changed since the previous page starts over. Apache's slaves stop asking when
+    only one name is missing, so that name joins the page before it.
     """
     ordered = sorted(names)
     start = max(0, first or 0)
@@ -69,8 +69,8 @@ def apply_attributes(
     current: Mapping[str, str] | None,
     changes: Mapping[str, str],
 ) -> dict[str, str]:
-    """What attributes are after a change. They come as changes, `{"+name": "value"}`, unlike
-    everything else in a configuration. Raises RequestRefused."""
+    """The attributes after a change. Unlike everything else in a configuration, they come as
+    changes, `{"+name": "value"}`. Raises RequestRefused."""
     if not changes and not current:
         return {}
     try:
@@ -82,7 +82,7 @@ def apply_attributes(
 async def reply_when_deleted(broker: Broker, table: SavedTable) -> Reply:
     """Answer a deletion when it is durable.
 
-    Progress is saved first: a topic or group that is made again must not get the old one back.
+    Progress is saved first: a recreated topic or group must not get the old progress back.
     """
     reply = await broker.offset_saving.reply_when_saved(Reply())
     return await broker.saving.reply_when_saved(table, reply)

@@ -97,7 +97,7 @@ def _put(
     if new:
         broker.topics.put(*new)
         broker.traffic.follow(broker, new)
-        # One line for all of them: thousands would take longer than creating the topics.
+        # One log line for all of them: thousands would take longer than creating the topics.
         audit(request, "set topics %s", msgspec.json.encode(new).decode())
     return broker.saving.reply_when_saved(broker.topics, Reply())
 
@@ -120,8 +120,8 @@ def _check(broker: Broker, config: TopicConfig) -> None:
 
 
 def _only_sets_attributes(broker: Broker, config: TopicConfig) -> bool:
-    """Whether a change leaves the topic with the broker's name as it is, but for its attributes:
-    they are the quotas of producer groups and clients."""
+    """Whether a change to the topic with the broker's name only affects its attributes: those are
+    the quotas of producer groups and clients."""
     if config.topic_name != broker.config.broker_name or not config.attributes:
         return False
     known = broker.topics.get(config.topic_name)
@@ -151,7 +151,7 @@ def _belongs_to_the_broker(broker: Broker, topic: str) -> bool:
 
 @routes.on(DeleteTopic)
 def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Awaitable[Reply]:
-    """Forget a topic, its queues and all progress in it. Deleting what is not there is fine."""
+    """Delete a topic, its queues and all progress in it. Deleting a missing topic succeeds."""
     check_is_master(broker)
     topic = request.header.topic
     fault = topic_fault(topic)
@@ -160,7 +160,7 @@ def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Awaitable[Rep
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
     try:
-        # First, so that a full disk leaves the topic and all progress in it as they were.
+        # First, so that a full disk leaves the topic and all progress in it unchanged.
         broker.store.delete_topic(topic, broker.clock())
     except DiskFull as error:
         text = f"topic {topic} is not deleted: {error}; make room and delete it again"
@@ -185,7 +185,7 @@ def get_topic_config(broker: Broker, request: Request[GetTopicConfig]) -> Reply:
 
 @routes.on(GetAllTopicConfig)
 async def get_all_topic_config(broker: Broker, request: Request[GetAllTopicConfig]) -> Reply:
-    """All topics' configurations, or a part of them in the order of their names."""
+    """Return all topics' configurations, or one page of them in order of their names."""
     header = request.header
     table = broker.topics.table()
     rows = table.topic_config_table
@@ -204,7 +204,7 @@ async def get_all_topic_config(broker: Broker, request: Request[GetAllTopicConfi
 
 @routes.on(GetSystemTopicsOfBroker)
 def get_system_topics(broker: Broker, request: Request[GetSystemTopicsOfBroker]) -> Reply:
-    """The broker's own topics, the cluster's and the broker's name among them."""
+    """Return the broker's own topics, including those named after the cluster and the broker."""
     topics = {
         topic.topic_name
         for topic in broker.topics

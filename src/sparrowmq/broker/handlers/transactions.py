@@ -1,4 +1,4 @@
-"""Ending transactions: commit, roll back, or not known yet."""
+"""Requests that end transactions: commit, rollback, or outcome not known yet."""
 
 from functools import partial
 
@@ -26,20 +26,20 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(EndTransaction)
 def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Handled:
-    """End a transaction; ending it again changes nothing. A slave ends none, as Apache's."""
+    """End a transaction; ending it again changes nothing. Like Apache's, a slave ends none."""
     if broker.slave_reads is not None:
         refusal = str(broker.store.admission.refusal)
         raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, refusal)
     header, clock = request.header, broker.delivery.clock
     now_ms = clock.now_ms()
-    if not clock.is_saved:  # what is committed may have to wait for its time
+    if not clock.is_saved:  # a committed message may have to wait for its time
         return broker.saving.handle_when_saved(clock, partial(end_transaction, broker, request))
     kind = header.commit_or_rollback
     if kind not in (TRANSACTION_NONE, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
         text = f"commitOrRollback is {kind}, must be 0 (unknown), 8 (commit) or 12 (rollback)"
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
     if kind == TRANSACTION_NONE:
-        return Reply()  # it will be asked again
+        return Reply()  # the producer will be asked again
     record, fields = _half_record(broker, header)
     half = broker.delivery.halves.get(record.queue_offset)
     if half is None:
@@ -65,7 +65,7 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Handled
 def resume_check(broker: Broker, request: Request[ResumeCheckHalfMessage]) -> Reply | None:
     """Ask the producers again about a transaction that was given up, as if for the first time.
 
-    The message stays where it was kept as well, as with Apache.
+    As with Apache, the message also stays where it was kept.
     """
     try:
         log_offset = OffsetId.parse(request.header.msg_id).log_offset
@@ -85,7 +85,7 @@ def resume_check(broker: Broker, request: Request[ResumeCheckHalfMessage]) -> Re
 
 
 def _half_record(broker: Broker, header: EndTransaction) -> tuple[Record, dict[str, str]]:
-    """The half message that is meant and its properties; Apache checks the same three things."""
+    """The requested half message and its properties; Apache makes the same three checks."""
     log_offset = header.commit_log_offset
     record = broker.store.read_record(log_offset)
     if record is None or record.topic != TRANS_HALF_TOPIC:
@@ -105,7 +105,7 @@ def _half_record(broker: Broker, header: EndTransaction) -> tuple[Record, dict[s
 
 
 def _refuse_late(broker: Broker, record: Record, fields: dict[str, str], checks: int) -> None:
-    """Refuse a producer that chose its own time and is late: it has to wait to be asked."""
+    """Refuse a producer that set its own timeout and is late: it has to wait for a check."""
     if not fields.get(CHECK_IMMUNITY_TIME_S):
         return
     limit_ms = immunity_ms(fields, int(broker.config.transaction_timeout_s * 1000))

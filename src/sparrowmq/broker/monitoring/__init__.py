@@ -1,1 +1,1 @@
-"""What a broker says of itself to Prometheus and to probes. None of it runs for a message."""
+"""What a broker tells Prometheus and probes about itself. None of it runs per message."""

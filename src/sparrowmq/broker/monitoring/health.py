@@ -1,8 +1,8 @@
-"""Whether a broker lives, and whether it can be used, in words.
+"""Liveness and readiness of a broker, in words.
 
-Alive means that restarting it would not help: it fails only when the store has stopped. Ready means
-that clients find it and that it does what its role is for; a full disk makes a broker unready, but
-no restart would make room.
+Alive means that a restart would not help: this fails only when the store has stopped. Ready means
+that clients find the broker and that it fulfils its role; a full disk makes it unready, but no
+restart would make room.
 """
 
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from sparrowmq.store.errors import StoreStopped
 
 
 def liveness(broker: Broker) -> list[Check]:
-    """What only a restart could mend."""
+    """Checks of what only a restart could fix."""
     refusal = broker.store.admission.refusal if broker.store.has_failed else None
     return [Check("the store is open", "" if refusal is None else str(refusal))]
 
 
 def readiness(broker: Broker, registration: BrokerRegistration) -> list[Check]:
-    """What clients need of this broker."""
+    """Checks of what clients need from this broker."""
     return [
         *liveness(broker),
         Check(
@@ -49,7 +49,7 @@ def _registered(broker: Broker, registration: BrokerRegistration) -> Iterator[Ch
 def _takes_messages(broker: Broker) -> Iterator[Check]:
     refusal = broker.store.admission.refusal
     fault = broker.send_refusal or ("" if refusal is None else str(refusal))
-    # While it drains consumers still need it; `_registered` says when they do not any more.
+    # While it drains, consumers still need it; `_registered` says when they no longer do.
     drains = f"it {broker.drain.words}" if broker.drain.is_on else ""
     yield Check(drains or "it takes messages, and the disk has room", fault)
 
@@ -63,7 +63,7 @@ def _copies(broker: Broker) -> Iterator[Check]:
 
 
 def _no_room(broker: Broker) -> str:
-    """A slave refuses messages by its role; what counts is whether it can store copies."""
+    """Why nothing can be stored; not why sends are refused, which a slave's role does anyway."""
     try:
         broker.store.admission.check_copying()
     except (DiskFull, StoreStopped) as error:

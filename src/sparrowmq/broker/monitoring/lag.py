@@ -1,4 +1,4 @@
-"""How far consumer groups are behind: in messages from offsets, in time from samples.
+"""The lag of consumer groups: in messages from offsets, in time from samples.
 
 ```
 queue    ───────────c═══════════p───────────────e    c committed, p pulled, e end
@@ -6,10 +6,10 @@ queue    ───────────c═══════════p─
                     │            lag            │
 ```
 
-Offsets say that at once. When the first waiting message was stored, and how many of the waiting
-ones a tag filter lets through, has to be read, so a loop samples both in the background; a scrape
-only combines the sample with the offsets of that moment. A queue whose offset has not moved is not
-read again.
+Offsets give these counts at once. When the first waiting message was stored, and how many of the
+waiting ones pass a tag filter, has to be read, so a loop samples both in the background; a scrape
+only combines the sample with the current offsets. A queue whose offset has not moved is not read
+again.
 """
 
 import asyncio
@@ -28,17 +28,17 @@ from sparrowmq.store.store import ColdRead
 
 SAMPLE_S = 15.0
 MOST_COUNTED = 20_000
-"""Waiting messages of a queue whose tags are looked at; the rest is taken to be like them, as in
-Apache's broker (estimateAccumulation)."""
+"""Waiting messages of a queue whose tags are checked; the rest is extrapolated, as in Apache's
+broker (estimateAccumulation)."""
 _COLD_READS = 32
-"""In one round; the others are read in later ones."""
+"""Reads from the device in one round; the others are left for later rounds."""
 
 Place = tuple[str, int]
 """`topic@group` and the queue's id."""
 
 
 class SampledQueueLag(NamedTuple):
-    """One queue of one group. Times are store times in ms, None where they are not known."""
+    """One queue of one group. Times are store times in ms, None if they are not known."""
 
     queue_id: int
     lag: int
@@ -54,13 +54,13 @@ class SampledGroupLag(NamedTuple):
     """consumer_group, is_retry, is_system, topic."""
     queues: list[SampledQueueLag]
     lag: int
-    """Messages that are not consumed yet."""
+    """Messages that were not consumed yet."""
     ready: int
     """Those of them that were not pulled yet."""
     latency_ms: int | None
-    """The age of the oldest unconsumed message; None where that is not known yet."""
+    """The age of the oldest unconsumed message; None if not known yet."""
     queueing_ms: int | None
-    """The age of the oldest one that was not pulled."""
+    """The age of the oldest message that was not pulled."""
 
 
 def _of_group(
@@ -109,11 +109,11 @@ class LagSamples:
         self._waiting: dict[Place, _Seen] = {}
         self._unpulled: dict[Place, _Seen] = {}
         self._passing: dict[Place, float] = {}
-        """Which part of the waiting messages a group's tags let through."""
+        """The fraction of the waiting messages that passes a group's tag filter."""
         self._cold_left = 0
 
     async def run(self) -> None:
-        """Sample for ever."""
+        """Sample forever."""
         while True:
             await self.sample()
             await asyncio.sleep(SAMPLE_S)
@@ -158,7 +158,7 @@ class LagSamples:
                 table[place] = _Seen(offset, stored_ms)
 
     async def _stored_ms(self, place: Place, offset: int) -> int | None:
-        """The store time of a message; None where it is gone, or is left for a later round."""
+        """The store time of a message; None if it is gone, or left for a later round."""
         topic = place[0].partition("@")[0]
         store = self._broker.store
         units = store.units_at_once(topic, place[1], offset, 1)
@@ -183,7 +183,7 @@ class LagSamples:
         last = min(end, first + MOST_COUNTED)
         while first < last:
             units = self._broker.store.units_at_once(topic, place[1], first, last - first)
-            if not units:  # on the device only: the last sample stays
+            if not units:  # not in memory: the last sample stays
                 break
             count = len(units) // UNIT_BYTES
             looked, passing = looked + count, passing + count_tags(units, tags)
@@ -193,7 +193,7 @@ class LagSamples:
             self._passing[place] = passing / looked
 
     async def groups(self, pace: LoopSlices) -> list[SampledGroupLag]:
-        """Every group in every topic, by the offsets of this moment."""
+        """Every group in every topic, by the current offsets."""
         found = []
         now_ms = self._broker.clock()
         offsets = self._broker.offsets
@@ -228,8 +228,8 @@ def _time_in(head: bytes) -> int | None:
 
 
 def _codes(subscribed: SubscriptionData) -> Numbers | None:
-    """The tag codes of a subscription; None where it takes everything, or filters by SQL, which
-    says nothing about a unit."""
+    """The tag codes of a subscription; None if it takes everything, or filters by SQL, which cannot
+    be judged by a unit."""
     if not subscribed.is_tag or subscribed.takes_all:
         return None
     return np.array(sorted(subscribed.code_set), dtype=np.int64)

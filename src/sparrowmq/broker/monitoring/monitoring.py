@@ -1,4 +1,4 @@
-"""The pages of a broker, on a port of their own: /metrics, /healthz, /readyz.
+"""The monitoring pages of a broker, on a separate port: /metrics, /healthz, /readyz.
 
 Everything that they need runs here, and only while they are served.
 """
@@ -18,12 +18,12 @@ from sparrowmq.net.health import alive, ready
 from sparrowmq.net.http_server import HttpAnswer, HttpServer, page_address
 
 _LOOK_S = 5.0
-"""How often traffic is followed: new units are in memory for longer."""
+"""How often traffic is counted: new units stay in memory for longer."""
 
 
 @asynccontextmanager
 async def monitored(server: BrokerServer) -> AsyncIterator[None]:
-    """Serve the pages of a running broker while the block runs; nothing where they are off."""
+    """Serve the pages of a running broker while the block runs, unless they are switched off."""
     port = server.config.wanted_metrics_port
     if port is None:
         yield
@@ -46,7 +46,7 @@ async def monitored(server: BrokerServer) -> AsyncIterator[None]:
 
 
 class BrokerMonitoring:
-    """The pages, and the loops that learn what they say."""
+    """The pages, and the loops that collect their data."""
 
     def __init__(self, server: BrokerServer) -> None:
         self._server = server
@@ -63,13 +63,13 @@ class BrokerMonitoring:
             await asyncio.sleep(_LOOK_S)
 
     async def metrics(self) -> HttpAnswer:
-        """What Prometheus reads."""
+        """The page for Prometheus."""
         return HttpAnswer(await self._page.text(), content_type=CONTENT_TYPE)
 
     async def healthz(self) -> HttpAnswer:
-        """Whether the broker lives."""
+        """Whether the broker is alive."""
         return alive(liveness(self._server.broker))
 
     async def readyz(self) -> HttpAnswer:
-        """Whether clients can use it."""
+        """Whether clients can use the broker."""
         return ready(readiness(self._server.broker, self._server.registration))

@@ -39,7 +39,7 @@ _LOCAL = ("disk", "local")
 
 
 class BrokerPage:
-    """Puts the page together from what the parts know at that moment."""
+    """Builds the page from the current state of the broker's parts."""
 
     def __init__(
         self, server: BrokerServer, traffic: TrafficMetrics, lag: LagSamples, times: RequestTimes
@@ -128,7 +128,7 @@ class BrokerPage:
             await page.add_histograms(family, rows)
 
     def _gauges(self) -> Iterator[tuple[Family, list[Row]]]:
-        """All that have one value, or one for each processor."""
+        """All gauges that have one value, or one for each processor."""
         server, broker = self._server, self._server.broker
         store, usage = broker.store, broker.disk.usage()
         oldest_ms = store.store_time(store.min_log_offset)

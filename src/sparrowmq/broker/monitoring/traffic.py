@@ -1,9 +1,9 @@
-"""What came in and went out since the start, from the ends of queues and the units in them.
+"""What came in and went out since the start, computed from the ends of queues and their units.
 
-Nothing is counted while messages pass. A look goes through all queues, in slices, and adds up what
-each has more than at the last look: messages are exact, and so are bytes and sizes as long as the
-units are in memory, where new ones are. Bytes that groups have consumed are their messages times
-the mean size of the topic's messages.
+Messages are not counted as they pass. A look goes through all queues, in slices, and adds up what
+each has gained since the last look: messages are exact, and so are bytes and sizes as long as the
+units are in memory, as new ones are. Bytes that groups have consumed are estimated: their messages
+times the mean size of the topic's messages.
 """
 
 import msgspec
@@ -17,31 +17,31 @@ from sparrowmq.metrics.text import Histogram, LoopSlices
 
 _UNITS_AT_ONCE = 4096
 _NEWEST = 32
-"""Units of a queue that say how large messages are where none came since the start."""
+"""Units of a queue that give the message size if no messages came since the start."""
 _TYPES = {"FIFO": "fifo", "DELAY": "delay", "TRANSACTION": "transaction", "LITE": "lite"}
 
 
 class TopicTraffic(msgspec.Struct):
-    """What came into one topic."""
+    """Counts of what came into one topic."""
 
     messages: int = 0
     unsized: int = 0
-    """Messages whose units could not be read at once; they count as average ones."""
+    """Messages whose units could not be read at once; they count as having the mean size."""
     sizes: Histogram = msgspec.field(default_factory=lambda: Histogram(MESSAGE_SIZE.buckets))
 
     @property
     def mean_bytes(self) -> float:
-        """0 where nothing was seen yet."""
+        """The mean size of the messages; 0 if none was seen yet."""
         return self.sizes.total / max(1, self.messages - self.unsized)
 
     @property
     def bytes(self) -> int:
-        """Of all messages."""
+        """The bytes of all messages."""
         return round(self.sizes.total + self.unsized * self.mean_bytes)
 
 
 class GroupTraffic(msgspec.Struct):
-    """What one group has consumed of one topic."""
+    """Counts of what one group has consumed of one topic."""
 
     messages: int = 0
     bytes: float = 0.0
@@ -62,8 +62,8 @@ class TrafficMetrics:
         """By `topic@group`."""
 
     async def look(self, pace: LoopSlices) -> None:
-        """Add what came since the last look. Several may be under way at once: each step is made
-        in one go, from what is true at that moment."""
+        """Add what came since the last look. Several may run at once: each step is atomic and works
+        on the state of that moment."""
         store = self._broker.store
         queues = list(store.queues())
         for topic, queue_id in queues:
@@ -78,18 +78,18 @@ class TrafficMetrics:
         await self._follow_groups(pace)
 
     def _forget_others(self, queues: list[tuple[str, int]]) -> None:
-        """After a topic was deleted, which happens rarely enough to do it in one go."""
+        """Forget deleted topics, in one go because that is rare."""
         for gone in self._ends.keys() - set(queues):
             del self._ends[gone]
         for topic in self.topics.keys() - {topic for topic, _ in queues}:
             del self.topics[topic]
 
     def _take(self, topic: str, queue_id: int, end: int) -> None:
-        """Some units of a queue, up to `end`."""
+        """Count some units of a queue, up to `end`."""
         first = self._ends.get((topic, queue_id), 0)
         low = self._broker.store.min_offset(topic, queue_id)
         traffic = self.topics.setdefault(topic, TopicTraffic())
-        if not low <= first <= end:  # the topic was made again, or expired faster than we looked
+        if not low <= first <= end:  # the topic was recreated, or expired faster than we looked
             begin = 0 if first > end else first
             traffic.messages += max(0, low - begin)
             traffic.unsized += max(0, low - begin)
@@ -123,7 +123,7 @@ class TrafficMetrics:
                 del self.groups[gone]
 
     def _mean_bytes(self, topic: str) -> float:
-        """The mean size of the topic's messages: of those that came, else of the newest ones."""
+        """The mean size of the topic's messages: of those that came, or else of the newest ones."""
         traffic = self.topics.get(topic)
         if traffic is not None and traffic.mean_bytes:
             return traffic.mean_bytes
@@ -139,7 +139,7 @@ class TrafficMetrics:
 
 
 def message_type(broker: Broker, topic: str) -> str:
-    """As Apache calls it. It is the topic's: messages of a topic without a type are normal."""
+    """The type under Apache's name. It is the topic's: without a type, messages are normal."""
     config = broker.topics.get(topic)
     declared = "" if config is None else config.attributes.get("message.type", "")
     return _TYPES.get(declared, "normal")

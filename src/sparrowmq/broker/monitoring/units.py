@@ -12,7 +12,7 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
 def sizes(units: bytes) -> Numbers:
-    """Bytes of each message; blank units, whose messages are gone, are left out."""
+    """The size of each message; blank units, whose messages are gone, are left out."""
     found = np.frombuffer(units, _UNIT)["size"]
     kept: Numbers = found[found != BLANK_UNIT_SIZE]
     return kept
@@ -24,7 +24,7 @@ def count_tags(units: bytes, codes: Numbers) -> int:
 
 
 def first_log_offset(units: bytes) -> int | None:
-    """Where the first message lies in the log; None if there is none."""
+    """The log offset of the first message; None if there is none."""
     found = np.frombuffer(units[:UNIT_BYTES], _UNIT)
     if not len(found) or found["size"][0] == BLANK_UNIT_SIZE:
         return None

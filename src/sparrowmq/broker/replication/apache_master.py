@@ -1,15 +1,15 @@
-"""Before a slave copies from a master of Apache's: is its log a copy, and where does it go on?
+"""Before a slave copies from an Apache master: is its log a copy, and where does it continue?
 
-Apache's broker knows no hello, so what a hello would say is asked by ordinary requests:
+Apache's broker does not know the hello, so ordinary requests ask what a hello would say:
 
 ```
 26  its settings         name, cluster, role, size of log files, HA address
 28  its log              where it begins and ends
-33  one of its records   the last one that this log has, too: both have to be the same
+33  one of its records   the last one that this log also has: the two must be equal
 ```
 
-Then the HA connection begins with the offset (`protocol/ha.py`). An Apache master that is asked for
-offset 0 sends its *last* file, whatever lies before. Where its log begins at 0, the first record is
+Then the HA connection starts with the offset (`protocol/ha.py`). An Apache master that is asked for
+offset 0 sends its *last* file, whatever precedes it. If its log begins at 0, the first record is
 therefore taken from the answer to 33, and the connection asks for what follows it.
 """
 
@@ -28,18 +28,18 @@ from sparrowmq.store.store import Store
 
 _ASK_S = 3.0
 _OTHER_LOGS = ("enableControllerMode", "enableDLegerCommitLog")
-"""Settings with which a master copies its log in another way than the classic one."""
+"""Settings with which a master replicates its log in another than the classic way."""
 
 
 class ApacheMaster:
-    """The master at an address, as far as a slave has to know it."""
+    """The master at an address: everything that a slave has to know about it."""
 
     def __init__(self, address: str, peers: Peers) -> None:
         self.address = address
         self._peers = peers
 
     async def approach(self, store: Store, own: LogClaim) -> Approach:
-        """Where to copy from, for the owner of `store`, which `own` describes.
+        """How to start copying, for the owner of `store`, which `own` describes.
 
         Raises NotFollowing, MustStartAnew or NetError.
         """
@@ -74,10 +74,10 @@ class ApacheMaster:
                 f"{self.address} does not say where its log begins and ends (request 28 without"
                 " commitLogMinOffset and commitLogMaxOffset)"
             ) from None
-        return max(0, begin), max(0, end)  # an empty log of Apache's begins at -1
+        return max(0, begin), max(0, end)  # Apache reports -1 as the begin of an empty log
 
     async def ask(self, header: RequestHeader) -> Response:
-        """The answer to a request that has to succeed. Raises NotFollowing, NetError."""
+        """The answer to a request that must succeed. Raises NotFollowing, NetError."""
         return self.checked(header, await self.call(header))
 
     async def call(self, header: RequestHeader) -> Response:
@@ -85,7 +85,7 @@ class ApacheMaster:
         return await self._peers.call(self.address, header, timeout_s=_ASK_S)
 
     def checked(self, header: RequestHeader, answer: Response) -> Response:
-        """An answer that has to be a success. Raises NotFollowing."""
+        """The answer, which must be a success. Raises NotFollowing."""
         if answer.code != ResponseCode.SUCCESS:
             name = header.CODE.name
             raise NotFollowing(f"{self.address} refuses request {name}: {answer.remark}")
@@ -97,18 +97,18 @@ class ApacheMaster:
         return {name.strip(): value.strip() for name, _, value in pairs}
 
     async def take_first_record(self, store: Store, end: int) -> int:
-        """Store the record at offset 0, if there is one yet; where the log ends then."""
+        """Store the record at offset 0, if there is one yet; returns where the log ends then."""
         if end:
             record = (await self.ask(ViewMessage(offset=0))).body
             store.append_raw(0, record)
         return store.max_log_offset
 
     async def _compare_last_record(self, store: Store, begin: int) -> None:
-        """Raise NotFollowing where the end of this log is not what the master has there."""
+        """Raise NotFollowing if the end of this log differs from what the master has there."""
         offset = store.last_record_offset
         own = store.read_message(offset) if offset >= begin else None
         if own is None:
-            return  # the master has nothing to compare it with any more
+            return  # the master no longer has anything to compare it with
         answer = await self.call(ViewMessage(offset=offset))
         if answer.code != ResponseCode.SUCCESS or answer.body != own:
             raise NotFollowing(
@@ -118,9 +118,9 @@ class ApacheMaster:
 
 
 def check_settings(address: str, settings: Mapping[str, str], own: LogClaim) -> str:
-    """host:port to copy from, of a master with these settings.
+    """The host:port to copy from, for a master with these settings.
 
-    Raises NotFollowing where it cannot be followed, or does not say what has to be known.
+    Raises NotFollowing if it cannot be followed, or a setting that is needed is missing.
     """
     wanted = {
         "brokerClusterName": own.cluster,

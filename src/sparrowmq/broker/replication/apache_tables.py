@@ -1,18 +1,18 @@
-"""The tables of a master of Apache's, made a state as SparrowMQ's masters send it.
+"""The tables of an Apache master, converted to a state like those that SparrowMQ's masters send.
 
-They are asked one after the other, between two questions for the end of the master's log:
+They are requested one after the other, between two requests for the end of the master's log:
 
 ```
 28 log ─▶ 21 topics ─▶ 201 groups ─▶ 43 offsets ─▶ 45 delays ─▶ 402 modes ─▶ 60 timers ─▶ 28 log
    └ a missing topic has lost what lies before this     the state counts when this is reached ┘
 ```
 
-So everything that a table speaks of lies before the second end. A topic that is missing, and was
-there the last time, has been deleted with everything before the first end; what was stored past it
-may be of a topic that was made again, after the table was read.
+So everything that a table refers to lies before the second end. A topic that was there last time
+and is now missing has been deleted with everything before the first end; what was stored past that
+end may belong to a topic that was recreated after the table was read.
 
-Apache's offsets have no rewinds. One that is lower than the one here was moved back there, and gets
-the next rewind: Apache's slaves take over whatever their master says, too.
+Apache's offsets have no rewinds. An offset that is lower than the one here was moved back there,
+and gets the next rewind: Apache's slaves, too, take over whatever their master says.
 """
 
 import struct
@@ -51,10 +51,10 @@ from sparrowmq.protocol.offsets_body import ConsumerOffsetTable, DelayOffsetTabl
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
 
 ASK_EVERY_S = 5.0
-"""Apache's master saves its own table of offsets this often, so a promotion repeats no more than
-a restart of it would. Each question costs it whole tables."""
+"""Apache's master saves its table of offsets this often, so a promotion redelivers no more than a
+restart of the master would. Each round costs the master whole tables."""
 PAGE_ROWS = 2_000
-"""As Apache's slaves ask for."""
+"""The page size that Apache's slaves use."""
 _MOST_PAGES = 1_000
 _TIMERS = struct.Struct(">qqqq")
 
@@ -90,7 +90,7 @@ async def ask_tables(broker: Broker, master: ApacheMaster) -> TableState:
 
 
 def _deleted(broker: Broker, topics: TopicConfigTable) -> list[str]:
-    """Topics that the master had when its tables were copied the last time, and has no more."""
+    """Topics that the master had when its tables were last copied, and no longer has."""
     known = (topic.topic_name for topic in broker.topics)
     return [
         name
@@ -106,7 +106,7 @@ def _changes(own: ConsumerOffsetTable, body: bytes) -> list[OffsetChange]:
 def numbered(
     own: list[OffsetChange], progress: Mapping[str, Mapping[int, int]]
 ) -> list[OffsetChange]:
-    """The changes that make `own` offsets those of a master without rewinds."""
+    """The changes that turn `own` offsets into those of a master that has no rewinds."""
     here = {(change.key, change.queue_id): change for change in own}
     rewind = max((change.rewind for change in own), default=0) + 1
     changes = []
@@ -122,7 +122,7 @@ def numbered(
     return changes
 
 
-# ---- topics and groups, which come in pages since 5.4; releases before answer the whole table
+# ---- topics and groups, which come in pages since 5.4; earlier releases answer the whole table
 
 
 class _Page(NamedTuple, Generic[Row]):
@@ -163,7 +163,7 @@ async def _all_pages(
     read: Callable[[bytes], _Page[Row]],
     total_field: str,
 ) -> tuple[dict[str, Row], DataVersion]:
-    """All rows of a table of one version: where it changes in between, a master begins anew."""
+    """All rows of one version of a table: if it changes in between, the master starts over."""
     rows: dict[str, Row] = {}
     version: DataVersion | None = None
     for _ in range(_MOST_PAGES):
@@ -183,11 +183,11 @@ def _total(answer: Response, field: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-# ---- what release 4.9 does not have
+# ---- requests that release 4.9 does not know
 
 
 async def _if_known(master: ApacheMaster, header: RequestHeader) -> bytes | None:
-    """The body of an answer; None of a release that does not know the request."""
+    """The body of an answer; None if the release does not know the request."""
     answer = await master.call(header)
     if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         return None
@@ -195,7 +195,7 @@ async def _if_known(master: ApacheMaster, header: RequestHeader) -> bytes | None
 
 
 def _marks(checkpoint: bytes | None) -> list[tuple[int, int]]:
-    """How far delivery times are delivered: time and queue offset, as in config/timercheck."""
+    """How far timers are delivered: time and queue offset, as in config/timercheck."""
     if checkpoint is None or len(checkpoint) < _TIMERS.size:
         return []
     read_ms, _, queue_offset, _ = _TIMERS.unpack_from(checkpoint)

@@ -1,19 +1,19 @@
-"""What a copy of the log says about itself, and whether a slave may follow a master.
+"""Claims: how a broker describes its log, and whether a slave may follow a master.
 
-The classic HA protocol names no broker and compares nothing: a slave of another cluster, or one
-whose log parted from the master's long ago, would be fed bytes that do not continue its own. So a
-slave says hello first, with its claim, and the master judges it.
+The classic HA protocol neither identifies brokers nor compares logs: a slave of another cluster, or
+one whose log parted from the master's long ago, would be fed bytes that do not continue its own. So
+a slave says hello first, with its claim, and the master judges it.
 
 ```
 master   |==== epoch 7 ====|==== epoch 9 =======|== epoch 12 =====▶
-slave    |==== epoch 7 ====|==== epoch 9 ====|           goes on where it ends
+slave    |==== epoch 7 ====|==== epoch 9 ====|           continues at its end
 slave    |==== epoch 7 ====|== epoch 8 ==|               parted where epoch 8 begins: refused
 slave                                                    empty: begins with the master's first file
-slave  ==|                                               ends before the master begins: starts anew
+slave  ==|                                               ends before the master begins: starts over
 ```
 
-Every start of a master begins an epoch, so two logs with the same starts up to a place were one up
-to there, unless files were changed by hand. The checksum of the last bytes notices that.
+Every start of a master begins an epoch, so two logs with the same starts up to a point were one
+until there, unless files were changed by hand. The checksum of the last bytes detects that.
 """
 
 import zlib
@@ -28,7 +28,7 @@ TAIL_BYTES = 64 * 1024
 
 
 class LogClaim(Body, frozen=True, kw_only=True):
-    """A copy of a log, described by its owner."""
+    """A description of a copy of a log, by its owner."""
 
     cluster: str
     broker_name: str
@@ -36,7 +36,7 @@ class LogClaim(Body, frozen=True, kw_only=True):
     address: str
     """host:port of the broker."""
     file_size: int
-    """Of a log file. Copies of one log are cut into files at the same places."""
+    """Size of a log file. Copies of one log are split into files at the same offsets."""
     begin: int
     end: int
     """Log offsets of the first byte and just past the last one; equal when the log is empty."""
@@ -44,7 +44,7 @@ class LogClaim(Body, frozen=True, kw_only=True):
     """Starts of masters, oldest first (`store/epochs.py`)."""
     tail_start: int = 0
     tail_end: int = 0
-    """The last bytes of the last record's file that belong to records."""
+    """The checksum covers the last bytes of the last record's file that belong to records."""
     tail_crc: int = 0
 
     @property
@@ -53,16 +53,16 @@ class LogClaim(Body, frozen=True, kw_only=True):
         return self.begin == self.end
 
     def is_copy_of(self, cluster: str, broker_name: str) -> bool:
-        """Whether it is a log of that broker."""
+        """Whether this is a copy of that broker's log."""
         return (self.cluster, self.broker_name) == (cluster, broker_name)
 
 
 ReadLog: TypeAlias = Callable[[int, int], bytes]
-"""Reads so many bytes at a log offset; fewer where the log does not have them."""
+"""Reads bytes, given a log offset and a count; returns fewer if the log has fewer."""
 
 
 def tail_range(file_size: int, begin: int, last_record_end: int) -> tuple[int, int]:
-    """Which bytes the checksum of a log covers: up to 64 KiB, of one file, none after its records.
+    """Which bytes the checksum of a log covers: up to 64 KiB of one file, none past its records.
 
     What follows the last record of a file differs between copies, so it is left out.
     """
@@ -73,7 +73,7 @@ def tail_range(file_size: int, begin: int, last_record_end: int) -> tuple[int, i
 
 
 def tail_checksum(read: ReadLog, start: int, end: int) -> int | None:
-    """CRC-32 of these bytes; None where the log does not have all of them."""
+    """CRC-32 of these bytes; None if the log does not have all of them."""
     data = read(start, end - start)
     return zlib.crc32(data) if len(data) == end - start else None
 
@@ -87,7 +87,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class StartAnew:
-    """The slave's log lies before everything the master has: it has to begin with an empty one."""
+    """The slave's log ends before the master's begins: it has to start with an empty one."""
 
     reason: str
 
@@ -105,7 +105,7 @@ Verdict: TypeAlias = Follow | StartAnew | Refuse
 def judge(source: LogClaim, follower: LogClaim, read: ReadLog) -> Verdict:
     """Whether a follower may copy the log of `source`, which `read` reads.
 
-    The source is a master, or the slave of a master that comes back and has lost its end.
+    The source is a master, or the slave of a returning master whose log has lost its end.
     """
     if (fault := identity_fault(source, follower)) is not None:
         return Refuse(fault)
@@ -138,7 +138,7 @@ def judge(source: LogClaim, follower: LogClaim, read: ReadLog) -> Verdict:
 
 
 def identity_fault(source: LogClaim, follower: LogClaim) -> str | None:
-    """Why these can never be copies of one log; None where they can."""
+    """Why these can never be copies of one log; None if they can."""
     for what, own, theirs in (
         ("cluster", source.cluster, follower.cluster),
         ("broker name", source.broker_name, follower.broker_name),
@@ -159,11 +159,11 @@ def identity_fault(source: LogClaim, follower: LogClaim) -> str | None:
 
 
 def parted_at(one: LogClaim, other: LogClaim) -> int | None:
-    """The log offset from which on two copies differ; None where the longer continues the other."""
+    """The log offset at which two copies part; None if the longer continues the other."""
     if not one.lineage or not other.lineage:
         return None
     oldest = max(one.lineage[0].number, other.lineage[0].number)
-    # What only one of them has forgotten was common: it expired there.
+    # Starts that only one of them has forgotten were common: they expired there.
     ours = [start for start in one.lineage if start.number >= oldest]
     theirs = [start for start in other.lineage if start.number >= oldest]
     common = 0

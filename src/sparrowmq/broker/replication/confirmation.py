@@ -1,15 +1,15 @@
-"""What slaves confirm, and since when consumers may see it; only where sends wait for slaves.
+"""What slaves confirm and when consumers may see it; used only if sends wait for slaves.
 
 ```
 appended ──▶ marked: where the log ended, and which queues had grown
          ──▶ confirmed by enough slaves, or given up because they are missing or late
-         ──▶ durable here too, where flush is synchronous
+         ──▶ durable here too, if flush is synchronous
          ──▶ shown: parked pulls are woken, sends that waited are answered
 ```
 
-A mark is taken once per turn of the loop, not per message. Messages whose senders do not wait, and
-those that the broker itself stores (what is due, what was given back, what a transaction commits),
-are marked as all others: they are shown when they are confirmed or `slave_timeout_s` has passed.
+A mark is set once per turn of the loop, not per message. Messages whose senders do not wait, and
+those that the broker itself stores (due messages, messages sent back, committed transactions), are
+marked like all others: they are shown when they are confirmed or `slave_timeout_s` has passed.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class _Mark(NamedTuple):
 
 
 class Confirmation:
-    """Follows the log from appended to shown."""
+    """Follows records of the log from appended to shown."""
 
     def __init__(
         self, config: BrokerConfig, store: Store, arrivals: Arrivals, replicas: Replicas
@@ -48,7 +48,7 @@ class Confirmation:
         self._loop = asyncio.get_running_loop()
         self._marks: deque[_Mark] = deque()
         self.feed: Callable[[], None] = lambda: None
-        """Called to feed slaves what the log has more."""
+        """Called to feed slaves what was added to the log."""
 
     @property
     def confirmed(self) -> int:
@@ -57,13 +57,13 @@ class Confirmation:
 
     @property
     def given_up(self) -> int:
-        """Messages before this log offset are not waited for any more."""
+        """Messages before this log offset no longer wait for copies."""
         return self.replicas.given_up
 
     def mark(self) -> None:
-        """Take what has been appended by now, to show it when slaves have it.
+        """Mark what has been appended so far, to show it when slaves have it.
 
-        Where too few slaves follow closely, it is given up at once.
+        If too few slaves follow closely, it is given up at once.
         """
         end = self._store.max_log_offset
         grown = self._store.take_grown()
@@ -79,7 +79,7 @@ class Confirmation:
         self.show()
 
     def show(self) -> None:
-        """Let consumers see what they may see by now."""
+        """Show consumers what they may see by now."""
         shown_to = self.replicas.visible_end
         if self._waits_for_flush:
             shown_to = min(shown_to, self._store.durable_log_offset)
@@ -88,15 +88,15 @@ class Confirmation:
                 self._arrivals.announce(topic, queue_id)
 
     async def watch(self) -> None:
-        """Give up what has waited for too long, and refuse messages while copies are too few."""
+        """Give up what has waited too long, and refuse messages while there are too few copies."""
         while True:
             await asyncio.sleep(_WATCH_S)
-            self.mark()  # what the broker stored for itself, without a sender that waits
+            self.mark()  # what the broker itself stored, without a waiting sender
             self.feed()
             self.check()
 
     def check(self) -> None:
-        """What `watch` does every second; at once when a slave comes or goes."""
+        """What `watch` does every second; called at once when a slave comes or goes."""
         now_s = self._loop.time()
         late = [mark.log_offset for mark in self._marks if mark.deadline_s <= now_s]
         if late:

@@ -1,15 +1,15 @@
-"""Feeding slaves: they are let in, get the bytes of the log, and acknowledge them.
+"""Feed slaves: let them in, send them the bytes of the log, and take their acknowledgements.
 
 ```
-hello over the broker's port ─▶ judged, gets a token
+hello on the broker's port ─▶ judged, gets a token
 HA connection ─▶ token ─▶ first offset ─▶ fed: log bytes out, acknowledgements in
 ```
 
-Where no sender waits for acknowledgements, the log is looked at every 5 ms, and less often while it
-does not grow: a notice for every message would slow down sends, and many small transfers cost the
-master several times as much processor time. Where senders do wait, a slave is sent the next bytes
-when it has acknowledged the last ones, so that all messages that were sent meanwhile travel
-together, and with many senders not before a group of them waits (`broker/durability.py`).
+If no sender waits for acknowledgements, the log is checked every 5 ms, and less often while it does
+not grow: a notice for every message would slow down sends, and many small transfers cost the master
+several times as much CPU time. If senders do wait, a slave is sent the next bytes when it has
+acknowledged the last ones, so that all messages that came meanwhile go out together; with many
+senders only when a group of them waits (`broker/durability.py`).
 
 Every broker can feed: a slave feeds its own master when that comes back with a shorter log.
 """
@@ -39,14 +39,14 @@ from sparrowmq.store.store import Store
 
 PAUSE_S = 0.005
 LONGEST_PAUSE_S = 0.032
-"""How often the log is looked at, at most and at least, where no sender waits."""
+"""The shortest and longest pause between checks of the log if no sender waits."""
 _TOKEN_S = 10.0
 _MOST_PARTED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """What a token stands for: one slave that was let in."""
+    """What a token stands for: a slave that was let in."""
 
     slave: LogClaim
     start: int
@@ -76,29 +76,29 @@ class Feed:
         self._loop = asyncio.get_running_loop()
         self._tickets: dict[bytes, Ticket] = {}
         self.admits_strangers = False
-        """Whether slaves are let in that present no token, such as Apache's."""
+        """Whether slaves that present no token, such as Apache's, are let in."""
         self._parted: set[tuple[str, int]] = set()
-        """Hosts of such slaves that had more of the log than this broker, and how much."""
+        """Hosts of such slaves whose log was longer than this broker's, and where it ended."""
         self.links: dict[int, SlaveLink] = {}
         """The connection of each slave, by broker id."""
         self._newcomers: dict[SlaveLink, None] = {}
-        """Connections that have not presented themselves yet, the oldest first."""
+        """Connections that have not identified themselves yet, oldest first."""
         self._refusals = Causes()
         self.gone_s: dict[int, float] = {}
-        """When each slave that is gone was last heard of, by the loop's clock."""
+        """When each slave that is gone was last heard from, by the loop's clock."""
         self.joined = asyncio.Event()
         """Set when a slave begins to follow."""
         self._listener: asyncio.AbstractServer | None = None
         self.confirmed: Callable[[], None] = self.send_on
-        """Called when enough slaves have more of the log; has to lead to `send_on`."""
+        """Called when enough slaves have more of the log; must lead to a call of `send_on`."""
         self.changed: Callable[[], None] = lambda: None
         """Called when a slave comes or goes."""
         self.awake_until_s = math.inf
-        """By the loop's clock, moved on while this process runs: a report that is read later calls
-        `overslept` first."""
+        """By the loop's clock, advanced while this process runs: a report that is read after this
+        time calls `overslept` first."""
         self.overslept: Callable[[], None] = lambda: None
         self.is_unsure = False
-        """Whether this may not be the master any more: reports confirm nothing until `is_sure`."""
+        """Whether this may no longer be the master: reports confirm nothing until `is_sure`."""
 
     # ---- who may follow
 
@@ -113,7 +113,7 @@ class Feed:
         return token
 
     def withdraw(self, slave_id: int) -> None:
-        """Make tokens of this slave void: it has to say hello again before it follows."""
+        """Invalidate tokens of this slave: it has to say hello again before it follows."""
         self._tickets = {
             token: ticket
             for token, ticket in self._tickets.items()
@@ -121,8 +121,8 @@ class Feed:
         }
 
     def report_refusal(self, who: str, reason: str) -> None:
-        """Log that a broker may not follow: when that begins and then once a minute, for it tries
-        again every few seconds, for days if need be."""
+        """Log that a broker may not follow: when that begins and then once a minute, because it
+        tries again every few seconds, possibly for days."""
         if self._refusals.occurs(who, reason, self._loop.time()):
             self._log.warning("refused %s as a follower: %s", who, reason)
 
@@ -136,8 +136,8 @@ class Feed:
     # ---- what links report
 
     def meet(self, link: SlaveLink) -> None:
-        """A connection was made. Everything that it may become takes a descriptor, so those that
-        say nothing make room."""
+        """A connection was made. Each one takes a descriptor, so the oldest connection that has not
+        identified itself makes room when there are too many."""
         self._newcomers[link] = None
         if len(self._newcomers) > MOST_NEWCOMERS:
             oldest = next(iter(self._newcomers))
@@ -150,7 +150,7 @@ class Feed:
             self.report_refusal("a connection to the HA port", text)
 
     def join(self, link: SlaveLink, log_offset: int) -> None:
-        """A connection presented itself. Raises HaError for one that was not let in."""
+        """A connection identified itself. Raises HaError for one that was not let in."""
         slave_id, name = self._identify(link, log_offset)
         if link.token is None:
             log_offset = self._start_of_stranger(link, log_offset)
@@ -177,10 +177,10 @@ class Feed:
         link.feeding = self._tasks.create_task(self._feed(link), name=f"feed {name}")
 
     def _identify(self, link: SlaveLink, log_offset: int) -> tuple[int, str]:
-        """Which slave a connection is of. Votes count slaves, so each has a number of its own."""
+        """The slave to which a connection belongs. Votes count slaves, so each has its number."""
         if link.token is None and self.admits_strangers:
-            # A stranger says nothing about itself. Its address tells it from others, except on
-            # loopback, where each connection counts.
+            # A stranger says nothing about itself. Its address distinguishes it from others, except
+            # on loopback, where each connection counts separately.
             host, port = link.peer
             key = f"{host}:{port}" if ip_address(host).is_loopback else host
             return -2 - crc32(key.encode()), f"the slave at {key}"
@@ -199,7 +199,7 @@ class Feed:
     def _start_of_stranger(self, link: SlaveLink, log_offset: int) -> int:
         """Where a slave that presents no token begins. Raises HaError for one that has parted.
 
-        It asks again and again, also when this log has grown past its end: what it has there is
+        It keeps asking, even after this log has grown past its end: what it has there belongs to
         another log, which must not be continued.
         """
         has_more = (link.peer[0], log_offset)
@@ -210,11 +210,11 @@ class Feed:
                 f"has {log_offset} bytes of the log, more than this master had when it first asked;"
                 " it has to start with an empty directory"
             )
-        # An empty slave of Apache's takes any start that is the beginning of a file.
+        # An empty Apache slave accepts any start that is the beginning of a file.
         return log_offset or self._store.min_log_offset
 
     def acknowledge(self, link: SlaveLink, log_offset: int) -> None:
-        """A slave has everything before this offset. Raises HaError for what was never sent."""
+        """A slave has everything before this offset. Raises HaError if that was never sent."""
         if log_offset > link.position:
             raise HaError(f"acknowledges offset {log_offset}, was sent bytes up to {link.position}")
         link.acknowledged = log_offset
@@ -227,7 +227,7 @@ class Feed:
             self._send_on(link)
 
     def is_sure(self) -> None:
-        """This is the master: what slaves have reported meanwhile counts."""
+        """This broker is the master: what slaves reported in the meantime counts."""
         self.is_unsure = False
         for link in tuple(self.links.values()):
             self.acknowledge(link, link.acknowledged)
@@ -250,14 +250,14 @@ class Feed:
     # ---- feeding
 
     def send_on(self) -> None:
-        """Send slaves what the log has more; only needed where senders wait for them."""
+        """Send slaves what was added to the log; only needed if senders wait for them."""
         for link in self.links.values():
             self._send_on(link)
 
     def _send_on(self, link: SlaveLink) -> None:
-        """Send what the log has more to a slave that has acknowledged everything else.
+        """Send what was added to the log to a slave that has acknowledged everything else.
 
-        Without waking the task of `_feed`: at thousands of small transfers a second, two wake-ups
+        Avoids waking the task of `_feed`: at thousands of small transfers a second, two wake-ups
         for each would cost more than reading and sending the bytes.
         """
         if not link.has_caught_up or link.acknowledged < link.position:
@@ -265,7 +265,7 @@ class Feed:
         try:
             body = self._store.read_log_at_once(link.position, self._chunk_bytes)
         except OSError:
-            body = None  # `_feed` will meet it as well
+            body = None  # `_feed` will run into it as well
         if body:
             link.send(body)
         if body is None or not self._is_rest(link, body) or not link.writable.is_set():
@@ -273,10 +273,10 @@ class Feed:
             link.fell_behind.set()
 
     def _is_rest(self, link: SlaveLink, body: bytes) -> bool:
-        """Whether nothing has to be sent after these bytes before the slave has acknowledged them.
+        """Whether the feed may wait for the slave to acknowledge these bytes before sending more.
 
-        A full chunk may end inside a record, which no slave acknowledges. No bytes before the end
-        of the log mean that their file has expired.
+        A full chunk may end inside a record, which no slave acknowledges. An empty read before the
+        end of the log means that the file has expired.
         """
         if body:
             return len(body) < self._chunk_bytes
@@ -296,7 +296,7 @@ class Feed:
             if body:
                 link.send(body)
             if not self._is_rest(link, body):
-                # The system takes megabytes before it is full: requests come first.
+                # The kernel takes megabytes before its buffer is full: let requests in between.
                 await asyncio.sleep(0)
             elif self.replicas.wanted > 1:
                 await link.until_behind()
@@ -304,7 +304,7 @@ class Feed:
                 await self._looks(link)
 
     async def _read(self, log_offset: int) -> bytes:
-        """The next bytes; from a worker where the device has to be asked."""
+        """The next bytes; read by a worker if they have to come from the device."""
         found = self._store.read_log_at_once(log_offset, self._chunk_bytes)
         if found is None:
             found = await self._workers.run(self._store.read_log, log_offset, self._chunk_bytes)
@@ -318,7 +318,7 @@ class Feed:
             await asyncio.sleep(pause_s)
 
     async def drain(self, longest_s: float) -> None:
-        """Wait until every slave has everything, for a stop that leaves equal copies."""
+        """Wait until every slave has everything, so that a stop leaves equal copies."""
         end = self._store.max_log_offset
         self.send_on()
         with suppress(TimeoutError):

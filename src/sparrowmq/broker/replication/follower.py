@@ -1,4 +1,4 @@
-"""Following another broker's log: find it, say hello, and copy its bytes.
+"""Follow another broker's log: find it, say hello, and copy its bytes.
 
 ```
 find the master ─▶ hello ─▶ HA connection ─▶ bytes ─▶ whole records into the log ─▶ report
@@ -6,9 +6,9 @@ find the master ─▶ hello ─▶ HA connection ─▶ bytes ─▶ whole reco
       └──────────────── lost, refused, or nothing to follow: again later ◀─────────────┘
 ```
 
-A report says what lies in the slave's own file, synced where its flush is synchronous: never what
-was merely received. An Apache broker, which knows no hello, is asked in another way
-(`apache_master.py`). A slave follows for ever; a master that comes back with a shorter log copies
+A report covers what is in the slave's own file, and synced if its flush is synchronous; never what
+was merely received. An Apache broker, which does not know the hello, is asked in another way
+(`apache_master.py`). A slave follows forever; a master that comes back with a shorter log copies
 from a slave until it has everything.
 """
 
@@ -45,10 +45,10 @@ REPORT_S = 5.0
 _HELLO_S = 3.0
 _CONNECT_S = 3.0
 SILENCE_S = 20.0
-"""A master that is silent for so long is gone: its heartbeats come every 5 s."""
+"""A master that is silent for this long is gone: its heartbeats come every 5 s."""
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
 _SLICE_BYTES = 64 * 1024
-"""Taken at once: about 1 ms of small records."""
+"""How much is appended at once: about 1 ms of small records."""
 _READ_AHEAD_BYTES = 2 * 1024 * 1024
 
 
@@ -57,7 +57,7 @@ class NotFollowing(Exception):
 
 
 class MustStartAnew(Exception):
-    """The log ends before everything that the master has: it can follow with an empty one only."""
+    """This log ends before the master's begins: this broker can only follow with an empty log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,19 +68,19 @@ class Approach:
     start: int
     """The log offset of the first byte to come."""
     master_end: int
-    """Where the other log ended when this was agreed on."""
+    """Where the other log ended when the start was agreed on."""
     greeting: bytes = b""
-    """What the HA connection begins with, before the first offset."""
+    """The first bytes on the HA connection, sent before the first offset."""
     is_apache: bool = False
-    """The other broker knows no request of ours."""
+    """The other broker does not know our requests."""
 
 
 Stranger: TypeAlias = Callable[[str, LogClaim], Awaitable[Approach]]
-"""Finds out how to follow the broker at an address that knows no hello."""
+"""Finds out how to follow a broker, given by its address, that does not know the hello."""
 
 
 class MasterLink(asyncio.Protocol):
-    """The connection to a master: chunks arrive here and wait until they are taken."""
+    """The connection to a master: chunks arrive here and wait to be taken."""
 
     def __init__(self) -> None:
         self._decoder = ChunkDecoder(MAX_CHUNK_BYTES)
@@ -96,14 +96,14 @@ class MasterLink(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports have its methods without inheriting from it
+        # uvloop's transports have the methods of asyncio.Transport without inheriting from it
         self._transport = cast(asyncio.Transport, transport)
-        # Not a timeout around every wait for a chunk: there are thousands of them a second.
+        # Not a timeout around every wait for a chunk: there are thousands of waits a second.
         self._clock = self._loop.call_later(REPORT_S, self._look_at_clock)
 
     def _look_at_clock(self) -> None:
         now_s = self._loop.time()
-        if self._is_paused:  # the master may have sent something: it is not read for now
+        if self._is_paused:  # the master may have sent something that is not being read now
             self._heard_s = now_s
         if now_s - self._heard_s >= SILENCE_S:
             self._fail(TimeoutError(f"the master was silent for {SILENCE_S:.0f} s"))
@@ -137,8 +137,8 @@ class MasterLink(asyncio.Protocol):
         self._arrived.set()
 
     async def next_chunk(self) -> Chunk | None:
-        """The next one; None when a report is due. Raises what ended the connection, TimeoutError
-        when the master has been silent for too long."""
+        """The next chunk; None when a report is due. Raises the error that ended the connection, or
+        TimeoutError when the master has been silent for too long."""
         while not self._chunks:
             if self._failure is not None:
                 raise self._failure
@@ -156,12 +156,12 @@ class MasterLink(asyncio.Protocol):
 
     @property
     def has_waiting(self) -> bool:
-        """Whether a chunk has come that was not taken yet."""
+        """Whether a chunk has arrived that was not taken yet."""
         return bool(self._chunks)
 
     def write(self, data: bytes) -> None:
-        """Send a token or a report; a connection that is lost is noticed by the next read, when all
-        that came before its end has been taken."""
+        """Send a token or a report. The next read reports a lost connection, once everything that
+        came before its end has been taken."""
         if not self._transport.is_closing():  # uvloop raises where asyncio ignores it
             self._transport.write(data)
 
@@ -184,9 +184,9 @@ class Follower:
         grown: Callable[[str, int], None] | None = None,
         stranger: Stranger | None = None,
     ) -> None:
-        """`sync` makes the log durable before it is reported; None reports what is written.
-        `grown` is called with topic and id of each queue that grew, for those that wait for it.
-        Without `stranger` only brokers that know the hello are followed."""
+        """`sync` makes the log durable before it is reported; None reports what is written. `grown`
+        is called with the topic and id of each queue that grew, to wake its pulls. Without
+        `stranger` only brokers that know the hello are followed."""
         self._store = store
         self._peers = peers
         self._describe = describe
@@ -199,16 +199,16 @@ class Follower:
         self.accepted = asyncio.Event()
         """Set when a master has accepted this broker for the first time."""
         self.session = 0
-        """Counts how often a master was followed."""
+        """Counts the attempts to follow a master."""
         self._moved = asyncio.Event()
         self.master_address = ""
-        """The one that is followed now; empty when none is."""
+        """The master that is followed now; empty if there is none."""
         self.follows_apache = False
-        """Whether that is a master of Apache's."""
+        """Whether the followed master is Apache's."""
         self.master_end = 0
         """The end of the master's log, as far as it is known."""
         self.heard_s = 0.0
-        """When the master was last heard of, by the loop's clock."""
+        """When the master was last heard from, by the loop's clock."""
         self.times_followed = 0
         """How often a master has accepted this broker."""
         self.knows_master = False
@@ -217,13 +217,13 @@ class Follower:
         """Whether the master refused this log: readers must not get what only this broker has."""
 
     async def run(self, find_master: Callable[[], Awaitable[str | None]]) -> None:
-        """Follow the master that `find_master` finds, for ever. Raises MustStartAnew."""
+        """Follow the master that `find_master` finds, forever. Raises MustStartAnew."""
         backoff = Backoff(0.1, 5.0)
         failures, last_master = 0, ""
         while True:
             was_following = False
             try:
-                # Replication outlives the name servers: without them the last master counts.
+                # Replication outlives the name servers: without them the last known master counts.
                 registered = await find_master()
                 self.knows_master = registered is not None
                 address = registered or last_master
@@ -234,7 +234,7 @@ class Follower:
                 *(NetError, NotFollowing, ProtocolError, OSError, TimeoutError),
                 *(DiskFull, StoreStopped, ValueError),
             ) as error:
-                # A fault found while following, such as a full disk, is there next time, too.
+                # A fault found while following, such as a full disk, will still be there next time.
                 is_lasting = isinstance(error, DiskFull | StoreStopped | ProtocolError | ValueError)
                 was_following = bool(self.master_address) and not is_lasting
                 last_master = self.master_address or last_master
@@ -247,13 +247,13 @@ class Follower:
             await asyncio.sleep(backoff.wait_s(failures))
 
     async def copy_from(self, address: str, *, until: int | None = None) -> None:
-        """Copy the log of the broker at `address`, for ever or until it has `until`.
+        """Copy the log of the broker at `address`, forever or up to `until`.
 
-        Raises NotFollowing, MustStartAnew, or what ends the connection.
+        Raises NotFollowing, MustStartAnew, or the error that ends the connection.
         """
         if self._sync is not None:
-            # The first report stands for everything in the log: a connection that broke may have
-            # left something that was taken and not synced.
+            # The first report covers everything in the log: a connection that broke may have left
+            # bytes that were appended but not synced.
             await self._sync()
         self._store.forget_held_bytes()
         approach = await self._approach(address, is_returning=until is not None)
@@ -276,12 +276,12 @@ class Follower:
             link.close()
 
     async def moves_on(self) -> None:
-        """Return when the log has grown, or another session has begun."""
+        """Return when the log has grown or another session has begun."""
         self._moved.clear()
         await self._moved.wait()
 
     def start_over(self) -> None:
-        """The master that is followed starts again: what is left of its last life is silent."""
+        """The followed master starts again: nothing more will come on the old connection."""
         if self._link is not None:
             self._link.close()
 
@@ -305,7 +305,7 @@ class Follower:
         if answer.must_start_anew:
             raise MustStartAnew(response.remark)
         source = LogDescription.from_json(response.body)
-        # A slave that was a master meanwhile has starts that a returning master does not know.
+        # A slave that was master meanwhile has epochs that a returning master does not know.
         if not is_returning or _last_start(source.claim.lineage) > _last_start(own.lineage):
             self._store.epochs.adopt(source.epochs)
         else:
@@ -334,12 +334,12 @@ class Follower:
                 unsynced += len(chunk.body)
                 if link.has_waiting and unsynced < _READ_AHEAD_BYTES:
                     await asyncio.sleep(0)  # requests come in between
-                    continue  # one sync and one report for all that has come
+                    continue  # one sync and one report for everything that has come
                 if unsynced and self._sync is not None:
                     await self._sync()
                 unsynced = 0
-            # A blank record ends the file here before the rest of it was sent: the master would
-            # take a report past that for a lie.
+            # A blank record ends the file here before the rest of the file was sent: the master
+            # would reject a report past what it sent.
             link.write(encode_offset(min(self._safe_end, expected)))
             if is_first:
                 self._complaints.end("master")
@@ -348,7 +348,7 @@ class Follower:
                 await asyncio.sleep(0)  # requests come in between
 
     async def _take(self, chunk: Chunk) -> None:
-        """Append what came, in slices, so that requests are answered in between."""
+        """Append a chunk in slices, so that requests are answered in between."""
         for at in range(0, len(chunk.body), _SLICE_BYTES):
             if at:
                 await asyncio.sleep(0)
@@ -359,13 +359,13 @@ class Follower:
 
     @property
     def _safe_end(self) -> int:
-        """What may be reported: whole records in the file, synced where that is asked for."""
+        """The end that may be reported: whole records in the file, synced if `sync` is given."""
         if self._sync is None:
             return self._store.max_log_offset
         return self._store.durable_log_offset
 
     def _complain(self, reason: str) -> None:
-        """Once per cause, then once a minute: a master may be away for days."""
+        """Log once per cause, then once a minute: a master may be away for days."""
         if self._complaints.occurs("master", reason, asyncio.get_running_loop().time()):
             self._log.warning("not following a master: %s", reason)
 

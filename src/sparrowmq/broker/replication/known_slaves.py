@@ -1,9 +1,9 @@
-"""The slaves that a master must not forget: one of them may have messages that it lost itself.
+"""The slaves that a master must not forget: one of them may have messages that the master lost.
 
-A master that comes back after a power cut may end before its slaves do: they acknowledged what it
-had not synced yet. It therefore remembers who follows it, durably and before the first byte is
-fed, and asks them before it serves again (`returning_master.py`). A slave is known by its broker
-id; its address is the one of its last hello.
+After a power cut a master's log may end before those of its slaves: they acknowledged what it had
+not synced yet. It therefore remembers its followers, durably and before the first byte is fed, and
+asks them before it serves again (`returning_master.py`). A slave is known by its broker id; its
+address is that of its last hello.
 
 `complete_to` stands in the file while the master does not run and stopped in order: then its log
 has everything, and no slave needs to be asked.
@@ -23,14 +23,14 @@ SLAVES = f"{OWN_DIR}/slaves.json"
 
 @dataclass(frozen=True, slots=True)
 class KnownSlave:
-    """A slave, and how far it was when it was last heard of. Only operators look at that: it is
-    saved when the file is saved for another reason, so that a kill may lose it."""
+    """A slave, and how far it was when it was last heard from. Only operators look at that: it is
+    saved only when the file is saved for another reason, so a kill may lose it."""
 
     address: str
     acknowledged: int = 0
-    """It had everything before this log offset."""
+    """The slave had everything before this log offset."""
     heard_ms: int = 0
-    """The time of day then; 0 when that is not known."""
+    """The time of day at that moment; 0 if not known."""
 
 
 class _Saved(msgspec.Struct):
@@ -50,7 +50,7 @@ class KnownSlaves:
 
     @staticmethod
     def load(disk: Disk) -> "KnownSlaves":
-        """What the file says; no slaves where there is none. Raises OSError, ValueError."""
+        """The contents of the file; no slaves if there is none. Raises OSError, ValueError."""
         known = KnownSlaves(disk)
         data = known._file.read()
         if data is not None:
@@ -78,8 +78,8 @@ class KnownSlaves:
         self._slaves[broker_id] = replace(known, acknowledged=acknowledged, heard_ms=heard_ms)
 
     def remember(self, broker_id: int, address: str) -> None:
-        """Note a slave, or its new address; durable when this returns. Raises DiskFull, or OSError,
-        having changed nothing."""
+        """Remember a slave, or its new address; durable when this returns. Raises DiskFull or
+        OSError, having changed nothing."""
         known = self._slaves.get(broker_id, KnownSlave(address))
         if known.address != address or broker_id not in self._slaves:
             self._change(self._slaves | {broker_id: replace(known, address=address)})

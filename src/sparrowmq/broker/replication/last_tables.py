@@ -1,9 +1,9 @@
-"""A master that stops gives its slaves its last tables, so that one of them can take its place.
+"""A stopping master gives its slaves its last tables, so that one of them can take its place.
 
-Slaves ask for tables three times a second, and what changed after the last question would be
-missing on a slave that is promoted while its master stays away. When the last connection of a
-client is closed nothing changes any more; then each slave that has the whole log gets whole tables.
-It is a gift within limits: a slave that is slow keeps what it has, and the master stops.
+Slaves ask for tables three times a second, and what changed after the last request would be missing
+on a slave that is promoted while its master stays away. Once the last client connection is closed,
+nothing changes any more; then each slave that has the whole log gets whole tables. This is best
+effort: a slow slave keeps what it has, and the master stops.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from sparrowmq.protocol.headers.replication import GiveTables
 
 
 async def give_tables(broker: Broker, peers: Peers, longest_s: float) -> None:
-    """Return when the slaves that have everything else have the tables, or `longest_s` later."""
+    """Return when all slaves with the whole log have the tables, or after `longest_s`."""
     slaves = _equal_slaves(broker)
     if not slaves:
         return
@@ -34,8 +34,8 @@ async def give_tables(broker: Broker, peers: Peers, longest_s: float) -> None:
 
 
 def _equal_slaves(broker: Broker) -> list[str]:
-    """Addresses of slaves whose log ends where this master's does. Apache's have no address here:
-    they ask for tables, and cannot be given any."""
+    """Addresses of slaves whose log ends where this master's does. Apache's slaves have no address
+    here: they request tables and cannot be sent any."""
     replication = broker.replication
     if not replication.is_master or broker.is_handing_over:
         return []
@@ -53,7 +53,7 @@ async def _give(
     try:
         answer = await peers.call(address, header, body, timeout_s=longest_s)
     except NetError as error:
-        # It may be stopping as well.
+        # The slave may be stopping as well.
         broker.log.info("slave %s may lack the last changes of tables: %s", address, error)
         return
     if answer.code != ResponseCode.SUCCESS:

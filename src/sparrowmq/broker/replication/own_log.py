@@ -1,8 +1,8 @@
-"""What this broker says about its own log to the other brokers of its name, and notes beside it.
+"""What this broker tells the other brokers of its name about its log, and a note of its owner.
 
-A log does not say whose it is, and two logs that were never one may have nothing that tells them
-apart: one of them may be empty. So every broker notes its name and cluster in its store, for those
-who find a store without its broker (`sparrowmq store follow`).
+A log does not say whose it is, and two unrelated logs may have nothing that distinguishes them: one
+of them may be empty. So every broker notes its name and cluster in its store, for an operator who
+finds a store without its broker (`sparrowmq store follow`).
 """
 
 import msgspec
@@ -21,14 +21,14 @@ OWNER = f"{OWN_DIR}/owner.json"
 
 
 class LogOwner(msgspec.Struct, frozen=True):
-    """The broker that used a store last."""
+    """The broker that last used a store."""
 
     cluster: str
     broker_name: str
 
 
 def owner_of(disk: Disk) -> LogOwner | None:
-    """Whose store this is; None where nobody noted it, as in one of Apache's broker.
+    """Whose store this is; None if no broker noted it, as in a store of Apache's broker.
 
     Raises OSError, or ValueError for a damaged file.
     """
@@ -37,7 +37,7 @@ def owner_of(disk: Disk) -> LogOwner | None:
 
 
 def note_owner(disk: Disk, config: BrokerConfig) -> None:
-    """Note whose store this is, where that is new. Raises DiskFull, or OSError."""
+    """Note whose store this is, unless it is already noted. Raises DiskFull or OSError."""
     owner = LogOwner(config.cluster_name, config.broker_name)
     try:
         known = owner_of(disk)
@@ -53,13 +53,13 @@ class LogDescription(Body, frozen=True, kw_only=True):
     claim: LogClaim
     epochs: EpochTable
     follows: str = ""
-    """host:port of the master that it copies from now; empty when it copies from none."""
+    """host:port of the master from which it copies now; empty if there is none."""
 
 
 def describe_log(
     config: BrokerConfig, store: Store, port: int, *, follows: str = ""
 ) -> LogDescription:
-    """The log as it is now. Reads up to 64 KiB of its end, which is in memory as a rule."""
+    """The log as it is now. Reads up to 64 KiB of its end, which is usually in memory."""
     begin, file_size = store.min_log_offset, store.config.log_file_size
     start, end = tail_range(file_size, begin, _last_record_end(store))
     return LogDescription(

@@ -1,12 +1,12 @@
-"""The broker id that this broker has now: the configured one, or that of its last change of roles.
+"""This broker's current id: the configured one, or the one from its last change of roles.
 
 A planned change of roles (`role_change.py`) swaps the ids of a master and a slave while both run.
 Their command lines and settings stay as they were, so each notes its new id in a file of its data
-directory; otherwise the next start of the old master would make it a second one. The note holds as
-long as the configured id stays what it was: an operator who writes another one means it.
+directory; otherwise the old master's next start would make it a second one. The note is valid as
+long as the configured id stays the same: an operator who changes that means it.
 
-The file lies outside of the directories that `start_anew` sets aside: a broker that loses its log
-keeps its role.
+The file is outside the directories that `start_anew` sets aside: a broker that loses its log keeps
+its role.
 """
 
 from dataclasses import replace
@@ -27,20 +27,20 @@ class _Noted(msgspec.Struct):
 
 
 class OwnRole:
-    """The id of one broker, as its file and its configuration have it."""
+    """The id of one broker, from its file and its configuration."""
 
     def __init__(self, disk: Disk, configured_id: int) -> None:
         self._file = AtomicFile(disk, ROLE)
         self._configured_id = configured_id
         self.broker_id = configured_id
         self.took_over_at: int | None = None
-        """The end of the log when the last master gave its role to this broker, until it served for
-        the first time. A log that still ends there has every acknowledged message, so no slave
-        needs to be asked."""
+        """Where the log ended when the last master gave its role to this broker; None once it has
+        served. A log that still ends there has every acknowledged message, so no slave needs to be
+        asked."""
 
     @staticmethod
     def load(disk: Disk, configured_id: int) -> "OwnRole":
-        """What the file says, if it was written under this configured id. Raises OSError, or
+        """The contents of the file, if it was written under this configured id. Raises OSError, or
         ValueError for a damaged file."""
         role = OwnRole(disk, configured_id)
         data = role._file.read()
@@ -52,25 +52,25 @@ class OwnRole:
 
     @property
     def is_changed(self) -> bool:
-        """Whether it is another one than the configuration says."""
+        """Whether the id differs from the configured one."""
         return self.broker_id != self._configured_id
 
     def become(self, broker_id: int, *, took_over_at: int | None = None) -> None:
-        """Durable when this returns; the next start has this id. Raises DiskFull, or OSError."""
+        """Note the id of the next start; durable when this returns. Raises DiskFull or OSError."""
         noted = _Noted(self._configured_id, broker_id, took_over_at)
         self._file.replace(msgspec.json.encode(noted))
         self.broker_id, self.took_over_at = broker_id, took_over_at
 
     def note_first_service(self) -> None:
-        """The file forgets `took_over_at`; durable when this returns. From now on messages are
-        taken, and a power cut may leave a log that ends there again and lacks them. Raises
-        DiskFull, or OSError."""
+        """Remove `took_over_at` from the file; durable when this returns. From now on messages are
+        accepted, and a power cut may leave a log that ends there again and lacks them. Raises
+        DiskFull or OSError."""
         if self.took_over_at is not None:
             noted = _Noted(self._configured_id, self.broker_id)
             self._file.replace(msgspec.json.encode(noted))
 
     def applied_to(self, config: BrokerConfig) -> BrokerConfig:
-        """The configuration of a broker with this id."""
+        """The configuration with this id in it."""
         return replace(config, broker_id=self.broker_id) if self.is_changed else config
 
     @property

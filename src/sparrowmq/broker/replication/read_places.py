@@ -1,4 +1,4 @@
-"""Which broker of a name a consumer's next pull should go to: the master, or a slave.
+"""To which broker of a name a consumer's next pull should go: the master, or a slave.
 
 ```
 master ── reads from the device and is far from the end, or the master is busy ──▶ slave
@@ -6,13 +6,13 @@ slave  ── close to the end, and the master is there ────────
 ```
 
 Every answer to a pull suggests a broker id, and clients follow it queue by queue. A slave that has
-the messages reads an old backlog as well as its master, and the master keeps its memory and its
-device for what is new.
+the messages reads an old backlog just as well as its master, which keeps its memory and its device
+for new messages.
 
-A consumer must not go to and fro. It leaves where it has to wait for the device and is further
-from the end of the log than `slave_read_gap_bytes`; it returns when it is within half of that, and
-no sooner than STAY_S after it came. The two distances are measured on two machines with different
-page caches, so that nothing else would keep them from disagreeing.
+A consumer must not bounce between the two. It leaves the master when it has to wait for the device
+and is further from the end of the log than `slave_read_gap_bytes`; it returns when it is within
+half of that, and no sooner than STAY_S after it came. The two distances are measured on two
+machines with different page caches, so without this gap the two could disagree.
 """
 
 from collections.abc import Collection, Mapping
@@ -33,8 +33,8 @@ from sparrowmq.protocol.record_layout import AT
 from sparrowmq.store.messages import QueueRead
 
 STAY_S = 5.0
-"""How long a slave keeps a queue's reader that its master sent, at least: a master that is busy
-for a while would get it back with the next pull."""
+"""How long at least a slave keeps a queue's reader that its master sent: a master that is busy for
+a while would otherwise get it back with the next pull."""
 _LOG_OFFSET = Struct(">q")
 _LOG_OFFSET_AT = AT["log_offset"]
 
@@ -45,9 +45,9 @@ def which_broker(
     """The broker id that an answer suggests; `others` are brokers that can serve the next pull.
 
     The group's settings decide, as on Apache's brokers: `whichBrokerWhenConsumeSlowly` for a slow
-    read, `brokerId` otherwise. Where the broker they name cannot serve, any slave stands for any
-    other, and a slave for the master; a slave that Apache's rule would send to the master and back
-    keeps the reader.
+    read, `brokerId` otherwise. If the broker they name cannot serve, any slave can replace another,
+    and a slave can replace the master. A slave keeps a reader that Apache's rule would send to the
+    master and back.
     """
     wished = group.which_broker_when_consume_slowly if is_slow else group.broker_id
     if wished == own_id or wished in others:
@@ -58,9 +58,9 @@ def which_broker(
 
 
 def is_slow_read(*, is_away: bool, is_cold: bool, behind_bytes: int, gap_bytes: int) -> bool:
-    """Whether a reader belongs to a slave; `is_away` when it is at one.
+    """Whether a reader belongs on a slave; `is_away` if it is at one now.
 
-    `is_cold`: it had to wait for the device. `behind_bytes` lie between it and the log's end.
+    `is_cold`: it had to wait for the device. `behind_bytes`: its distance from the log's end.
     """
     if is_away:
         return behind_bytes > gap_bytes // 2
@@ -68,7 +68,7 @@ def is_slow_read(*, is_away: bool, is_cold: bool, behind_bytes: int, gap_bytes: 
 
 
 class ReadPlaces(Protocol):
-    """What the pull handler asks for a suggestion."""
+    """What the pull handler needs to suggest a broker."""
 
     @property
     def others(self) -> Collection[int]:
@@ -84,12 +84,12 @@ class ReadPlaces(Protocol):
         is_cold: bool,
         is_busy: bool,
     ) -> int:
-        """The broker id for the next pull of this queue; `found` has messages, or is None."""
+        """The broker id for this queue's next pull; `found` is a read with messages, or None."""
         ...
 
 
 class MasterReads:
-    """A master's suggestions: the slaves that have what is read, on other hosts."""
+    """A master's suggestions: slaves on other hosts that have the messages."""
 
     def __init__(self, config: BrokerConfig, replication: Replication) -> None:
         self._gap_bytes = config.slave_read_gap_bytes
@@ -127,8 +127,8 @@ class MasterReads:
         return which_broker(group, MASTER_ID, is_slow=is_slow, others=slaves)
 
     def _slaves_with(self, log_offset: int, end: int) -> list[int]:
-        """Slaves in sync that have the log up to there. Reading from one on this host would make
-        the same device busy; of one that did not introduce itself the id is not known."""
+        """Slaves in sync that have the log up to there. Not those on this host, which would load
+        the same device, nor those that said no hello, whose broker id is not known."""
         lowest = max(log_offset, end - self._replication.replicas.max_gap_bytes)
         addresses = self._replication.known_slaves.addresses
         return [
@@ -141,7 +141,7 @@ class MasterReads:
 
 
 class SlaveReads:
-    """A slave's suggestions, and what it does not serve at all."""
+    """A slave's suggestions, and the pulls that it must not serve."""
 
     def __init__(
         self, config: BrokerConfig, replication: Replication, follower: Follower, monotonic: Clock
@@ -158,8 +158,8 @@ class SlaveReads:
     def why_not(self, header: PullMessage) -> str:
         """Why this pull must not be served from the copy; empty if it may.
 
-        An epoch that this slave has not heard of may have begun with another end of the log than
-        the one here; and a log that has parted from the master's has other messages.
+        An epoch that this slave does not know may have begun at a different end of the log than the
+        one here; and a log that has parted from the master's has different messages.
         """
         if self._follower.has_parted:
             return "this slave's log differs from its master's"
@@ -169,7 +169,7 @@ class SlaveReads:
 
     @property
     def master_or_self(self) -> int:
-        """Where a pull goes that this slave cannot serve: to the master, if there is one."""
+        """Where to send a pull that this slave cannot serve: to the master, if there is one."""
         follower = self._follower
         return MASTER_ID if follower.master_address or follower.knows_master else self._id
 
@@ -185,8 +185,8 @@ class SlaveReads:
         """The broker id for the next pull of this queue."""
         follower = self._follower
         is_young = found is not None and self._visits.is_young(header)
-        # One that is registered and not followed may be dead: only a reader that finds nothing
-        # more here is sent to look.
+        # A master that is registered but not followed may be dead: only a reader that finds
+        # nothing more here is sent there to try.
         if not follower.master_address and (found is not None or not follower.knows_master):
             return which_broker(group, self._id, is_slow=False, others=())
         stays = found is not None and not self._is_beside_master
@@ -204,11 +204,11 @@ class SlaveReads:
         )
 
     def check_locking(self, locks: QueueLocks) -> None:
-        """Raise RequestRefused while the master is there, which grants the locks.
+        """Raise RequestRefused while the master is there, because the master grants the locks.
 
-        Without it Python members lock concurrent queues here, so that a queue changes hands as at
-        a master. Ordered members ask masters only: the order must not depend on what two brokers
-        know of each other.
+        Without a master, Python members lock queues that they consume concurrently here, so that a
+        queue changes hands as it does at a master. Ordered members ask masters only: the order must
+        not depend on what two brokers know of each other.
         """
         if self._follower.master_address:
             text = f"queues are locked at the master, {self._follower.master_address}"
@@ -224,7 +224,7 @@ class SlaveReads:
 
 
 class Visits:
-    """Since when a slave has the readers of queues."""
+    """When the readers of queues came to a slave."""
 
     def __init__(self, monotonic: Clock) -> None:
         self._monotonic = monotonic
@@ -232,12 +232,12 @@ class Visits:
         """By group, topic and queue."""
 
     def is_young(self, header: PullMessage) -> bool:
-        """Whether the visit of a queue's reader, which is here now, began less than STAY_S ago."""
+        """Whether the queue's reader, which is here now, came less than STAY_S ago."""
         now_ms = self._monotonic()
         return now_ms - self._began_ms.setdefault(_reader(header), now_ms) < STAY_S * 1000
 
     def end(self, header: PullMessage) -> None:
-        """The reader is sent away: should it come again, that is another visit."""
+        """The reader is sent away: if it comes again, a new visit begins."""
         self._began_ms.pop(_reader(header), None)
 
 
@@ -246,6 +246,6 @@ def _reader(header: PullMessage) -> tuple[str, str, int]:
 
 
 def _log_offset(found: QueueRead) -> int:
-    """Where the first of the messages lies."""
+    """The log offset of the first message."""
     offset: int = _LOG_OFFSET.unpack_from(found.chunks[0], _LOG_OFFSET_AT)[0]
     return offset

@@ -5,12 +5,12 @@ log  |=========================|-----------|.......|
      0             confirmed ──┘  visible ─┘   end ─┘
 ```
 
-The log is confirmed up to where enough copies have acknowledged it. Consumers of a master that
-replicates synchronously see what is confirmed, and what was given up: stored, waited for, and
+The log is confirmed up to the offset that enough copies have acknowledged. Consumers of a master
+that replicates synchronously see what is confirmed, and what was given up: stored, waited for, and
 answered with SLAVE_NOT_AVAILABLE or FLUSH_SLAVE_TIMEOUT, so that its sender knows.
 
 Votes count slaves, not connections: a slave that connects twice is one copy. An acknowledgement
-holds while its connection does, for a slave that comes back may have lost its end.
+holds as long as its connection, because a slave that comes back may have lost its end.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from enum import Enum
 
 
 class Copies(Enum):
-    """What a message that was stored can expect of the slaves."""
+    """What a stored message can expect from the slaves."""
 
     ENOUGH = "enough copies have it"
     TO_COME = "enough slaves follow closely; they are waited for"
@@ -31,7 +31,7 @@ class Replicas:
     """The slaves of a master, by broker id."""
 
     wanted: int
-    """Copies that an acknowledgement stands for, the master's own among them."""
+    """Copies that an acknowledgement guarantees, including the master's own."""
     least: int
     """With fewer copies in sync, messages are refused before they are stored."""
     max_gap_bytes: int
@@ -42,7 +42,7 @@ class Replicas:
     """Nothing before this log offset is waited for."""
     _acknowledged: dict[int, int] = field(default_factory=dict)
     _last: dict[int, int] = field(default_factory=dict)
-    """The same of slaves that are gone, too."""
+    """The same, including slaves that are gone."""
 
     @property
     def acknowledged(self) -> Mapping[int, int]:
@@ -55,20 +55,20 @@ class Replicas:
         return max(self.confirmed, self.given_up)
 
     def acknowledge(self, slave_id: int, log_offset: int) -> bool:
-        """A slave has everything before `log_offset`; whether more is confirmed by it.
+        """A slave has everything before `log_offset`; returns whether that confirms more.
 
-        The first report of a connection counts as any other: it replaces what an earlier connection
-        of this slave said, also where it is lower.
+        The first report of a connection counts like any other: it replaces what an earlier
+        connection of this slave said, even if it is lower.
         """
         self._acknowledged[slave_id] = self._last[slave_id] = log_offset
         return self._confirm()
 
     def last_acknowledged(self, slave_id: int) -> int:
-        """What a slave had when it was last heard of; 0 for one that was not heard of."""
+        """What a slave had when it was last heard from; 0 for one never heard from."""
         return self._last.get(slave_id, 0)
 
     def disconnect(self, slave_id: int) -> None:
-        """A slave is gone. What it confirmed stays confirmed: it was true when it was said."""
+        """A slave is gone. What it confirmed stays confirmed: it was true at the time."""
         self._acknowledged.pop(slave_id, None)
 
     def give_up(self, log_offset: int) -> None:
@@ -76,7 +76,7 @@ class Replicas:
         self.given_up = max(self.given_up, log_offset)
 
     def in_sync(self, log_end: int) -> int:
-        """How many copies are close to the end of the log, the master's own among them."""
+        """How many copies are close to the end of the log, including the master's own."""
         lowest = log_end - self.max_gap_bytes
         return 1 + sum(offset >= lowest for offset in self._acknowledged.values())
 

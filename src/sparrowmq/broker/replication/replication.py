@@ -1,10 +1,10 @@
-"""A broker's share in replication: which role it has, whom it feeds and whom it follows.
+"""A broker's part in replication: its role, the slaves it feeds and the master it follows.
 
 ```
 master    feeds slaves; sends wait for them where replication is synchronous
-slave     follows the master that name servers know; takes no messages, delivers nothing by itself
-waiting   a master that may have lost messages which its slaves have: as a slave, but it follows
-          nobody; when enough slaves answer it starts again, as a master
+slave     follows the master that name servers know; takes no sends, delivers nothing on its own
+waiting   a master that may have lost messages which its slaves have: like a slave, but follows
+          no broker; when enough slaves answer, it starts again as a master
 ```
 
 A role lasts as long as the broker runs: one that gets another role starts again (`StartAgain`).
@@ -44,7 +44,7 @@ _ASK_SLAVES_AGAIN_S = 2.0
 
 
 class Role(Enum):
-    """What a broker does as long as it runs."""
+    """A broker's role, which lasts as long as it runs."""
 
     MASTER = "master"
     SLAVE = "slave"
@@ -63,11 +63,11 @@ class Opened:
     role: Role
     known_slaves: KnownSlaves
     reason: str = ""
-    """Why it is a waiting master."""
+    """Why the broker is a waiting master."""
     progress: tuple[OffsetChange, ...] = ()
-    """What the slaves of a master know of the progress of groups."""
+    """For a master: what its slaves know about the progress of groups."""
     is_promoted: bool = False
-    """Of a master that was a slave when its store was last used."""
+    """Whether this is a master that was a slave when its store was last used."""
 
 
 async def open_in_role(
@@ -78,10 +78,10 @@ async def open_in_role(
     *,
     took_over_at: int | None = None,
 ) -> Opened:
-    """Open the store and find the role; a master copies back what its slaves have more.
+    """Open the store and find the role; a master copies back what only its slaves have.
 
-    `took_over_at` is where the log ended when the last master handed over: one that still ends
-    there has everything.
+    `took_over_at` is where the log ended when the last master handed over: a log that still ends
+    there is complete.
 
     Raises StoreCorrupted, DiskFull, OSError or SlavesHaveMessages.
     """
@@ -102,8 +102,8 @@ async def open_in_role(
             return Opened(store=store, role=Role.SLAVE, known_slaves=known)
         await check_new_master(config, store, known, peers, port)
         if took_over_at is not None and took_over_at == store.max_log_offset:
-            # Its slaves start again at this moment, too: one may not answer, another may still
-            # say that it is the master.
+            # Its slaves are starting again now, too: one may not answer, another may still claim
+            # to be the master.
             outcome = ReturnOutcome(may_serve=True, nothing_is_lost=True)
         else:
             outcome = await recover_from_slaves(config, store, known, peers, port=port, log=env.log)
@@ -134,7 +134,7 @@ def _slave_reason(config: BrokerConfig) -> str:
 
 
 class Replication:
-    """The parts of one broker that replicate."""
+    """The parts of one broker that take part in replication."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Replication:
             wanted=config.copies_wanted,
             least=config.min_in_sync_replicas,
             max_gap_bytes=config.max_slave_gap_bytes,
-            # What a start finds has been seen, or was confirmed by what slaves gave back.
+            # What a start finds was already visible, or slaves confirmed it by giving it back.
             given_up=store.max_log_offset,
         )
         self.feed = Feed(
@@ -172,10 +172,10 @@ class Replication:
             log=env.log,
         )
         self.follower: Follower | None = None
-        """Of a slave."""
+        """Set on a slave only."""
         self.admits_slaves = False
-        """Of a master: set by `admit_slaves`. A second master of the name, which is
-        about to be refused, must not feed a slave what the first one does not have."""
+        """On a master, set by `admit_slaves`. A second master of the name, which is about to be
+        refused, must not feed a slave what the first one does not have."""
         self.role_change: RoleChanger
         """Set when the broker serves."""
 
@@ -190,17 +190,17 @@ class Replication:
 
     @property
     def needed_from(self) -> int | None:
-        """The log offset from which on a known slave still needs the log; None without slaves.
+        """The lowest log offset that a known slave still needs; None without slaves.
 
-        One that is away needs what it acknowledged last; unknown after a restart, everything.
+        One that is away needs what follows its last acknowledgement, or all if that is unknown.
         """
         if not self.is_master or not self.known_slaves.slaves:
             return None
         return min(self.replicas.last_acknowledged(each) for each in self.known_slaves.slaves)
 
     def note_heard(self, now_ms: int) -> None:
-        """Note how far the known slaves that were heard of in this life are; `now_ms` is the time
-        of day."""
+        """Note the progress of the known slaves that were heard from since the start; `now_ms` is
+        the time of day."""
         feed, now_s = self.feed, asyncio.get_running_loop().time()
         heard_s = feed.gone_s | {key: link.heard_s for key, link in feed.links.items()}
         for slave_id in self.known_slaves.slaves:
@@ -215,8 +215,8 @@ class Replication:
         return self._config.address(self.ha_port)
 
     def admit_slaves(self) -> None:
-        """Of a master: no name server objects to it. A waiting one feeds none: it may have lost
-        messages that its slaves have."""
+        """Let slaves follow: no name server objects to this master. A waiting master feeds none: it
+        may have lost messages that its slaves have."""
         self.admits_slaves = True
         self.feed.admits_strangers = self._knows_apache and self.is_master
 
@@ -227,7 +227,7 @@ class Replication:
         self.ha_port = await self.feed.listen(config.listen_host, wanted)
 
     def attach(self, durability: Durability) -> None:
-        """Let acknowledgements answer sends, and a slave's reports wait for its disk."""
+        """Let acknowledgements release sends, and make a slave's reports wait for its disk."""
         if durability.copies is not None:
             durability.copies.feed = self.feed.send_on
             self.feed.confirmed = durability.copies_confirmed
@@ -240,7 +240,7 @@ class Replication:
                 self._peers,
                 describe=self.describe,
                 sync=durability.make_durable if is_sync else None,
-                # What a sync makes visible is announced by the sync.
+                # The sync itself announces what it makes visible.
                 grown=None if is_sync else durability.announce,
                 log=self._env.log,
                 stranger=self._approach_apache if self._knows_apache else None,
@@ -255,7 +255,7 @@ class Replication:
         return describe_log(self._config, self.store, self._port, follows=follows)
 
     async def run(self) -> None:
-        """What a slave and a waiting master do as long as they run. Raises StartAgain."""
+        """The main loop of a slave or a waiting master. Raises StartAgain."""
         if self.role is Role.WAITING:
             await self._wait_for_slaves()
         elif self.follower is not None:
@@ -267,8 +267,8 @@ class Replication:
                 raise StartAgain(text) from error
 
     async def _wait_for_slaves(self) -> None:
-        """Ask until enough slaves answer. The copies come with the next start, before anything
-        else is opened."""
+        """Ask until enough slaves answer. The next start copies back what they have, before it
+        opens anything else."""
         while True:
             await asyncio.sleep(_ASK_SLAVES_AGAIN_S)
             outcome: ReturnOutcome = await recover_from_slaves(
@@ -283,7 +283,7 @@ class Replication:
                 raise StartAgain("enough slaves answer: starting again as a master")
 
     async def _find_master(self) -> str | None:
-        """The address of the master of this broker's name; None where no name server knows one."""
+        """The address of the master of this broker's name; None if no name server knows one."""
         async for brokers in brokers_of_name(self._config, self._peers):
             if MASTER_ID in brokers:
                 return brokers[MASTER_ID]

@@ -1,19 +1,19 @@
 """A master that starts asks its slaves whether they have messages that it lost.
 
 With asynchronous flush a power cut takes the end of the master's log, and a slave may have
-acknowledged it: SEND_OK was answered because of that copy. So before anything is appended, the
-master copies back what a slave of the same history has more than it.
+acknowledged it, so that the producer got SEND_OK. So before anything is appended, the master copies
+back what a slave with the same history has beyond the master's own log.
 
 ```
-no slaves known, or stopped in order     ─▶ complete
+no slaves known, or graceful shutdown    ─▶ complete
 a slave is, or follows, another master   ─▶ read-only, as long as it does: there are two masters
 enough slaves answer                     ─▶ copy back from the longest; complete
-too few answer, replication is async     ─▶ go on without: no acknowledgement stood for their copy
+too few answer, replication is async     ─▶ serve: no acknowledgement promised their copies
 too few answer, replication is sync      ─▶ read-only, until they answer or the loss is accepted
 ```
 
-Groups went on at a slave while the master was away, and a power cut may have taken commits that the
-slave had copied. So the master also asks for the progress that its slaves have; `tables.py` merges
+Groups kept consuming at a slave while the master was away, and a power cut may have lost commits
+that the slave had copied. So the master also asks its slaves for their progress; `tables.py` merges
 it.
 """
 
@@ -58,11 +58,11 @@ class ReturnOutcome:
 
     may_serve: bool
     nothing_is_lost: bool
-    """Everything that was acknowledged is in the log."""
+    """Whether everything that was acknowledged is in the log."""
     reason: str = ""
     """Why it may not serve, and what to do."""
     progress: tuple[OffsetChange, ...] = ()
-    """What its slaves know of the progress of groups."""
+    """What its slaves know about the progress of groups."""
 
 
 async def check_new_master(
@@ -70,8 +70,8 @@ async def check_new_master(
 ) -> None:
     """Raise SlavesHaveMessages for a master whose directory was lost or replaced.
 
-    It would serve an empty log while its slave has everything. What it lacks is more than the log:
-    topics and groups are at the slave, too, which therefore has to become the master.
+    It would serve an empty log while its slave has everything. It lacks more than the log: topics
+    and groups, too, are at the slave, which therefore has to become the master.
     """
     is_new = store.max_log_offset == store.min_log_offset and not known.slaves
     if not is_new or config.accept_loss == config.broker_name:
@@ -96,7 +96,7 @@ async def check_new_master(
 
 
 async def brokers_of_name(config: BrokerConfig, peers: Peers) -> AsyncIterator[Mapping[int, str]]:
-    """The brokers of this broker's name, by id, as one name server after the other knows them."""
+    """The brokers of this broker's name by id, as each name server in turn knows them."""
     for server in config.name_servers:
         try:
             answer = await peers.call(server, GetClusterInfo(), timeout_s=_FIND_S)
@@ -118,7 +118,7 @@ async def recover_from_slaves(
     port: int,
     log: logging.Logger,
 ) -> ReturnOutcome:
-    """Copy back what slaves have more than this master."""
+    """Copy back what slaves have beyond this master's log."""
     if not known.slaves:
         return ReturnOutcome(may_serve=True, nothing_is_lost=False)
     own_address = config.address(port)
@@ -184,13 +184,13 @@ async def _recover_log(
 async def find_rival(
     config: BrokerConfig, known: KnownSlaves, peers: Peers, own_address: str
 ) -> str:
-    """What another master of this name is, as far as this one's slaves know; empty without one."""
+    """Describe another master of this name that this one's slaves know; empty without one."""
     found, _ = await _ask(config, known, peers, own_address, DescribeLog())
     return next(filter(None, (_rival(each, own_address) for each in found)), "")
 
 
 def _rival(slave: LogDescription, own_address: str) -> str:
-    """What another master of this name is, as a slave knows it; empty when there is none."""
+    """Describe another master of this name that a slave knows; empty if there is none."""
     claim = slave.claim
     if claim.broker_id == MASTER_ID:
         return f"{claim.address}, which was a slave of this broker, is a master now"
@@ -206,10 +206,10 @@ async def _ask(
     own_address: str,
     question: DescribeLog,
 ) -> tuple[list[LogDescription], list[str]]:
-    """What the slaves say of their logs, and the addresses of those that did not answer.
+    """What the slaves say about their logs, and the addresses of those that did not answer.
 
-    An answer counts for the slave that gives it: another broker may have a slave's address now,
-    even another slave, where the system chooses the ports.
+    An answer counts for the slave that gives it: another broker may have a slave's address by now,
+    even another slave, if the system chooses the ports.
     """
     addresses = [each for each in dict.fromkeys(known.addresses.values()) if each != own_address]
     answers = await asyncio.gather(*(_describe(address, question, peers) for address in addresses))
@@ -243,7 +243,7 @@ async def _copy_back(
     port: int,
     log: logging.Logger,
 ) -> bool:
-    """Whether this log has everything of that slave's now, or never had anything of it."""
+    """Copy what the slave has beyond this log. False if that failed: the slave does not count."""
     own, end = describe_log(config, store, port).claim, slave.claim.end
     if end <= own.end:
         return True
@@ -277,7 +277,7 @@ async def _copy_back(
 async def _progress(
     addresses: Iterable[str], peers: Peers, log: logging.Logger
 ) -> list[OffsetChange]:
-    """The progress of groups as slaves know it. One that does not answer only costs repetitions."""
+    """The progress of groups as slaves know it. One that is silent costs redeliveries only."""
     question = msgspec.json.encode(TableQuestion(only_progress=True))
     progress: list[OffsetChange] = []
     for address in addresses:

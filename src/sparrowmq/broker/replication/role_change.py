@@ -2,7 +2,7 @@
 
 ```
 operator ──HAND_OVER──▶ master                                   slave
-                        takes no more messages, makes all durable
+                        accepts no more messages, makes all durable
                         waits until the slave has everything ◀── acknowledges
                         leaves the name servers
                         notes its new id
@@ -12,10 +12,10 @@ operator ──HAND_OVER──▶ master                                   slave
                         starts again, as a slave                 starts again, as the master
 ```
 
-At no point do two brokers take messages: the master has stopped before the slave may begin. Each
-note is durable before the next step, so that a crash leaves at most no master at all: the old one
-starts as a slave then, finds that the other did not accept, and `sparrowmq broker promote` picks
-one. A step that fails before the slave was asked leaves everything as it was.
+At no point do two brokers accept messages: the master has stopped before the slave may begin. Each
+note is durable before the next step, so a crash leaves no master at worst, never two: the old one
+then starts as a slave, finds that the other did not accept, and `sparrowmq broker promote` picks
+one. A step that fails before the slave was asked leaves everything unchanged.
 """
 
 import asyncio
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from sparrowmq.broker.name_servers import BrokerRegistration
 
 CATCH_UP_S = 1.0
-"""How long a slave may take to get the rest while no message is taken."""
+"""How long a slave may take to get the rest while no messages are accepted."""
 _OFFER_S = 2.0
 _ASK_S = 1.0
 _SLAVES_S = 1.0
 _MOST_BEHIND_BYTES = 64 * 1024 * 1024
-"""A slave that lacks more than this would hardly get it in time: sends would wait for nothing."""
+"""A slave that lacks more is unlikely to get it in time: sends would be held up for nothing."""
 
 
 _Change: TypeAlias = Callable[[], Awaitable[str]]
@@ -61,11 +61,11 @@ _Asked: TypeAlias = tuple[_Change, asyncio.Future[None]]
 
 
 class CannotChange(Exception):
-    """The roles stay as they are; the text says why, and what to do."""
+    """The roles stay unchanged; the text says why, and what to do."""
 
 
 class Inheritance(Body, frozen=True, kw_only=True):
-    """What a new master gets from the last one, beside its log."""
+    """What a new master gets from the last one, besides its log."""
 
     slaves: dict[str, str] = field(default_factory=dict)
     """Addresses of the other slaves, and of the last master, by the broker ids they have now."""
@@ -104,9 +104,9 @@ class RoleChanger:
         self._awaits_slaves = False
 
     async def run(self) -> None:
-        """Until the role changes. Raises StartAgain then.
+        """Wait until the role changes, then raise StartAgain.
 
-        Changes run here and not in the handlers that ask for them: those are cancelled when the
+        Changes run here and not in the handlers that request them: those are cancelled when the
         asking connection ends.
         """
         await self._await_slaves()
@@ -127,7 +127,7 @@ class RoleChanger:
             raise StartAgain(reason)
 
     def begin(self) -> None:
-        """Before clients come: one that took over takes messages when enough slaves follow it."""
+        """Before clients come: after a takeover, refuse sends until enough slaves follow."""
         broker = self._broker
         has_taken_over = self._own_role.took_over_at == broker.store.max_log_offset
         if has_taken_over and broker.replication.is_master and not self._has_copies:
@@ -136,8 +136,8 @@ class RoleChanger:
             self._awaits_slaves = True
 
     async def _await_slaves(self) -> None:
-        """Its slaves follow within moments, the last master among them. Without this wait the first
-        sends would be answered with SLAVE_NOT_AVAILABLE."""
+        """Wait for the slaves, including the last master, which follow within moments. Without this
+        wait the first sends would be answered with SLAVE_NOT_AVAILABLE."""
         if self._awaits_slaves:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_SLAVES_S):
@@ -163,8 +163,8 @@ class RoleChanger:
     # ---- the master's side
 
     def successor(self, slave_id: int | None) -> Successor:
-        """The slave named, or the one that has most. Raises CannotChange where it cannot take over
-        as things are."""
+        """The named slave, or the one that has the most. Raises CannotChange if it cannot take over
+        in the current state."""
         broker = self._broker
         link = self._chosen(slave_id)
         missing = broker.store.max_log_offset - link.acknowledged
@@ -177,7 +177,7 @@ class RoleChanger:
         return Successor(link, address, missing)
 
     async def hear_from(self, successor: Successor) -> None:
-        """Raises CannotChange unless the slave answers. One that has stood still for a moment has
+        """Raise CannotChange unless the slave answers. A slave that froze a moment ago has
         acknowledged everything too, and would leave its name without a master."""
         try:
             await self._peers.call(successor.address, GetHaStatus(), timeout_s=_ASK_S)
@@ -239,7 +239,7 @@ class RoleChanger:
             )
 
     async def _offer(self, address: str, slave_id: int) -> None:
-        """Let the slave take over. Raises CannotChange where it certainly did not."""
+        """Let the slave take over. Raises CannotChange if it certainly did not."""
         broker = self._broker
         known = broker.replication.known_slaves.addresses
         others = {str(each): at for each, at in known.items() if each != slave_id}
@@ -252,7 +252,7 @@ class RoleChanger:
         except NetError as error:
             if await self._has_accepted(address):
                 return
-            # It may accept later: two masters must never be, no master may be for a while.
+            # It may accept later: there must never be two masters; for a while there may be none.
             broker.log.error(
                 "%s did not answer whether it takes over (%s). This broker is its slave from now"
                 " on; if no master appears, run: sparrowmq broker promote",
@@ -273,14 +273,14 @@ class RoleChanger:
             return False
 
     async def _stay_master(self) -> None:
-        """Undo what was done on the way to a change that failed."""
+        """Undo the steps of a change that failed."""
         broker = self._broker
         await broker.workers.run(self._own_role.become, MASTER_ID)
         self._registration.resume()
         self._hold("")
 
     def _hold(self, reason: str) -> None:
-        """Take neither messages nor changes of tables, for that reason; all again without one."""
+        """Refuse messages and changes of tables for that reason; an empty one accepts all again."""
         broker = self._broker
         broker.is_handing_over = bool(reason)
         broker.refuse_sends("hand-over", reason)
@@ -304,7 +304,7 @@ class RoleChanger:
         await self._change(lambda: self._take_over(inheritance, log_end))
 
     async def _take_over(self, inheritance: Inheritance, log_end: int) -> str:
-        """The master waits for the answer, and changes nothing more: its tables are final."""
+        """Take over. The master waits for the answer and changes nothing: its tables are final."""
         following = self._broker.table_following
         assert following is not None, "a slave follows tables"
         try:
@@ -315,8 +315,8 @@ class RoleChanger:
         return await self._become_master(inheritance, took_over_at=log_end)
 
     def check_loss(self, accept_loss: str) -> None:
-        """Raises CannotChange unless there is no master to hand over, and the operator accepts by
-        name what that loses."""
+        """Raise CannotChange unless there is no master to hand over and the operator accepts the
+        loss by naming the broker."""
         broker, follower = self._broker, self._broker.replication.follower
         name = broker.config.broker_name
         if follower is None or broker.replication.role is not Role.SLAVE:
@@ -333,7 +333,7 @@ class RoleChanger:
             )
 
     async def take_over_from_none(self) -> None:
-        """Become the master without one that hands over. Raises CannotChange."""
+        """Become the master when none hands over. Raises CannotChange."""
         await self._change(lambda: self._become_master(Inheritance(), took_over_at=None))
 
     async def _become_master(self, inheritance: Inheritance, took_over_at: int | None) -> str:
@@ -341,7 +341,7 @@ class RoleChanger:
         known = broker.replication.known_slaves
         try:
             await broker.durability.make_durable()
-            # What it knows from a time as a master long ago is not asked about lost messages.
+            # Slaves that it knows from being a master long ago are not asked for lost messages.
             for broker_id in [each for each in known.slaves if str(each) not in inheritance.slaves]:
                 await broker.workers.run(known.forget, broker_id)
             for key, address in inheritance.slaves.items():

@@ -1,10 +1,10 @@
 """One connection of a slave to its master's HA port.
 
 ```
-accepted ──▶ a newcomer ──▶ token and first offset ──▶ joined: log bytes out, reports in
+accepted ──▶ newcomer ──▶ token and first offset ──▶ joined: log bytes out, reports in
 ```
 
-What a report means, and which bytes are sent when, is decided by the `Feed`.
+The `Feed` decides what a report means, and which bytes are sent when.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 5.0
 """A slave hears from its master this often, as from Apache's (haSendHeartbeatInterval)."""
 SILENCE_S = 20.0
-"""A slave that reports nothing for so long is gone (haHousekeepingInterval)."""
+"""A slave that reports nothing for this long is gone (haHousekeepingInterval)."""
 MOST_SLAVES = 16
 MOST_NEWCOMERS = 16
-"""Connections that have not presented themselves. One more takes the place of the oldest."""
+"""The limit of unidentified connections. One more takes the place of the oldest."""
 BACKLOG = 4
-"""Connections that are accepted at once. A slave that comes with a flood is read before so many
-others have come that it would have to make room."""
+"""Connections accepted at a time. In a flood, a slave's token is read before enough others have
+come that the slave would have to make room."""
 MOST_HA_CONNECTIONS = MOST_SLAVES + MOST_NEWCOMERS + 2 * BACKLOG
-"""Those that are accepted before others have closed among them. The process has descriptors for
-all of them, beside what it needs for files (`cli/descriptors.py`)."""
+"""Includes connections that are accepted before others have finished closing. The process has
+descriptors for all of them, besides those for files (`cli/descriptors.py`)."""
 
 
 class SlaveLink(asyncio.Protocol):
@@ -39,7 +39,7 @@ class SlaveLink(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
         self.heard_s = self._loop.time()
-        """When it last sent something."""
+        """When the slave last sent something."""
         self._opened_s = self.heard_s
         self._silence: asyncio.TimerHandle
         self._heartbeat: asyncio.TimerHandle | None = None
@@ -49,7 +49,7 @@ class SlaveLink(asyncio.Protocol):
         self.peer: tuple[str, int] = ("", 0)
         self.was_refused = False
         self.position = 0
-        """The log offset that is sent next."""
+        """The log offset to send next."""
         self.acknowledged = 0
         self.heard = asyncio.Event()
         self.has_caught_up = False
@@ -61,17 +61,17 @@ class SlaveLink(asyncio.Protocol):
 
     @property
     def token(self) -> bytes | None:
-        """What the slave presented."""
+        """The token that the slave presented."""
         return self._decoder.token
 
     def send(self, body: bytes) -> None:
-        """Bytes of the log; none are a heartbeat."""
+        """Send bytes of the log; no bytes make a heartbeat."""
         self._transport.write(encode_chunk_head(self.position, len(body)) + body)
         self.position += len(body)
 
     def begin_heartbeats(self) -> None:
-        """Send one every few seconds, whatever else is sent: to ask each time whether it is needed
-        would cost more, as a busy log is sent thousands of times a second."""
+        """Send a heartbeat every few seconds, whatever else is sent: checking each time whether it
+        is needed would cost more, as a busy log is sent thousands of times a second."""
         if self._heartbeat is not None and self.writable.is_set():
             self.send(b"")
         self._heartbeat = self._loop.call_later(HEARTBEAT_S, self.begin_heartbeats)
@@ -89,7 +89,7 @@ class SlaveLink(asyncio.Protocol):
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are none of asyncio's classes.
+        # uvloop's transports do not inherit from asyncio's classes.
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername") or ("", 0)
         self.peer = (peer[0], peer[1])
@@ -127,8 +127,9 @@ class SlaveLink(asyncio.Protocol):
         self._feed.leave(self)
 
     def _watch(self) -> None:
-        """Close it when nothing was heard for too long; looked at seldom, as reports are many. What
-        trickles in before a slave has presented itself does not keep it open."""
+        """Close the connection when it was silent for too long; checked rarely, as there are many
+        reports. Bytes that trickle in before the slave has identified itself do not keep it
+        open."""
         silent_s = self._loop.time() - (self.heard_s if self.has_joined else self._opened_s)
         if silent_s >= SILENCE_S and not self.has_joined:
             self.was_refused = True

@@ -1,21 +1,21 @@
-"""A master that stood still asks whether it is still the master before it promises anything.
+"""After a freeze a master asks whether it is still the master before it promises anything.
 
 ```
-serving ──▶ stood still (SIGSTOP, a frozen machine) ──▶ unsure: sends are refused, and
+serving ──▶ frozen (SIGSTOP, a machine that froze)     ──▶ unsure: sends are refused, and
    ▲                                                       │ reports of slaves confirm nothing
-   └───────── no one who answers knows another master ◀────┘ name servers and slaves are asked
+   └───────── no answer names another master ◀─────────────┘ name servers and slaves are asked
 ```
 
-Its slave may have been promoted meanwhile. Clients that are still connected would get an
-acknowledgement for what the new master never has: another slave may follow this one for some more
-seconds.
+Its slave may have been promoted meanwhile. Clients that are still connected would get
+acknowledgements for messages that the new master will never have: another slave may follow this
+master for a few more seconds.
 
-When a process goes on, it reads what clients have sent before its timers fire. A check in every
-read would cost every send; so what is read first is stored, and is not acknowledged where that
-takes a slave, because slaves' reports look at the clock. There are few of those.
+When a process resumes, it reads what clients have sent before its timers fire. A check in every
+read would cost every send. So what is read first is stored, but if an acknowledgement takes a slave
+it is not acknowledged, because handling a slave's report checks the clock. There are few of those.
 
-Where nobody answers, everything stays as it was known last. The clock is the loop's, which stands
-still itself while a whole machine is suspended.
+If neither name servers nor slaves answer, the last known state stands. The clock is the loop's,
+which itself stops while a whole machine is suspended.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from sparrowmq.broker.name_servers import BrokerRegistration
 
 STANDSTILL_S = 3.0
-"""A slave that starts and says hello gives up after this time, and may be promoted then."""
+"""A starting slave whose hello gets no answer gives up after this time; then it may be promoted."""
 TICK_S = STANDSTILL_S / 4
 _AGAIN_S = 2.0
 
 
 class Standstill:
-    """Notices that a master stood still, and lets it serve on when it is still the master."""
+    """Notices that a master was frozen, and lets it serve again if it is still the master."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Standstill:
         self._noticed = asyncio.Event()
 
     async def run(self) -> None:
-        """As long as the broker serves, as a master with name servers."""
+        """Runs as long as the broker serves, on masters with name servers."""
         feed = self._feed
         feed.overslept = self._notice
         try:
@@ -71,12 +71,12 @@ class Standstill:
             feed.awake_until_s = math.inf
 
     def _notice(self) -> None:
-        """By the timer, or before a slave's report counts, whichever comes first."""
+        """Called by the timer or before a slave's report counts, whichever comes first."""
         feed = self._feed
         stood_s = self._loop.time() - feed.awake_until_s + STANDSTILL_S
         feed.awake_until_s = math.inf
         if not self._broker.replication.known_slaves.slaves:
-            return  # nobody can have taken over
+            return  # no slave can have taken over
         feed.is_unsure = True
         text = f"this broker stood still for {stood_s:.0f} s, and asks whether it is the master"
         self._broker.log.warning("%s", text)

@@ -1,7 +1,7 @@
-"""Starting again with an empty log: a slave that was away for so long that its master no longer has
-what comes next. Its old store is kept aside, never deleted.
+"""Starting over with an empty log: a slave was away for so long that its master no longer has what
+comes next. The slave's old store is kept aside, never deleted.
 
-The wish is a file, because files can only be moved while no store is open: the broker stops, and
+The request is a file, because files can only be moved while no store is open: the broker stops, and
 its next start moves everything before it opens anything.
 """
 
@@ -24,7 +24,7 @@ _MOVED = (LOG_DIR, QUEUE_DIR, INDEX_DIR, CONFIG_DIR, OWN_DIR, CHECKPOINT, ABORT)
 
 
 def ask_for_new_start(disk: Disk) -> str:
-    """Let the next start begin with an empty store; the directory that the old one will be in.
+    """Make the next start begin with an empty store; returns the directory for the old one.
 
     Durable when this returns. Raises DiskFull, or OSError.
     """
@@ -34,9 +34,9 @@ def ask_for_new_start(disk: Disk) -> str:
 
 
 def set_store_aside(disk: Disk) -> str | None:
-    """Move the whole store away if that was asked for; the directory that it is in now.
+    """Move the whole store away if that was requested; returns the directory it is in now.
 
-    A crash in between is repaired by the next call. Raises OSError.
+    The next call completes a move that a crash interrupted. Raises OSError.
     """
     wish = read_file(disk, WISH)
     if wish is None:

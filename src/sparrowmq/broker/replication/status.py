@@ -1,8 +1,8 @@
-"""How replication is doing: for requests 907 and 30004, runtime information, and metrics.
+"""The state of replication: for requests 907 and 30004, runtime information, and metrics.
 
-A slave is behind by bytes of the log. Seconds are what people ask about: the age of the last
-message that the slave has, while it lacks the next one; and how long ago its master was last heard
-of, while it follows none. Clocks of two machines differ, so that a few seconds mean nothing.
+A slave's lag is measured in bytes of the log. People ask for seconds: the age of the last message
+that the slave has, while it lacks the next one; and how long ago its master was last heard from,
+while it follows none. Clocks of two machines differ, so a few seconds mean nothing.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from sparrowmq.protocol.ha_status import (
 
 _SHORTEST_MS = 1_000
 OWN_LOG = 0
-"""Key of a slave's own log among the rates."""
+"""The key of a slave's own log among the rates."""
 
 
 class _Look(NamedTuple):
@@ -33,15 +33,15 @@ class _Look(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicationFigures:
-    """What only operators look at, and nothing else needs."""
+    """Figures that only operators look at."""
 
     monotonic: Clock
     master_flushed: int = 0
-    """What request 908 set on a slave. Nothing here depends on it: it is shown."""
+    """What request 908 set on a slave. It is only shown: nothing here depends on it."""
     _looks: dict[int, _Look] = field(default_factory=dict)
 
     def rate(self, slave_id: int, log_offset: int) -> int:
-        """Bytes a second since this was last asked; the same figure within a second."""
+        """Bytes a second since the last call; the same figure for calls within a second."""
         now_ms = self.monotonic()
         last = self._looks.get(slave_id, _Look(now_ms, log_offset, 0))
         if now_ms - last.at_ms >= _SHORTEST_MS:
@@ -118,7 +118,7 @@ def slave_list(replication: Replication, now_ms: int) -> SlaveList:
 
 
 def replication_table(replication: Replication, now_ms: int) -> dict[str, object]:
-    """For runtime information. Apache's has nothing about replication, so the names are ours."""
+    """For the runtime information. Apache's has nothing on replication, so the names are ours."""
     store, replicas = replication.store, replication.replicas
     end = store.max_log_offset
     values: dict[str, object] = {"replicationRole": replication.role.value}
@@ -140,7 +140,7 @@ def replication_table(replication: Replication, now_ms: int) -> dict[str, object
 
 
 def _seconds_behind(replication: Replication, behind_bytes: int, now_ms: int) -> float:
-    """-1 when it is not known: no master was heard of yet, or the log is empty."""
+    """-1 if it is not known: no master was heard from yet, or the log is empty."""
     follower, store = replication.follower, replication.store
     assert follower is not None
     if not follower.master_address:

@@ -1,4 +1,4 @@
-"""Taking the state of a broker's tables, and making a slave's tables the same."""
+"""Take the state of a broker's tables, and make a slave's tables equal to it."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ _OFFSETS_AT_ONCE = 1_000
 
 
 def life_of(store: Store) -> int:
-    """The run of a master that this log belongs to; 0 where no master ever started."""
+    """The run of a master to which this log belongs; 0 if no master ever started."""
     lineage = store.epochs.lineage
     return lineage[-1].number if lineage else 0
 
@@ -36,12 +36,12 @@ def life_of(store: Store) -> int:
 
 
 def take_state(broker: Broker, question: TableQuestion) -> TableState:
-    """What a broker that has `question.have` lacks, as it is now."""
+    """The current state of everything that a broker with `question.have` lacks."""
     store, offsets = broker.store, broker.offsets
     life, have = life_of(store), question.have
     if have.life != life:
         have = TableCounts()
-    # A whole table as a table: a change for each of its offsets would take ten times as long.
+    # Send a whole table as a table: a change for each offset would take ten times as long.
     changed = offsets.changes_since(have.offsets)
     progress = offsets.table() if changed is None else changed or None
     counts = TableCounts(
@@ -103,13 +103,13 @@ def _delivery(broker: Broker) -> DeliveryCopied:
 
 
 def merge_from_slave(broker: Broker, progress: Iterable[OffsetChange]) -> None:
-    """What was committed at a slave counts here, too, unless it is older than what is here."""
+    """Merge what was committed at a slave, except what is older than this broker's own progress."""
     broker.offsets.merge(change for change in progress if _can_be_of_slave(broker, change))
 
 
 def _can_be_of_slave(broker: Broker, change: OffsetChange) -> bool:
-    """Whether a slave of this master can have it: its log is not longer, and rewinds, removals
-    among them, are a master's."""
+    """Whether a slave of this master can have made this change: its log is not longer, and rewinds,
+    including removals, are made by masters only."""
     topic, queue_id = change.key.partition("@")[0], change.queue_id
     if topic not in broker.topics or not 0 <= queue_id < broker.config.max_queues_per_topic:
         return False
@@ -121,11 +121,12 @@ def _can_be_of_slave(broker: Broker, change: OffsetChange) -> bool:
 
 
 async def apply_state(broker: Broker, state: TableState) -> None:
-    """Make this slave's tables those of the state, whose place its log has reached.
+    """Make this slave's tables equal to the state, now that its log has reached the state's end.
 
-    A state may be applied again, and parts that it lacks stay as they are. Saved soon, as changes
-    of a master's tables are; `save_delivery` saves how far delivery has come. Everything changes in
-    one go, but for progress: it is merged offset by offset, in slices for which the loop has time.
+    A state may be applied repeatedly, and parts that it lacks stay unchanged. The tables are saved
+    soon, like a master's; `save_delivery` saves how far delivery has come. Everything changes
+    atomically except progress, which is merged offset by offset, in slices short enough for the
+    loop.
 
     Raises DiskFull, or OSError; then the state has to be applied again.
     """
@@ -168,10 +169,10 @@ async def _merge_progress(
 
 
 def _follow_deletions(broker: Broker, state: TableState) -> set[str]:
-    """Delete what the master deleted; the topics. What was stored since is kept."""
+    """Delete what the master deleted; returns the topics. What was stored since then is kept."""
     if state.deletions is None:
         return set()
-    # First the epochs, as on the master: positions learned from now on are of the new ones.
+    # First the epochs, as on the master: positions learned from now on belong to the new ones.
     if state.deletions.epochs is not None:
         broker.store.epochs.adopt(state.deletions.epochs)
         broker.store.epochs.save()
@@ -179,7 +180,7 @@ def _follow_deletions(broker: Broker, state: TableState) -> set[str]:
 
 
 def _follow_topics(broker: Broker, copied: TopicsCopied) -> set[str]:
-    """Be the same as the master's table; the topics that this one had and the other lacks."""
+    """Make the topics equal to the master's; returns those that only this broker had."""
     removed = set(copied.removed)
     if copied.is_whole:
         kept = {topic.topic_name for topic in copied.changed}
@@ -190,9 +191,9 @@ def _follow_topics(broker: Broker, copied: TopicsCopied) -> set[str]:
 
 
 async def save_delivery(broker: Broker, *, whole: bool = False) -> None:
-    """Save how far the master had delivered, as soon as this log has durably what it delivered.
+    """Save how far the master had delivered, once what it delivered is durable in this log.
 
-    `whole` rewrites the table of delay levels, too, which otherwise only gets a journal entry.
+    `whole` also rewrites the table of delay levels, which otherwise only gets a journal entry.
 
     Raises DiskFull, having lost nothing.
     """

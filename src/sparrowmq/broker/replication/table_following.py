@@ -7,10 +7,10 @@ following ─▶ ask for what changed ─▶ wait until the log has reached it �
     └─────────────────────────────────────────────────────────────────────────────────────┘
 ```
 
-One state at a time: while it waits for the log, none is asked for. A slave that is far behind would
-otherwise replace each by a newer one, and never come to apply any. The pause is short enough for
-tables to be less than a second old, and makes a busy master answer three questions a second, each
-with what changed, instead of one for every commit. A master of Apache's can only give whole tables
+One state at a time: while one waits for the log, the slave asks for no other. A slave that is far
+behind would otherwise replace each by a newer one and never apply any. The pause is short enough to
+keep tables less than a second old, and lets a busy master answer three questions a second, each
+with what changed, instead of one for every commit. An Apache master can only give whole tables
 (`apache_tables.py`), and is asked less often.
 """
 
@@ -50,7 +50,7 @@ class NotCopied(Exception):
 
 
 class TableFollowing:
-    """What a slave has of its master's tables. `run` follows, for ever."""
+    """Keeps a slave's copy of its master's tables up to date. `run` follows forever."""
 
     def __init__(self, broker: Broker, follower: Follower, peers: Peers) -> None:
         self._broker = broker
@@ -58,7 +58,7 @@ class TableFollowing:
         self._peers = peers
         self._have = TableCounts()
         self._failures = 0
-        """In a row."""
+        """Consecutive failures."""
         self._complaint = ""
         self._copying = asyncio.Lock()
         broker.delivery.timers.is_copy = True
@@ -92,11 +92,11 @@ class TableFollowing:
 
     async def close(self) -> None:
         """Save how far the master had delivered. The log must be durable. Raises DiskFull."""
-        for _ in range(2):  # first what waited to become durable, then what was applied last
+        for _ in range(2):  # first what was waiting to become durable, then what was applied last
             await save_delivery(self._broker, whole=True)
 
     async def copy_now(self) -> bool:
-        """Make the tables those of the master as they are now; False if another one is followed
+        """Make the tables equal to the master's current ones; False if another master is followed
         by then.
 
         Raises NetError, ProtocolError, StateUnreadable, NotCopied, DiskFull or OSError.
@@ -110,8 +110,9 @@ class TableFollowing:
         return await self._apply(state, session)
 
     async def take(self, state: TableState, master: str) -> bool:
-        """Apply the tables that the master gives before it stops; False if another one is followed
-        by then. Raises NotCopied for a broker that is not the master, DiskFull or OSError."""
+        """Apply the tables that the master gives before it stops; False if another master is
+        followed by then. Raises NotCopied for a broker that is not the master, DiskFull or
+        OSError."""
         async with self._copying:
             if self._follower.master_address != master:
                 followed = self._follower.master_address or "no master"
@@ -156,17 +157,17 @@ class TableFollowing:
         return await self._broker.workers.run(_inflated, answer.body)
 
     def _progress(self) -> list[OffsetChange]:
-        """What was committed here and the master may lack.
+        """Offsets that were committed here and that the master may lack.
 
-        Nothing before a state of its life is applied: it may have deleted a topic and made it again
-        since this was committed.
+        Empty until a state of the master's current life is applied: the master may have deleted and
+        recreated a topic since these commits.
         """
         is_known = self._have.life == life_of(self._broker.store)
         return self._broker.offsets.take_unsent(_MOST_SENT) if is_known else []
 
     def _complain(self, reason: str) -> None:
-        """Once per cause, and not the first time: a master that is lost is no longer followed when
-        this tries again, and that is reported already."""
+        """Log once per cause, and not the first failure: a lost master is no longer followed at the
+        next try, and the loss has already been reported."""
         self._failures += 1
         if self._failures > 1 and reason != self._complaint:
             self._complaint = reason

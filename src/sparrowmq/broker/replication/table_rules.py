@@ -2,15 +2,15 @@
 
 ```
 what changed since?    RecentChanges: the keys of a table in the order of their last change
-apply it now?          when_to_apply: a state belongs to a place in the log, and waits for it
-which progress counts? merged: the later one, whichever broker it was committed at
+apply it now?          when_to_apply: a state belongs to a point in the log, and waits for it
+which progress counts? merged: the later one, no matter at which broker it was committed
 ```
 
 Progress of a group in a queue is a pair: the number of its last rewind, and the offset. Members
 move the offset forward. A reset, a commit that moves back and a removal are rewinds; only a master
-makes them, and each gets a higher number than all before. The larger pair is the later one. So
-copies can be merged in any order and any number of times: progress that was made at a slave while
-the master was away is kept, and a reset is not undone by what was committed before it.
+makes them, and each gets a higher number than all earlier ones. The larger pair is later, so copies
+can be merged in any order, any number of times: progress that was made at a slave while the master
+was away is kept, and a reset is not undone by earlier commits.
 """
 
 from collections import OrderedDict
@@ -21,7 +21,7 @@ from typing import Generic, NamedTuple, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 _MOST_REMEMBERED = 10_000
-"""Changed keys of one table; a slave that lacks more gets the whole table."""
+"""The limit of changed keys kept per table; a slave that lacks more gets the whole table."""
 
 
 class RecentChanges(Generic[K]):
@@ -33,7 +33,7 @@ class RecentChanges(Generic[K]):
         self.count = 0
         """The number of the last change."""
         self._forgotten = 0
-        """Of changes up to this number some keys are forgotten."""
+        """Some keys of the changes up to this number are forgotten."""
 
     def note(self, keys: Iterable[K]) -> None:
         """These keys have changed."""
@@ -45,7 +45,7 @@ class RecentChanges(Generic[K]):
             _, self._forgotten = self._changed.popitem(last=False)
 
     def since(self, count: int) -> list[K] | None:
-        """The keys that changed after change number `count`; None when that is not known."""
+        """The keys that changed after change number `count`; None if that is not known."""
         if not self._forgotten <= count <= self.count:
             return None
         found = []
@@ -65,11 +65,11 @@ class When(Enum):
 
 
 def when_to_apply(*, life: int, log_end: int, followed_life: int, own_log_end: int) -> When:
-    """Whether a state fits this slave's log: it was taken in `life` of the master, whose log ended
-    at `log_end` then.
+    """Whether a state fits this slave's log: the state was taken in `life` of the master, when its
+    log ended at `log_end`.
 
-    Earlier, the progress of delays would skip messages that have not been delivered in this log,
-    and a deleted topic would get back what was stored before its deletion.
+    Applied too early, the progress of delays would skip messages that have not been delivered in
+    this log, and a deleted topic would get back what was stored before its deletion.
     """
     if life != followed_life:
         return When.NEVER
@@ -77,10 +77,10 @@ def when_to_apply(*, life: int, log_end: int, followed_life: int, own_log_end: i
 
 
 class OffsetChange(NamedTuple):
-    """What is true of a group's progress in a queue now, as journals and copies say it.
+    """A group's current progress in a queue, as journals and copies record it.
 
-    One value holds the offset and the reset, so that progress is never replayed without the end of
-    the reset before it.
+    One value holds both the offset and the reset, so that progress is never replayed without the
+    end of the reset that preceded it.
     """
 
     key: str
@@ -89,16 +89,16 @@ class OffsetChange(NamedTuple):
     offset: int
     """-1: removed."""
     is_reset: bool = False
-    """A reset to the offset is pending. Journals of older versions do not have it."""
+    """Whether a reset to the offset is pending. Journals of older versions lack this field."""
     rewind: int = 0
-    """The number of the last rewind; 0 when there was none."""
+    """The number of the last rewind; 0 if there was none."""
 
 
 def merged(one: OffsetChange, other: OffsetChange) -> OffsetChange:
-    """The later of two: of the later rewind, or further after the same one.
+    """The later of two changes: the one with the later rewind, or further on after the same rewind.
 
-    Commits are ignored while a reset is pending. So the further one has seen its end, and of equal
-    ones the one in which a member has applied it is later.
+    Commits are ignored while a reset is pending. So the one that is further on has seen the reset
+    end, and of two equal ones the one in which a member has applied the reset is later.
     """
     place, other_place = (one.rewind, one.offset), (other.rewind, other.offset)
     if place == other_place:

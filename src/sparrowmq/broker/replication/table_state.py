@@ -1,14 +1,14 @@
-"""The tables of a broker at one place of its log, as they travel to another broker of its name.
+"""The tables of a broker at one point of its log, as they are sent to another broker of its name.
 
 ```
 slave    "I have your tables as of these changes of this life; this was committed here"
 master   what changed since, the end of its log now, and how far delivery has come
 ```
 
-A life is one run of a master: the number of the epoch that it began. Changes are counted anew in
-every life, so a slave that has none of this life gets whole tables, and after that only what
-changed. Each table has a count of its own. The state is taken in one go, between two turns of the
-loop: everything in it is true of a log that ends at `log_end`.
+A life is one run of a master, identified by the number of the epoch that it began. Every life
+restarts the counts of changes, so a slave that has no state of this life gets whole tables, and
+after that only what changed. Each table has a separate count. The state is taken atomically, within
+one turn of the loop: everything in it is true for a log that ends at `log_end`.
 """
 
 import zlib
@@ -26,7 +26,7 @@ from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.epochs import EpochTable
 
 _DEFLATED_FROM = 64 * 1024
-"""Bytes. Offsets of 100,000 queues are about 5 MB of JSON, and a tenth of that deflated."""
+"""In bytes. Offsets of 100,000 queues are about 5 MB of JSON, and deflate to a tenth of that."""
 _MOST_INFLATED = 256 * 1024 * 1024
 
 
@@ -35,7 +35,7 @@ class StateUnreadable(Exception):
 
 
 class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Up to which change a broker has each table of a master; -1 when it has nothing of it."""
+    """Up to which change a broker has each table of a master; -1 if it has nothing of it."""
 
     life: int = 0
     topics: int = -1
@@ -43,7 +43,7 @@ class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
     modes: int = -1
     offsets: int = -1
     epoch: int = -1
-    """The last one; each deletion of a topic begins one."""
+    """The last epoch; each deletion of a topic begins one."""
 
 
 class TableQuestion(msgspec.Struct, frozen=True):
@@ -51,9 +51,9 @@ class TableQuestion(msgspec.Struct, frozen=True):
 
     have: TableCounts = TableCounts()
     progress: Sequence[OffsetChange] = ()
-    """What was committed at a slave, for the master to merge."""
+    """Offsets that were committed at a slave, for the master to merge."""
     only_progress: bool = False
-    """A master that comes back wants the progress that was made at its slave, nothing else."""
+    """Set by a returning master: it only wants the progress that was made at its slave."""
 
 
 class TopicsCopied(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class TopicsCopied(msgspec.Struct, frozen=True):
     changed: Sequence[TopicConfig]
     removed: Sequence[str]
     is_whole: bool
-    """What is not among the changed ones does not exist."""
+    """Whether topics that are not listed do not exist."""
     version: DataVersion
 
 
@@ -73,12 +73,12 @@ class GroupsCopied(msgspec.Struct, frozen=True):
     removed: Sequence[str]
     is_whole: bool
     forbidden: dict[str, dict[str, int]]
-    """Always the whole table of what groups must not read."""
+    """Always the whole table of topics that groups must not read."""
     version: DataVersion
 
 
 class DeletionsCopied(msgspec.Struct, frozen=True):
-    """All deletions of topics, and the epochs that they began; None where there are no epochs."""
+    """All deletions of topics, and the epochs that they began; None if there are no epochs."""
 
     epochs: EpochTable | None
     before: dict[str, int]
@@ -91,13 +91,13 @@ class DeliveryCopied(msgspec.Struct, frozen=True):
     levels: dict[int, int]
     """Delay level to the queue offset of its next message."""
     timer_marks: Sequence[tuple[int, int]]
-    """Time and queue offset of each mark."""
+    """The time and queue offset of each mark."""
     timers_pending_from: int
     """No timer before this queue offset is pending."""
 
 
 class TableState(msgspec.Struct, frozen=True, kw_only=True):
-    """What another broker needs to have the same tables; None for a part that did not change."""
+    """What another broker needs for identical tables; None for a part that did not change."""
 
     counts: TableCounts
     log_end: int
@@ -109,7 +109,7 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
     deletions: DeletionsCopied | None = None
     delivery: DeliveryCopied | None = None
     drain: DrainTable | None = None
-    """Small, and always there; masters of earlier versions have none."""
+    """Small, and always present; masters of earlier versions do not send it."""
 
 
 def encode_state(state: TableState) -> tuple[bytes, bool]:

@@ -1,10 +1,10 @@
-"""A largest backlog: sends to a topic are refused or slowed while a group named is too far behind.
+"""Backlog limits: sends to a topic are refused or slowed while a named group is too far behind.
 
-Every second each group named is looked at, and the topic's state changed; a send only asks for it.
-A group counts only while there is no doubt that it should consume: one forgotten or broken group
+Every second each named group is checked and the topic's state updated; a send only reads that
+state. A group counts only while it certainly should be consuming: one forgotten or broken group
 must not stop a topic's producers.
 
-    taken ── a group is at the limit ─▶ refused or slowed ── all are at 80 % of it ─▶ taken
+    accepted ── a group reaches the limit ─▶ refused or slowed ── all are down to 80 % ─▶ accepted
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
 
 ABSENT_MS = 600_000
-"""A group without a member for so long does not count."""
+"""A group without members for this long does not count."""
 LONGEST_HOLD_S = 1.0
 _SHORTEST_HOLD_S = 0.1
 
 
 @dataclass(slots=True)
 class BacklogState:
-    """The largest backlog of one topic, and where its groups stand."""
+    """The backlog limit of one topic, and how far its groups are behind."""
 
     limit: Backlog
     is_over: bool = False
@@ -35,7 +35,7 @@ class BacklogState:
     uncounted: dict[str, str] = field(default_factory=dict)
     """Why the others do not count."""
     since_ms: int = 0
-    """When it went over, by the monotonic clock."""
+    """When the backlog exceeded the limit, by the monotonic clock."""
     refusals: Refusals = field(default_factory=Refusals)
     minute: list[int] = field(default_factory=lambda: [0])
     """Refusals in total, in each of the last 60 seconds."""
@@ -53,11 +53,11 @@ class BacklogState:
 
     @property
     def refused_last_minute(self) -> int:
-        """Messages that were refused; where sends are slowed, answers that were held."""
+        """Messages that were refused or, if sends are slowed, answers that were held."""
         return self.refusals.total - self.minute[0]
 
     def judge(self, lags: Mapping[str, int], uncounted: Mapping[str, str], now_ms: int) -> bool:
-        """Take what a look found; whether that changed what becomes of sends."""
+        """Process the result of a look; returns whether that changed what happens to sends."""
         self.lags, self.uncounted = dict(lags), dict(uncounted)
         self.minute = [*self.minute[-59:], self.refusals.total]
         was_over = self.is_over
@@ -78,7 +78,7 @@ class BacklogState:
 
 
 def is_over(most: int, lag: int, *, was_over: bool) -> bool:
-    """Over from the limit on, until 80 % of it."""
+    """Whether a backlog is over the limit: from the limit on, until it is down to 80 %."""
     return lag * 5 > most * 4 if was_over else lag >= most
 
 
@@ -89,7 +89,7 @@ def hold_s(most: int, lag: int) -> float:
 
 
 class Presence:
-    """When groups had a member last."""
+    """When each group last had a member."""
 
     def __init__(self) -> None:
         self._seen_ms: dict[str, int] = {}
@@ -136,8 +136,8 @@ async def look(
 
 
 def _waiting(broker: "Broker", group: str, topic: str) -> dict[int, tuple[int, int]]:
-    """Queue → first and end of what a group has not consumed. Queues in which it never committed
-    anything say nothing about it."""
+    """Queue → start and end of what a group has not consumed. Queues in which it never committed
+    anything say nothing about the group."""
     found = {}
     for queue_id, committed in broker.offsets.row(f"{topic}@{group}").items():
         low, end = broker.store.queue_range(topic, queue_id)

@@ -1,15 +1,15 @@
-"""A token bucket of one second: what a quota lets pass, exact to the message."""
+"""A token bucket of one second: it decides what a quota admits, exact to the message."""
 
 _WHOLE = 1000
-"""A token in the bucket's own unit: `rate` tokens a second are `rate` of these a millisecond, so
+"""A token in the bucket's internal unit: `rate` tokens a second are `rate` units a millisecond, so
 that whole numbers suffice and nothing is rounded."""
 
 
 class Bucket:
     """Holds a second's worth of tokens at most, and gets `rate` a second.
 
-    Something passes if there is one token, and takes as many as it counts: a batch, or a message
-    that is larger than what is left, may overdraw. Nothing else passes until that is paid.
+    A send is admitted if there is one token, and takes as many as it counts: a batch, or a message
+    that is larger than what is left, may overdraw. Nothing else is admitted until that is paid off.
     Times are monotonic.
     """
 
@@ -18,15 +18,15 @@ class Bucket:
     def __init__(self, rate: int, now_ms: int, *, counts_bytes: bool = False) -> None:
         self.rate = rate
         self.counts_bytes = counts_bytes
-        """Whether a token is a byte, not a message."""
+        """Whether a token is a byte instead of a message."""
         self.taken = 0
-        """All that passed so far."""
+        """All tokens taken so far."""
         self._full = self._level = rate * _WHOLE
         self._at_ms = now_ms
 
     def admit(self, tokens: int, now_ms: int) -> bool:
-        """Whether something passes; then it has taken its tokens."""
-        # As in `_refill`, written out: this runs for every send to a topic with a quota.
+        """Whether a request is admitted; if so, it has taken its tokens."""
+        # `_refill` inlined: this runs for every send to a topic with a quota.
         level, passed_ms = self._level, now_ms - self._at_ms
         if passed_ms:
             self._at_ms = now_ms
@@ -42,37 +42,37 @@ class Bucket:
         return True
 
     def give_back(self, tokens: int) -> None:
-        """What was admitted did not happen."""
+        """Return the tokens of an admitted request that did not happen."""
         self.take(-tokens)
 
     def take(self, tokens: int) -> None:
-        """Something passed without being asked about."""
+        """Take tokens without asking for admission."""
         self._level -= tokens * _WHOLE
         self.taken += tokens
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until something passes; 0 if it does now."""
+        """How long until a request is admitted; 0 if one would be now."""
         self._refill(now_ms)
         missing = _WHOLE - self._level
         return -(-missing // self.rate) if missing > 0 else 0
 
     def tokens(self, now_ms: int) -> int:
-        """How many are there; negative after an overdraft."""
+        """How many tokens are left; negative after an overdraft."""
         self._refill(now_ms)
         return self._level // _WHOLE
 
     def used(self, now_ms: int) -> int:
-        """How many of a second's tokens are gone, more than there are after an overdraft."""
+        """How many of a second's tokens are used; after an overdraft, more than the whole."""
         return self.rate - self.tokens(now_ms)
 
     def is_full(self, now_ms: int) -> bool:
-        """Whether it is as good as a new one."""
+        """Whether the bucket is as full as a new one."""
         self._refill(now_ms)
         return self._level >= self._full
 
     def change_rate(self, rate: int, now_ms: int) -> None:
-        """Another limit. What is left or owed stays the same number of tokens or the same time,
-        whichever is less: neither a burst nor a debt of the old size is left to the new limit."""
+        """Change the limit. What is left or owed keeps its number of tokens or its time, whichever
+        is less: the new limit inherits neither a burst nor a debt of the old size."""
         self._refill(now_ms)
         same_time = self._level * rate // self.rate
         self._level = min(self._level, same_time, key=abs)

@@ -1,7 +1,7 @@
-"""The quota that every client has alike.
+"""The quota that applies to every client.
 
-Client ids live as long as a process, so there is no table of them: an id has buckets from its first
-send on, until they are full again and as good as new ones.
+Client ids live only as long as a process, so no table of them is kept: an id has buckets from its
+first send until they are full again, and thus as good as new ones.
 """
 
 from sparrowmq.broker.traffic.meter import Metered, Refusals
@@ -9,7 +9,7 @@ from sparrowmq.protocol.limits import Quota, Scope
 
 
 class ClientQuota:
-    """The one default quota, and the clients that are using it."""
+    """The default quota, and the clients that are currently using it."""
 
     def __init__(self, quota: Quota) -> None:
         self.quota = quota
@@ -17,9 +17,9 @@ class ClientQuota:
         self.busiest = (0, 0)
         """Most messages and bytes that a client has sent in the last second."""
         self._clients: dict[str, Metered] = {}
-        """What each has left."""
+        """What each client has left."""
         self._taken: dict[str, tuple[int, int]] = {}
-        """What each had taken at the last tick."""
+        """What each client had taken at the last tick."""
         self._refused_before = [0]
 
     def of(self, client_id: str, now_ms: int) -> Metered:
@@ -34,18 +34,18 @@ class ClientQuota:
         return len(self._clients)
 
     def change(self, quota: Quota, now_ms: int) -> None:
-        """Another limit."""
+        """Change the limit."""
         self.quota = quota
         for each in self._clients.values():
             each.buckets.change(quota, now_ms)
 
     @property
     def refused_last_minute(self) -> int:
-        """Messages of all clients."""
+        """Messages of all clients that were refused in the last minute."""
         return self.refusals.total - self._refused_before[0]
 
     def tick(self, now_ms: int) -> None:
-        """A second is over: forget clients that have all of theirs left."""
+        """A second is over: forget clients whose quota is completely unused."""
         taken = {client_id: each.buckets.taken for client_id, each in self._clients.items()}
         before = self._taken
         lately = [

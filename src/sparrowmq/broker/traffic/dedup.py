@@ -1,14 +1,14 @@
-"""De-duplication: a message that is sent again is stored once, and answered as the first time.
+"""De-duplication: a message that is sent again is stored once, and gets the first answer again.
 
 ```
 send ── known? ──┬ yes ── the first one's answer, when that one is safe
                  └ no ─── checks, quotas, the store ── remembered
 ```
 
-Only what a client sends comes by here, so that retries, due delayed messages, commits and dead
-letters pass: they keep the identity of a message that was known before. A message is remembered in
-the same step that stores it, and the log is the only place where that is durable: a window is read
-from it when a topic is sent to for the first time (`dedup_rebuild`), and sends wait for that.
+Only clients' sends come through here, so retries, due delayed messages, commits and dead letters
+pass: they keep the identity of a message that is already known. A message is remembered in the same
+step that stores it, and only the log makes that durable: a window is read from it when a topic is
+sent to for the first time (`dedup_rebuild`), and sends wait for that.
 """
 
 import asyncio
@@ -52,16 +52,16 @@ if TYPE_CHECKING:
     from sparrowmq.broker.traffic.traffic import Admitted, Send
 
 _LOOK_EVERY = 1_000
-"""Messages between two looks at how much all windows hold together."""
+"""Messages between two checks of the total size of all windows."""
 _COPIES = 64
 _ANY_TIME = 2**62
 
 
 def rule_of(topic: TopicConfig) -> DedupRule | None:
-    """How much a topic remembers; None where it is not de-duplicated.
+    """How much a topic remembers; None if it is not de-duplicated.
 
-    A value that no operator could set, in a table from elsewhere, means the usual window: to take
-    it for none would store messages twice.
+    A value that no operator could set, in a table from elsewhere, means the default window: reading
+    it as none would store messages twice.
     """
     text = topic.attributes.get(DEDUP_ATTRIBUTE)
     if text is None or topic.topic_name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
@@ -91,12 +91,12 @@ class Dedup:
         self._windows: dict[str, DedupWindow] = {}
         self._readings: dict[str, _Reading] = {}
         self._rules: dict[str, tuple[TopicConfig, DedupRule | None]] = {}
-        """What each topic asked for when it was last looked at."""
+        """The rule of each topic when it was last checked."""
         self._until_look = _LOOK_EVERY
 
     @property
     def windows(self) -> dict[str, DedupWindow]:
-        """What topics remember, as far as they were sent to."""
+        """The windows of topics that were sent to."""
         return dict(self._windows)
 
     def watches(self, topic: TopicConfig) -> bool:
@@ -109,7 +109,7 @@ class Dedup:
 
     def _rule(self, topic: TopicConfig) -> DedupRule | None:
         known = self._rules.get(topic.topic_name)
-        if known is not None and known[0] is topic:  # a topic that changes is another object
+        if known is not None and known[0] is topic:  # a changed topic is a new object
             return known[1]
         rule = rule_of(topic)
         self._rules[topic.topic_name] = (topic, rule)
@@ -124,8 +124,8 @@ class Dedup:
         send: "Admitted",
         again: "Send",
     ) -> Handled:
-        """Handle a send to a topic that is watched; `send` stores what is not known, unless a limit
-        refuses it, and `again` begins anew. Raises RequestRefused."""
+        """Handle a send to a topic that is watched; `send` stores an unknown message, unless a
+        limit refuses it, and `again` starts over. Raises RequestRefused."""
         rule = self._rule(topic)
         assert rule is not None
         window = self._windows.get(topic.topic_name)
@@ -134,7 +134,7 @@ class Dedup:
         clock = broker.delivery.clock
         clock.now_ms()
         if not clock.is_saved:
-            # A special message would be stored later then, and another one like it meanwhile.
+            # Otherwise a special message would be stored later, and its duplicate meanwhile.
             return broker.saving.handle_when_saved(clock, lambda: again(broker, request, None))
         header = request.header
         if header.batch or isinstance(header, SendBatchMessage):
@@ -161,11 +161,11 @@ class Dedup:
         send: "Admitted",
         window: DedupWindow,
     ) -> Handled:
-        """Store the messages of a batch that are not known, each once."""
+        """Store the unknown messages of a batch, each once."""
         try:
             columns = decode_columns(request.body)
         except BodyError:
-            return send(broker, request, topic)  # which says what is wrong with it
+            return send(broker, request, topic)  # which reports what is wrong with the batch
         identities = [identity_of(one.decode("utf-8", "replace")) for one in columns[2]]
         now_ms = broker.monotonic()
         known = [window.find(one, now_ms) if one else None for one in identities]
@@ -210,7 +210,7 @@ class Dedup:
             self._bound(now_ms)
 
     def _bound(self, now_ms: int) -> None:
-        """Keep what all windows remember together within bounds: the largest gives way."""
+        """Keep the total size of all windows within bounds: the largest one is cut."""
         if sum(map(len, self._windows.values())) <= self._most_ids:
             return
         for window in self._windows.values():
@@ -234,19 +234,19 @@ class Dedup:
             await reading.done.wait()
         else:
             await self._read(broker, topic, rule)
-        # From the beginning: the topic may be another one by now, or the reading was given up.
+        # Start over: the topic may be a different one by now, or the reading was given up.
         handled = again(broker, request, None)
         return handled if handled is None or isinstance(handled, Reply) else await handled
 
     async def _read(self, broker: "Broker", topic: str, rule: DedupRule) -> None:
-        """Read a window in slices. The first send that needs it does, and another one where its
-        client goes away meanwhile. Nothing is stored in the topic by clients until it is there."""
+        """Read a window in slices. The first send that needs it does so, or another one if its
+        client goes away meanwhile. Until then no client's message is stored in the topic."""
         reading = self._readings[topic] = _Reading(rule, asyncio.Event(), set())
         before = self._windows.pop(topic, None)
         try:
             window = await read_window(broker, topic, rule)
             if self._readings.get(topic) is not reading:
-                return  # deleted, or another rule by now
+                return  # deleted, or the rule has changed
             for identity in reading.forgotten:
                 window.forget(identity)
             if before is not None:
@@ -259,7 +259,7 @@ class Dedup:
                 del self._readings[topic]
 
     def drop_topic(self, topic: str) -> None:
-        """The topic is deleted, or not de-duplicated any more."""
+        """The topic is deleted, or no longer de-duplicated."""
         self._windows.pop(topic, None)
         self._readings.pop(topic, None)
         self._rules.pop(topic, None)
@@ -274,7 +274,7 @@ class Dedup:
         if window is not None:
             first = window.find(identity, broker.monotonic())
             record = None if first is None else broker.store.read_record(first)
-            # Not where it is known by another one, sent after this one was forgotten.
+            # Not if the identity belongs to another one, sent after this one was forgotten.
             if record is not None and broker.delivery.halves.get(record.queue_offset) is half:
                 window.forget(identity)
         elif topic in self._readings:
@@ -303,7 +303,7 @@ def _identity_in(fields: dict[str, str]) -> str:
 
 
 def _reply(broker: "Broker", request: Request[AnySend], handled: Handled) -> Reply:
-    """The answer to a send that was stored, also where the sender still waits for it."""
+    """The answer to a stored send, even if the sender is still waiting for it."""
     if isinstance(handled, Reply):
         return handled
     reply = broker.durability.waiting_reply(request)

@@ -1,4 +1,4 @@
-"""The answer to a message that was sent again: the first one's, from the record it is stored in.
+"""The answer to a message that was sent again: that of the first, derived from its record.
 
 ```
 record lies in       queue id    queue offset    recall handle
@@ -9,8 +9,8 @@ half messages        REAL_QID    its own         –
 nowhere any more     as asked    -1              –
 ```
 
-The queue offset of what waits is the one in the queue where it waits, as in the first answer: a
-transaction is ended by it.
+The queue offset of a waiting message is the one in the queue where it waits, as in the first
+answer: the end of a transaction refers to it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ _ID_DIGITS = 16
 
 
 def answer_again(broker: "Broker", request: Request[AnySend], log_offset: int) -> Handled:
-    """Answer a message that was stored at `log_offset` before, when that one is safe."""
+    """Answer for the message that is already stored at `log_offset`, once that one is safe."""
     record = broker.store.read_record(log_offset)
     if record is None:
         return Reply(_gone(broker, request, log_offset), remark=_GONE)
@@ -50,7 +50,7 @@ def answer_again(broker: "Broker", request: Request[AnySend], log_offset: int) -
 def answer_batch_again(
     broker: "Broker", request: Request[AnySend], log_offsets: Sequence[int]
 ) -> Handled:
-    """Answer a batch of which every message was stored before. The place is that of the first."""
+    """Answer a batch whose messages are all stored already. The position is that of the first."""
     last = broker.store.read_record(max(log_offsets))
     first = broker.store.read_record(log_offsets[0])
     ids = offset_ids(broker, log_offsets)
@@ -79,8 +79,8 @@ def stored_offsets(reply: Reply) -> list[int]:
 
 
 def list_all_ids(reply: Reply, ids: str) -> None:
-    """Answer a batch with an id for each of its messages, also those that were left out: Java's
-    automatic batching counts them."""
+    """Answer a batch with an id for each of its messages, including those that were left out:
+    Java's automatic batching counts them."""
     sent = reply.header
     assert isinstance(sent, SpecialMessageSent)
     reply.header = msgspec.structs.replace(sent, msg_id=ids)
@@ -109,7 +109,7 @@ def _first_answer(broker: "Broker", topic: str, record: Record) -> MessageSent |
             queue_offset=record.queue_offset,
             transaction_id=msg_id,
         )
-    # One past the beginning of the slot, as when it was placed
+    # One past the beginning of the slot, as at its placement
     time_ms = int(fields[TIMER_OUT_MS]) + 1
     return RecallableSent(
         msg_id=ids,

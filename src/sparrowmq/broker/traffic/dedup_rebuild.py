@@ -1,19 +1,19 @@
 """The window of a topic, read from the log: what a broker knew before it was stopped or killed.
 
 ```
-queues of the topic        ────────a──b───────c────►   sent, and what was delivered later
+queues of the topic        ────────a──b───────c────►   sent, and delivered after a wait
 delay levels, timers       ───────────────d────────►   sent; recall markers
-half messages              ──────────h────────h────►   prepared, prepared again when asked about
+half messages              ──────────h────────h────►   prepared, stored again at a check
 operations                 ─────────────────o──────►   half messages that have ended
                                      ◄── read from the newest to the oldest
 ```
 
-All queues are read backwards at once, always the one that has come least far, until the window is
-full or what comes next is too old. `Replay` then goes through what was found in the order of the
-log, as the broker did: the first record with an identity is the message, and one that was recalled,
-or a half message that ended without a commit, frees it.
+All queues are read backwards together, always the one with the newest unread part, until the window
+is full or the next records are too old. `WindowReplay` then goes through the records in the order
+of the log, as the broker did: the first record with an identity is the message, and one that was
+recalled, or a half message that ended without a commit, frees it.
 
-Reading is done in slices of the loop's time, and by workers where the device is needed.
+Reading takes slices of the loop's time, and is done by workers if the device is needed.
 """
 
 import heapq
@@ -56,7 +56,7 @@ _READ_BYTES = 256 * 1024
 _STEP = 16
 """Records between two looks at the time."""
 _SHORT_BODY = 8192
-"""Longer than that of any operation: no other body is looked at."""
+"""Longer than the body of any operation; no other bodies are read."""
 _WAITING_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC})
 
 
@@ -72,7 +72,7 @@ class WindowEventKind(Enum):
     MOVED = "moved"
     """A half message was stored again."""
     COMMITTED = "committed"
-    """A half message was delivered, or waits for its time."""
+    """A half message was delivered, or waits for its delivery time."""
     RECALLED = "recalled"
     """The timed message with `unique_id` is taken back."""
     ENDED = "ended"
@@ -83,7 +83,7 @@ _SENDS = frozenset({WindowEventKind.SENT, WindowEventKind.TIMED, WindowEventKind
 
 
 class WindowEvent(msgspec.Struct, gc=False):
-    """One record, as far as it matters."""
+    """The relevant parts of one record."""
 
     log_offset: int
     age_ms: int
@@ -100,11 +100,11 @@ class Known(msgspec.Struct, gc=False):
     log_offset: int
     age_ms: int
     half_offset: int = -1
-    """Where it waits as a half message; -1 for what does not, or is committed."""
+    """Where it waits as a half message; -1 if it does not, or is committed."""
 
 
 class WindowReplay:
-    """What is known after these events, which come in the order of the log, the oldest first."""
+    """What is known after these events, which come in log order, oldest first."""
 
     def __init__(self) -> None:
         self.known: dict[str, Known] = {}
@@ -142,7 +142,7 @@ class WindowReplay:
     def _wait_at(self, event: WindowEvent) -> None:
         message = self.known.get(event.identity)
         if message is not None and message.half_offset >= 0:
-            # After a restart, a transaction can be ended by its present place only.
+            # After a restart, only its current offset can end a transaction.
             message.log_offset, message.half_offset = event.log_offset, event.queue_offset
             self._halves[event.queue_offset] = event.identity
 
@@ -181,15 +181,15 @@ async def read_window(broker: "Broker", topic: str, rule: DedupRule) -> DedupWin
 
 
 class _Queue(msgspec.Struct):
-    """A queue that is read backwards."""
+    """A queue that is being read backwards."""
 
     topic: str
     queue_id: int
     low: int
     at: int
-    """Units from here on have been read, …"""
+    """Units from here on have been read."""
     events: list[list[WindowEvent]] = []
-    """… and gave these, the youngest part first."""
+    """The events read from them, the youngest part first."""
 
 
 class _LogReading:
@@ -201,9 +201,9 @@ class _LogReading:
         self._rule = rule
         self._real_topic = f"{REAL_TOPIC}\x01{topic}\x02"
         store = broker.store
-        # A topic that was deleted and made again: what was sent before is another topic's.
+        # If the topic was deleted and recreated, earlier messages belong to the old topic.
         self._deleted_before = store.deletions.get(topic, 0)
-        # All ends in one go: what comes later is not known yet when this is read.
+        # All ends at the same moment: later messages are not known yet when this is read.
         self._queues = [
             _Queue(name, queue_id, *store.queue_range(name, queue_id))
             for name, queue_id in store.queues()
@@ -217,13 +217,13 @@ class _LogReading:
         """The time from which ages count."""
 
     def in_order(self) -> Iterator[WindowEvent]:
-        """What was found, in the order of the log."""
+        """The events found, in the order of the log."""
         found = (chain.from_iterable(reversed(queue.events)) for queue in self._queues)
         return heapq.merge(*found, key=lambda event: event.log_offset)
 
     async def read(self, turn: "Slice") -> None:
         """Read all queues, the youngest records first, until nothing more can matter."""
-        # So many that the oldest of them may not be next to each other in the log.
+        # Extra chunks, because the oldest ones may not be adjacent in the log.
         enough = self._rule.ids + self._chunk * len(self._queues)
         heap: list[tuple[int, int]] = []
         for number, queue in enumerate(self._queues):
@@ -241,7 +241,7 @@ class _LogReading:
                 heapq.heappush(heap, (-last[0][0], number))
 
     async def _read_chunk(self, queue: _Queue, turn: "Slice") -> bool:
-        """Read some units before those that were read; whether there may be more that matter."""
+        """Read some earlier units; returns whether there may be more that matter."""
         first = max(queue.low, queue.at - self._chunk)
         units = self._broker.store.units(queue.topic, queue.queue_id, first, queue.at - first)
         queue.at = first
@@ -250,7 +250,7 @@ class _LogReading:
             record = outline(data, log_offset)
             if record is None:
                 continue
-            # A clock that was set back while the machine was off may have it stored in the future.
+            # If the clock was set back while the machine was off, it may be dated in the future.
             age_ms = max(0, self._now_ms - record.store_timestamp - self._since(log_offset))
             oldest_ms = max(oldest_ms, age_ms)
             if age_ms < self._rule.time_ms and log_offset >= self._deleted_before:
@@ -264,7 +264,7 @@ class _LogReading:
         return oldest_ms < self._rule.time_ms
 
     async def _records(self, units: list[tuple[int, int, int]]) -> list[tuple[bytes, int]]:
-        """The bytes of records, neighbours read together; those that are gone are left out."""
+        """The bytes of records, adjacent ones read together; those that are gone are left out."""
         store, found = self._broker.store, []
         for run in _runs(units, store.min_log_offset):
             start = run[0][0]
@@ -279,7 +279,7 @@ class _LogReading:
 
 
 class Outline(msgspec.Struct, gc=False):
-    """What matters of a record."""
+    """The relevant fields of a record."""
 
     log_offset: int
     queue_offset: int
@@ -297,9 +297,9 @@ _SHORTEST = HEAD_SIZE + 3
 
 
 def outline(data: bytes, log_offset: int) -> Outline | None:
-    """Read one record, half as fast again as `decode_record`; None where it is none.
+    """Read one record, half as fast again as `decode_record`; None if it is not a record.
 
-    It is not checked: a start has checked what may be damaged, and left it out of the queues.
+    The record is not verified: the start has checked it, and left damaged ones out of the queues.
     """
     if len(data) >= _SHORTEST:
         magic, queue_offset, sys_flag, stored_ms, prepared, body_size = _unpack(data)
@@ -325,7 +325,7 @@ def outline(data: bytes, log_offset: int) -> Outline | None:
 def event_of(
     record: Outline, age_ms: int, stored_in: str, topic: str, real_topic: str
 ) -> WindowEvent | None:
-    """What a record says about the messages of a topic, None if nothing."""
+    """What a record says about the messages of a topic; None if nothing."""
     log_offset = record.log_offset
     if stored_in == TRANS_OP_HALF_TOPIC:
         numbers = record.body.split(b",")
@@ -350,7 +350,7 @@ def _special_event(
     identity: str,
     fields: dict[str, str],
 ) -> WindowEvent | None:
-    """The same for what waits or waited; None for a delivery of what was sent before."""
+    """The same for messages that wait or waited; None for the delivery of an earlier send."""
     if stored_in != topic and fields.get(REAL_TOPIC) != topic:
         return None
     unique_id = fields.get(UNIQUE_KEY, "")

@@ -1,4 +1,4 @@
-"""Which messages a topic has stored lately, by their identity.
+"""The window of a topic: the messages it has stored lately, by identity.
 
 ```
 oldest ──────────────────────────────────────► newest
@@ -7,8 +7,8 @@ oldest ────────────────────────�
 ```
 
 Times are kept by bucket, a five-hundredth of the window each: an identity is remembered for the
-whole of its time, and for at most that much longer. No I/O, and the time is told by a clock that
-only goes forward.
+whole of its time, and for at most that much longer. No I/O; time comes from a clock that only goes
+forward.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ _BUCKETS = 500
 
 
 class DedupWindow:
-    """The identities of one topic. Whether one is known is one look into a dictionary."""
+    """The identities of one topic. A check is one look-up in a dictionary."""
 
     def __init__(self, rule: DedupRule) -> None:
         self._rule = rule
@@ -27,10 +27,10 @@ class DedupWindow:
         self._offsets: dict[str, int] = {}
         self._order: deque[str] = deque()
         self._order_offsets: deque[int] = deque()
-        """Whose turn it is to be forgotten. One that was forgotten before its turn is still in it,
-        and remembered again it is in it twice: only the offset says which one is meant."""
+        """The order in which identities are forgotten. One that was forgotten early is still in it,
+        and twice if it was remembered again: only the offset distinguishes the two."""
         self._buckets: deque[list[int]] = deque()
-        """When a bucket began and when its youngest came, and how many it has."""
+        """For each bucket: when it began, when its youngest came, and how many it has."""
         self.cut = 0
         """Identities that were forgotten before their time, because there were too many."""
         self.duplicates = 0
@@ -46,7 +46,7 @@ class DedupWindow:
 
     @property
     def span_ms(self) -> int:
-        """How long ago the oldest came, as the youngest did."""
+        """The time between the oldest and the youngest."""
         return self._buckets[-1][1] - self._buckets[0][0] if self._buckets else 0
 
     def find(self, identity: str, now_ms: int) -> int | None:
@@ -57,7 +57,7 @@ class DedupWindow:
         return self._offsets.get(identity)
 
     def add(self, identity: str, log_offset: int, now_ms: int) -> None:
-        """A message was stored that was not known."""
+        """Remember a message that was stored and not known."""
         self._offsets[identity] = log_offset
         self._order.append(identity)
         self._order_offsets.append(log_offset)
@@ -77,13 +77,13 @@ class DedupWindow:
         self._offsets.pop(identity, None)
 
     def expire(self, now_ms: int) -> None:
-        """Forget what is too old."""
+        """Forget identities that are too old."""
         buckets, before_ms = self._buckets, now_ms - self._rule.time_ms
         while buckets and buckets[0][1] <= before_ms:
             self._drop(buckets.popleft()[2])
 
     def cut_to(self, ids: int) -> None:
-        """Forget the oldest until so many are left."""
+        """Forget the oldest until only `ids` are left."""
         while (more := len(self._order) - ids) > 0:
             bucket = self._buckets[0]
             dropped = min(more, bucket[2])

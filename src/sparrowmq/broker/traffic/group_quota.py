@@ -1,8 +1,8 @@
 """The quota of a consumer group: its pulls are served in turn, as far as the quota goes.
 
-A pull that would exceed it is held like one that finds nothing, and looked at again when there is
-something left. Queues are served in the order in which their pulls were held, so that no member
-gets what another has been waiting for longer.
+A pull that would exceed the quota is parked like one that finds nothing, and retried when some
+quota is left. Queues are served in the order in which their pulls were held, so that no member
+takes what another has been waiting for longer.
 
     pull ─┬─ something is left, and no other queue waits ─▶ read, at most what is left
           └─ held ── its turn came ─▶ read      ── its time is up ─▶ answered: nothing found
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from sparrowmq.broker.arrivals import Arrivals, QueueKey
 
 PACE_MS = 50
-"""Held pulls are looked at so often at most: many small answers cost more than few large ones."""
+"""Held pulls are retried at most this often: many small answers cost more than few large ones."""
 _NO_LIMIT = 2**31
 
 
 class GroupQuota:
-    """What one group may get, and the queues whose pulls wait for more."""
+    """What one group may still get, and the queues whose pulls wait for more."""
 
     def __init__(self, group: str, quota: Quota, monotonic: Clock) -> None:
         self.meter = Meter(Scope.CONSUMER_GROUP, group, quota, monotonic())
         self._monotonic = monotonic
-        # A dict serves as an ordered set: who waits longest is served first.
+        # A dict serves as an ordered set: the queue that waits longest is served first.
         self._waiting: dict[QueueKey, None] = {}
         self._called: set[QueueKey] = set()
         """Queues whose turn it is."""
@@ -38,7 +38,7 @@ class GroupQuota:
         self._arrivals: Arrivals | None = None
 
     def change(self, quota: Quota) -> None:
-        """Another limit, or none; pulls that are held are looked at again at once."""
+        """Change the limit, or remove it; held pulls are retried at once."""
         self.meter.buckets.change(quota, self._monotonic())
         if self._timer is not None:
             self._timer.cancel()
@@ -54,11 +54,11 @@ class GroupQuota:
         return _NO_LIMIT if buckets.messages is None else buckets.messages.tokens(now_ms)
 
     def take(self, count: int, size_bytes: int) -> None:
-        """So many messages were handed out."""
+        """Count messages that were handed out."""
         self.meter.buckets.take(count, size_bytes)
 
     def hold(self, key: "QueueKey", arrivals: "Arrivals") -> None:
-        """A pull has to wait; `arrivals` looks at it again when its turn comes."""
+        """Make a pull wait; `arrivals` retries it when its turn comes."""
         self._arrivals = arrivals
         self._called.discard(key)
         if key not in self._waiting:
@@ -78,7 +78,7 @@ class GroupQuota:
         now_ms, buckets = self._monotonic(), self.meter.buckets
         if not buckets.wait_ms(now_ms):
             left = _NO_LIMIT if buckets.messages is None else buckets.messages.tokens(now_ms)
-            # Each takes one message at least; those that went away meanwhile take none.
+            # Each takes at least one message; those that went away meanwhile take none.
             called = list(islice(self._waiting, left))
             self._called = set(called)
             for key in called:

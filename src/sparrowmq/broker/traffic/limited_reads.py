@@ -1,4 +1,4 @@
-"""Reads of groups that have a quota: at most what is left of it, or nothing for now."""
+"""Reads of groups that have a quota: at most what is left of it, or nothing yet."""
 
 import asyncio
 
@@ -19,8 +19,8 @@ def within_quota(broker: Broker, group: str, accepts: PullFilter) -> PullFilter:
 
 
 class LimitedFilter(PullFilter):
-    """A filter whose reads count. What is held reads like a queue that has nothing new, so that
-    pulls wait as they do for messages."""
+    """A filter whose reads count against the quota. A held queue reads as if it had nothing new, so
+    that pulls wait as they do for messages."""
 
     __slots__ = ("_quota",)
 
@@ -29,7 +29,7 @@ class LimitedFilter(PullFilter):
         self._quota = quota
 
     def read(self, broker: Broker, header: PullMessage, offset: int) -> QueueRead | ColdRead:
-        """Messages as far as the quota goes; nothing new if it is used up."""
+        """Read messages up to the quota; nothing new if it is used up."""
         quota, key = self._quota, (header.topic, header.queue_id)
         most = quota.allowance(key)
         asked = header
@@ -37,7 +37,7 @@ class LimitedFilter(PullFilter):
             asked = msgspec.structs.replace(header, max_msg_nums=max(1, most))
         found = super().read(broker, asked, offset)
         if isinstance(found, QueueRead) and found.status is not ReadStatus.FOUND:
-            return found  # what is not there need not be held
+            return found  # without messages there is nothing to hold
         if most > 0:
             if isinstance(found, ColdRead):
                 return _CountedLoad(found, quota)

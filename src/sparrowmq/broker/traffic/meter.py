@@ -1,4 +1,4 @@
-"""A quota at work: what it lets pass now, and how much it let pass and refused lately."""
+"""A quota in use: what it admits now, and how much it admitted and refused lately."""
 
 from collections import deque
 
@@ -6,10 +6,10 @@ from sparrowmq.broker.traffic.bucket import Bucket
 from sparrowmq.protocol.limits import Quota, Scope
 
 _USE_S = 10
-"""Use is shown over the last so many seconds."""
+"""Use is shown over this many seconds."""
 _MINUTE_S = 60
 _QUIET_MS = 10_000
-"""Refusals that are further apart are not one episode."""
+"""Refusals that are further apart belong to different episodes."""
 
 _DOES = {
     Scope.TOPIC: "topic {} takes",
@@ -35,11 +35,11 @@ class Buckets:
 
     @property
     def row(self) -> tuple[Bucket, ...]:
-        """Those that there are."""
+        """The buckets that exist."""
         return tuple(each for each in (self.messages, self.bytes) if each is not None)
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until something passes; 0 if it does now."""
+        """How long until a request is admitted; 0 if one would be now."""
         messages, size = self.messages, self.bytes
         wait_ms = 0 if messages is None else messages.wait_ms(now_ms)
         if size is not None:
@@ -47,7 +47,7 @@ class Buckets:
         return wait_ms
 
     def take(self, count: int, size_bytes: int) -> None:
-        """So many messages passed."""
+        """Count messages that passed."""
         if self.messages is not None:
             self.messages.take(count)
         if self.bytes is not None:
@@ -55,16 +55,16 @@ class Buckets:
 
     @property
     def taken(self) -> tuple[int, int]:
-        """Messages and bytes that passed so far; 0 for what has no limit."""
+        """Messages and bytes that passed so far; 0 where there is no limit."""
         messages, size = self.messages, self.bytes
         return 0 if messages is None else messages.taken, 0 if size is None else size.taken
 
     def is_full(self, now_ms: int) -> bool:
-        """Whether they are as good as new ones."""
+        """Whether the buckets are as full as new ones."""
         return all(each.is_full(now_ms) for each in self.row)
 
     def change(self, quota: Quota, now_ms: int) -> None:
-        """Another limit, with what is left of this one."""
+        """Change the limit, keeping what is left."""
         fresh = Buckets(quota, now_ms)
         if self.messages is not None and quota.messages is not None:
             self.messages.change_rate(quota.messages, now_ms)
@@ -85,18 +85,18 @@ class Buckets:
 
 
 class Refusals:
-    """How much was refused: in all, in the last minute, and since when without a pause."""
+    """How much was refused: in total, in the last minute, and since when without a pause."""
 
     __slots__ = ("_last_ms", "_since_ms", "dropped", "total")
 
     def __init__(self) -> None:
         self.total = 0
         self.dropped = 0
-        """Those of one-way sends, whose senders never learn of it."""
+        """Refused one-way sends, whose senders never learn of it."""
         self._since_ms = self._last_ms = -_QUIET_MS
 
     def add(self, count: int, now_ms: int, *, is_oneway: bool = False) -> None:
-        """Something was refused."""
+        """Count refused messages."""
         self.total += count
         if is_oneway:
             self.dropped += count
@@ -105,14 +105,14 @@ class Refusals:
         self._last_ms = now_ms
 
     def lasting_ms(self, now_ms: int) -> int | None:
-        """For how long refusals have been going on; None if there was none lately."""
+        """How long refusals have been going on; None if there were none lately."""
         if not self.total or now_ms - self._last_ms >= _QUIET_MS:
             return None
         return now_ms - self._since_ms
 
 
 class Metered:
-    """Something with a quota of its own."""
+    """Anything that has a quota."""
 
     __slots__ = ("buckets", "name", "refusals", "scope")
 
@@ -125,7 +125,7 @@ class Metered:
         self.refusals = refusals
 
     def refusal(self, now_ms: int, broker_name: str) -> str:
-        """Why something is refused: quota, use, and when to come back."""
+        """Why a request is refused: the quota, its use, and when to try again."""
         buckets = self.buckets
         return (
             f"{_DOES[self.scope].format(self.name)} {buckets.quota} on {broker_name} and"
@@ -143,14 +143,14 @@ class Meter(Metered):
         self._samples: deque[tuple[int, int, int, int]] = deque(
             [(now_ms, 0, 0, 0)], maxlen=_MINUTE_S + 1
         )
-        """When, and messages, bytes and refusals until then."""
+        """Times, each with the messages, bytes and refusals until then."""
 
     def tick(self, now_ms: int) -> None:
-        """Remember where things stand."""
+        """Record the current totals."""
         self._samples.append((now_ms, *self.buckets.taken, self.refusals.total))
 
     def use(self, now_ms: int) -> tuple[float, float]:
-        """Messages and bytes a second, lately; 0 for what has no limit."""
+        """Recent messages and bytes a second; 0 where there is no limit."""
         since_ms, *before, _ = self._samples[max(-len(self._samples), -_USE_S - 1)]
         passed_s = max(1000, now_ms - since_ms) / 1000
         messages, size = (
@@ -161,5 +161,5 @@ class Meter(Metered):
 
     @property
     def refused_last_minute(self) -> int:
-        """Messages that were refused; of a consumer group, pulls that were held."""
+        """Messages that were refused; for a consumer group, pulls that were held."""
         return self.refusals.total - self._samples[0][3]

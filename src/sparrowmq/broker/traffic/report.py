@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def limits_of(broker: "Broker") -> list[ReportedLimit]:
-    """Every limit, in slices: also those of topics that nobody has sent to yet."""
+    """Every limit, in slices, including those of topics without any sends yet."""
     traffic, found = broker.traffic, []
     with broker.slices.begin() as turn:
         for topic in broker.topics:
@@ -37,7 +37,7 @@ async def limits_of(broker: "Broker") -> list[ReportedLimit]:
 
 
 async def windows_of(broker: "Broker") -> list[ReportedWindow]:
-    """Every topic that is de-duplicated, in slices: also those that nobody has sent to yet."""
+    """Every de-duplicated topic, in slices, including those without any sends yet."""
     windows, found = broker.traffic.dedup.windows, []
     with broker.slices.begin() as turn:
         for topic in broker.topics:

@@ -1,6 +1,6 @@
-"""Slowing producers down: messages are stored at once, and their answers leave later.
+"""Slow producers down: messages are stored at once, and their answers are delayed.
 
-What is stored stays in order, and nothing waits in memory but answers, of which there is a limit.
+Messages stay in order, and only answers wait in memory, up to a limit.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sparrowmq.protocol.topic_config import TopicConfig
 
 MOST_HELD = 1000
-"""Answers. Sends that come while so many are held are answered at once."""
+"""Answers. Sends that come while this many are held are answered at once."""
 
 
 class Slowing:
@@ -37,12 +37,12 @@ class Slowing:
         request: Request[AnySend],
         topic: "TopicConfig",
     ) -> Handled:
-        """Handle a send whose answer leaves later. Raises RequestRefused, at once."""
+        """Handle a send and delay its answer. Raises RequestRefused without delay."""
         backlog.refusals.add(1, broker.monotonic())
         if request.is_oneway or self.held >= MOST_HELD:
             return send(broker, request, topic)
         late = _LateConnection(request.connection, backlog.hold_s, self)
-        # Where it waits for the disk or for slaves, its answer is written by them.
+        # If the send waits for the disk or for slaves, those write its answer.
         own = msgspec.structs.replace(request, connection=cast(Connection, late))
         handled = send(broker, own, topic)
         if isinstance(handled, Reply):
@@ -60,7 +60,7 @@ async def _answer_late(
 
 
 class _LateConnection:
-    """A connection as sends see it, which writes later."""
+    """A connection, as sends see it, that writes later."""
 
     def __init__(self, connection: Connection, hold_s: float, slowing: Slowing) -> None:
         self.peer_bytes = connection.peer_bytes

@@ -1,9 +1,9 @@
-"""Which sends have limits, and what becomes of those that do.
+"""Which sends have limits, and what happens to those that do.
 
 A topic without limits is remembered in `topics.checked_for_send`, and its sends never get here:
-limits cost nothing where there are none. A quota of a producer group or of clients concerns every
-topic. What is not a client's send is never counted or refused: retries, dead letters, due delayed
-messages and commits are stored by the broker itself.
+limits cost nothing if there are none. A quota of a producer group or of clients concerns every
+topic. Only clients' sends are counted or refused: retries, dead letters, due delayed messages and
+commits are stored by the broker itself.
 """
 
 import asyncio
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
 
 Send = Callable[["Broker", Request[AnySend], TopicConfig | None], Handled]
-"""A handler of sends, told that the topic is admitted."""
+"""A handler of sends; it may get the topic that was admitted."""
 Admitted = Callable[["Broker", Request[AnySend], TopicConfig], Handled]
-"""One that is only called with a topic."""
+"""A handler of sends that is only called with a topic."""
 
 _TICK_S = 1.0
 _BACKLOG_RETRY_MS = 1000
-"""Backlogs are looked at so often."""
+"""Backlogs are checked this often."""
 
 
 class TopicLimits:
-    """The limits of one topic, as its configuration has them."""
+    """The limits of one topic, from its configuration."""
 
     __slots__ = ("backlog", "buckets", "config", "is_deduplicated", "meter")
 
@@ -58,12 +58,12 @@ class TopicLimits:
         self.config = config
         self.meter: Meter | None = None
         self.buckets: tuple[Bucket, ...] = ()
-        """Those of `meter`."""
+        """The buckets of `meter`."""
         self.backlog: BacklogState | None = None
         self.is_deduplicated = False
 
     def follow(self, config: TopicConfig, now_ms: int) -> None:
-        """The topic has changed; what is used of a quota stays used."""
+        """The topic has changed; the used part of a quota stays used."""
         self.config = config
         self.is_deduplicated = rule_of(config) is not None
         quota, backlog = quota_of(config.attributes), backlog_of(config.attributes)
@@ -91,7 +91,7 @@ class Traffic:
     def __init__(self) -> None:
         self.dedup = Dedup()
         self.topics: dict[str, TopicLimits] = {}
-        """Topics that were sent to, or listed, since they have a limit."""
+        """Topics with a limit that were sent to or listed since they got it."""
         self.producers: dict[str, Meter] = {}
         self.clients: ClientQuota | None = None
         self.concerns_all = False
@@ -104,7 +104,7 @@ class Traffic:
     # ---- what has a limit
 
     def follow(self, broker: "Broker", changed: Iterable[TopicConfig] = ()) -> None:
-        """Topics have changed: another limit counts from now on, not from the next send."""
+        """Topics have changed: a new limit applies from now on, not from the next send."""
         for topic in changed:
             if topic.topic_name in self.topics:
                 self.limits_of(topic, broker.monotonic())
@@ -141,7 +141,7 @@ class Traffic:
 
     def watches(self, topic: TopicConfig) -> bool:
         """Whether a send to this topic has a limit of any kind."""
-        if self.dedup.watches(topic):  # asked first: it forgets a topic that is so no longer
+        if self.dedup.watches(topic):  # asked first: it forgets a topic that no longer is
             return True
         if not topic.attributes and not self.concerns_all:
             return False
@@ -230,13 +230,13 @@ class Traffic:
     # ---- every second
 
     async def run(self, broker: "Broker") -> None:
-        """Look at backlogs and keep figures, for ever."""
+        """Check backlogs and keep figures, forever."""
         while True:
             await asyncio.sleep(_TICK_S)
             await self.tick(broker)
 
     async def tick(self, broker: "Broker") -> None:
-        """What is done every second, in slices."""
+        """The work of every second, in slices."""
         with broker.slices.begin() as turn:
             for name in tuple(self.topics):
                 limits = self.topics.get(name)
@@ -257,7 +257,7 @@ class Traffic:
                     await turn.pause()
 
     def _others(self, broker: "Broker") -> Iterator[Meter | ClientQuota]:
-        """What has a quota beside topics."""
+        """Everything besides topics that has a quota."""
         yield from tuple(self.producers.values())
         if self.clients is not None:
             yield self.clients
@@ -287,7 +287,7 @@ def _over_quota(
     meters: Sequence[Metered],
     now_ms: int,
 ) -> Reply:
-    """The answer names the quota that has to be waited for longest; it alone counts a refusal."""
+    """The refusal, naming the quota with the longest wait; only that quota counts it."""
     worst = max(meters, key=lambda meter: meter.buckets.wait_ms(now_ms))
     text = worst.refusal(now_ms, broker.config.broker_name)
     return _refused(request, count, worst.refusals, now_ms, text, worst.buckets.wait_ms(now_ms))
