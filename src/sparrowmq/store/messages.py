@@ -86,11 +86,11 @@ class QueueRead(msgspec.Struct, gc=False):
     count: int = 0
     size: int = 0
     has_unsynced: bool = False
-    """More is there, which consumers see when it is synced."""
+    """There are more messages, which consumers see once they are synced."""
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Bytes of a file that are not what they should be, and what was done about it."""
+    """Damaged bytes of a file, and what was done about them."""
 
     path: str
     position: int
@@ -106,7 +106,7 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 class StartProgress(msgspec.Struct, frozen=True):
-    """How far a long piece of work at start has come."""
+    """Progress of a long task at start."""
 
     what: str
     done: int

@@ -199,7 +199,7 @@ def pick(plan: ReadPlan, offset: int, units: bytes, source: Source) -> Picked | 
 
 
 def _pick_all(plan: ReadPlan, units: bytes, source: Source) -> Picked | None:
-    """All records, the case of most pulls; None if they do not fit or are not in memory."""
+    """All records, as in most pulls; None if tags are chosen, or records do not fit or are cold."""
     if plan.accepts_tag is not None:
         return None
     fields = _many_units(len(units) // UNIT.size).unpack(units)

@@ -189,7 +189,7 @@ def _begins_before(log: CommitLog, queue: ConsumeQueue) -> bool:
     """Whether a queue that has lost its beginning still covers the whole log.
 
     Queue files expire after the log's. So if the first unit still leads into the log, a file before
-    it was lost, or the unit is at a file boundary, which is rare enough to check again.
+    it was lost, or the unit lies exactly at the boundary, which is rare enough to look again.
     """
     unit = queue.unit(queue.min_offset)
     return unit is not None and (unit[1] == BLANK_UNIT_SIZE or unit[0] < log.min_offset)
