@@ -30,9 +30,9 @@ from sparrowmq.store.layout import LOG_DIR, log_path
 FILES_AT_ONCE = 32
 """Queue and index files that one flush syncs along with the log."""
 FILES_BESIDE_WAITERS = 2
-"""… and how many while senders wait for the log, but only after …"""
+"""… and how many while senders wait for the log, but none before …"""
 PATIENT_FLUSHES = 50
-"""… this many flushes in a row with waiting senders; every flush syncs some if …"""
+"""… this many flushes in a row had waiting senders; each flush after that syncs some if …"""
 FILES_IN_A_HURRY = 16
 """… this many files are left: two per fifty flushes would never finish the checkpoint."""
 
@@ -62,7 +62,7 @@ class Recovered(msgspec.Struct):
     was_running: bool = False
     """The store was not closed …"""
     was_foreign: bool = False
-    """… and another broker had it open last."""
+    """… and another release or another broker had it open last."""
 
 
 class FlushPlan(SyncPlan):
@@ -125,7 +125,7 @@ class Flushing:
         self._checkpoints.complete()
 
     def sync_recovered(self) -> None:
-        """Make the log durable as found, so that anything read from now on stays. Raises OSError."""
+        """Make the log durable as found, so that all that is read now stays. Raises OSError."""
         if self.durable < self._log.end:
             for start in self._log.starts_from(self.durable):
                 self._disk.sync(log_path(start))

@@ -37,7 +37,7 @@ from sparrowmq.store.index.entries import (
 _PLACE_BATCH = 4096
 _MAX_SECONDS = 0x7FFFFFFF
 _FIRST = 0x80000000
-"""Marks an entry as the first of its slot; no slot number is this high."""
+"""Added to a slot's number if the entry is its first; no slot number is this high."""
 _ENTRIES = np.dtype(
     [("key_hash", ">u4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">u4")]
 )

@@ -239,7 +239,7 @@ class IndexFiles:
         return self._drop_last_record()
 
     def _drop_last_record(self) -> int:
-        """Drop the last record, whose keys may be incomplete and time inexact; returns its start."""
+        """Drop the last record: keys may be incomplete, the time inexact. Returns its start."""
         last = self.end_log_offset
         while self.files and self.files[-1].header.begin_log_offset >= last:
             self._drop_from(len(self.files) - 1)

@@ -145,8 +145,8 @@ class KeyIndex:
     def begin_sync(self) -> SyncPlan | None:
         """What has to be synced for the entries built so far to become durable.
 
-        Entries are safe after two rounds, then header and mark follow; without new ones there is soon
-        nothing left.
+        Entries are safe after two rounds, then header and mark follow; without new entries there
+        is soon nothing left.
         """
         return self._files.begin_sync()
 
