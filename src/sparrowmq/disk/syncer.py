@@ -25,8 +25,8 @@ _PATIENCE_S = 10.0
 """How long a helper may take to notice that it is no longer needed."""
 
 MANY_FILES = 256
-"""This many derived files or more are synced all at once, with everything else on the machine: one
-by one they take 1 to 3 ms each. Errors are not reported then, which does not matter: their CRCs are
+"""More derived files than this are synced all at once, with everything else on the machine: one by
+one they take 1 to 3 ms each. Errors are not reported then, which does not matter: their CRCs are
 checked at start."""
 
 
@@ -149,7 +149,7 @@ class ProcessSyncer:
         return self._socket.fileno()
 
     def take_answer(self) -> int:
-        """The id of the plan that is done. Raises OSError if a sync failed or the helper is gone."""
+        """The id of the finished plan. Raises OSError if a sync failed or the helper is gone."""
         number, error, length = _ANSWER.unpack(self._receive(_ANSWER.size))
         path = os.fsdecode(self._receive(length)) if length else ""
         if error:

@@ -5,7 +5,7 @@ bytes ─ feed ─ frames ─ request ── handler ── Reply now      ┬ o
                       └ response ── the call that waits for it
 
 After a failed write, a transport is already closing one turn of the loop before `connection_lost`.
-Nothing is written to it in between: asyncio would drop it, and log a warning from the fifth time on.
+Nothing is written to it in between: asyncio would drop it, and warn from the fifth time on.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ class Connection(asyncio.Protocol):
         if not self.is_open:
             raise ConnectionLost(self.peer, "closed")
         opaque, future = self._calls.open(self._loop, self.peer, type(header).__name__, timeout_s)
-        if not self._transport.is_closing():  # otherwise `connection_lost` follows, and fails the call
+        if not self._transport.is_closing():  # else `connection_lost` follows and fails the call
             self._transport.write(encode_request(header, opaque, body))
         return future
 

@@ -102,7 +102,7 @@ class Endpoint(Generic[C]):
         unread: Callable[[Connection, int], None] | None = None,
     ) -> None:
         self.context = cast("C", context)
-        """Passed to every handler. None only between `bind` and `serve` of a server."""
+        """Passed to every handler. None only before `serve`, in a server that binds first."""
         self.handlers: dict[type[RequestHeader], Any] = dict(routes.handlers)
         self.decode: Any = routes.decoder.decode
         self.decode_json: Any = routes.decoder.decode_json

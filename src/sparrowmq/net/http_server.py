@@ -42,7 +42,7 @@ def page_address(host: str, port: int, path: str) -> str:
 
 
 class HttpServer:
-    """Serves `pages` by path. `tasks` owns the tasks that make a page, and must outlive the server."""
+    """Serves `pages` by path. `tasks` owns the tasks behind pages, and must outlive the server."""
 
     def __init__(
         self, pages: Mapping[str, Page], tasks: asyncio.TaskGroup, *, log: logging.Logger

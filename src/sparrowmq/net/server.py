@@ -27,7 +27,7 @@ from sparrowmq.net.routes import Routes
 C = TypeVar("C")
 _SWEEP_S = 5.0
 _LOOK_S = 1.0
-"""How often a full server looks for idle connections: in a flood not for each new connection."""
+"""How often a full server looks for idle connections: in a flood not for every new one."""
 _GRACE_S = 3.0
 """How long a closing server waits for peers to read what was written to them."""
 
@@ -60,7 +60,7 @@ class Server(Generic[C]):
         """Connections that were idle at the last check, the longest silent last."""
         self._look_again_s = 0.0
         self._turned_away: Counter[str] = Counter()
-        """Connections closed or refused for lack of room since the last sweep, counted by reason."""
+        """Connections closed or refused for lack of room since the last sweep, by reason."""
         limits = limits or Limits()
         self.unfinished = HeldMemory(limits.max_unfinished_bytes, "an unfinished frame", log)
         self.unread = HeldMemory(
