@@ -180,7 +180,8 @@ class RequestCode(IntEnum):
     LEAVE_CLUSTER = 30011
     END_DRAIN = 30012
     LIST_LIMITS = 30013
-    """The highest of SparrowMQ's own codes. Apache's binary header holds codes below 32,768; Apache's own end at 5001."""
+    """SparrowMQ's own codes end here. Apache's binary header only holds codes below 32,768; of
+    those, Apache uses none above 5001."""
 
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051

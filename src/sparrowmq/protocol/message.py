@@ -108,7 +108,7 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, repr_omit_defaults=True)
         try:
             fault = self._fault()
             parts = tuple(keys.split() if isinstance(keys, str) else keys)
-        except (AttributeError, TypeError) as error:  # types are checked only then, because that costs time
+        except (AttributeError, TypeError) as error:  # types are only checked now: it costs time
             raise ValueError(_kind_fault(self) or str(error)) from error
         if fault is not None:
             raise ValueError(fault)

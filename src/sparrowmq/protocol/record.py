@@ -236,7 +236,7 @@ def _check_crcs(
 
 
 def _almost_crc_property(tail: bytes) -> bool:
-    """Whether a flipped byte hides the CRC property: most of it matches, which is no coincidence."""
+    """Whether a flipped byte hides the CRC property: a match of most of it is no coincidence."""
     if len(tail) != CRC_PROPERTY_SIZE:
         return False
     fixed = CRC_HEAD + tail[9:19] + b"\x02"
