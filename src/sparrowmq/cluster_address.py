@@ -112,7 +112,7 @@ def read_contexts(path: Path) -> dict[str, tuple[str, ...]]:
     except FileNotFoundError:
         return {}
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error}; mend it, or move it away") from error
+        raise ValueError(f"{path} cannot be read: {error}; fix it, or move it away") from error
     contexts = table.get("contexts", {})
     try:
         return {name: tuple(each["name-servers"]) for name, each in contexts.items()}

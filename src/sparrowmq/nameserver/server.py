@@ -92,7 +92,7 @@ class NameServer:
         except BodyError as error:
             path = self.config.kv_config_path
             allowed = (
-                f"must be a key-value configuration: {error}; mend the file, or move it away to"
+                f"must be a key-value configuration: {error}; fix the file, or move it away to"
                 " start without one"
             )
             raise ConfigError("kv_config_path", str(path), allowed) from error

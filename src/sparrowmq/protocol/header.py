@@ -132,7 +132,7 @@ def decode_plain(binary: bool, header: bytes) -> PlainHeader:
             return msgspec.convert(decode_binary_header(header), PlainHeader, strict=False)
         return _plain.decode(header)
     except msgspec.MsgspecError as error:
-        raise HeaderError(f"header of {len(header)} bytes is not one: {error}") from error
+        raise HeaderError(f"header of {len(header)} bytes is not valid: {error}") from error
     except UnicodeDecodeError as error:
         raise HeaderError(f"header of {len(header)} bytes is not UTF-8: {error}") from error
 

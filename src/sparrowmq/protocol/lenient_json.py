@@ -52,7 +52,7 @@ def _unchanged(data: Bytes) -> Bytes:
 
 def _with_quoted_numbers(data: Bytes) -> Bytes:
     # Numeric keys are Java's most frequent deviation, in routes and offset tables of megabytes. If
-    # a text contains something like one, the quotes break it into invalid JSON: the next way follows.
+    # a text contains something like one, the quotes make the JSON invalid: the next way follows.
     return _NUMERIC_KEY.sub(rb'\1"\2":', data)
 
 

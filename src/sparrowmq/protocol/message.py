@@ -83,7 +83,7 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, repr_omit_defaults=True)
     delay_level: int = 0
     """Deliver after the delay of this level (1 = 1 s … 18 = 2 h); 0 delivers at once."""
     delay_ms: int | None = None
-    """Deliver after so many milliseconds, at most 3 days."""
+    """Deliver after this many milliseconds, at most 3 days."""
     deliver_time_ms: int | None = None
     """Deliver at this time (ms since 1970), at most 3 days ahead."""
     delay: timedelta | None = None

@@ -136,7 +136,7 @@ def _java(value: bool) -> str:
 
 
 class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of a line. Java's and Go's consumers write lines too: before and after a handler."""
+    """A line's content. Java's and Go's consumers write lines too: before and after a handler."""
 
     kind: str
     """Pub, SubBefore, SubAfter, EndTransaction or Recall."""

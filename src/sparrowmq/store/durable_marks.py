@@ -182,7 +182,7 @@ class Marks:
 
 
 def load_checkpoint(disk: Disk) -> tuple[int, int, int]:
-    """Times of the last durable message, queue unit and index entry; zeros where there is none."""
+    """Times of the last durable message, queue unit and index entry; zeros if there is none."""
     data = (read_file(disk, CHECKPOINT) or b"")[: _CHECKPOINT.size]
     if len(data) < _CHECKPOINT.size:
         return 0, 0, 0

@@ -105,6 +105,6 @@ class RawAppend:
         before = self._log.end
         left = self._log.file_start + self._log.file_size - before
         if size != left:
-            raise RecordError(before, f"a blank record of {size} bytes, where {left} are left")
+            raise RecordError(before, f"a blank record of {size} bytes, but {left} are left")
         self._log.end_file()
         return self._log.end - before

@@ -173,7 +173,7 @@ class Store:
             self._seen_past_end = UNBOUNDED
         if not found.was_running:
             self._seen_past_end = 0
-        if self.epochs.was_copy:  # its master's readers may have seen any number of messages more
+        if self.epochs.was_copy:  # its master's readers may have seen any number more
             self._seen_past_end = UNBOUNDED
 
     def begin_epoch(self, now_ms: int, *, nothing_is_lost: bool = False) -> None:

@@ -128,7 +128,7 @@ class Verification:
                     self._end = found.next_start
                 case Hole(is_tail=False):
                     self._end = found.end
-                    reason = f"{found.end - found.start} bytes are no record: {found.reason}"
+                    reason = f"{found.end - found.start} bytes are not a record: {found.reason}"
                     self._log_finding(found.start, file_size, reason, is_damage=True)
                     queues.hole(found.start, found.end)
                 case Hole():

@@ -162,9 +162,10 @@ class Recovery:
         raise StoreCorrupted(
             log_path(self._log.starts[0] if self._log.starts else 0),
             0,
-            f"the store has {found}, configured are log files of {self._config.log_file_size} bytes"
-            f" and queue files of {self._config.queue_file_units} units; set store-log-file-size"
-            " and store-queue-file-units to what the store was made with",
+            f"the store has {found}, but the configuration has log files of"
+            f" {self._config.log_file_size} bytes and queue files of"
+            f" {self._config.queue_file_units} units; set store-log-file-size"
+            " and store-queue-file-units to what the store was created with",
         )
 
     def _extend(self, path: str, length: int, *, is_last: bool) -> None:

@@ -195,7 +195,7 @@ def _check_fillable(hole: Hole, size: int) -> None:
     """Refuse a hole smaller than any message: damage to messages cannot leave one."""
     length = hole.end - hole.start
     if hole.end % size and hole.start // size == hole.end // size and length < SMALLEST_FILLER:
-        reason = f"{length} bytes are no record, and a filler needs {SMALLEST_FILLER}"
+        reason = f"{length} bytes are not a record, and a filler needs {SMALLEST_FILLER}"
         raise StoreCorrupted(log_path(hole.start // size * size), hole.start % size, reason)
 
 
