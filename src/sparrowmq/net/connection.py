@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
     def _answer_unusual(
         self, binary: bool, header: bytes, body: bytes, error: Exception | None
     ) -> bytes | None:
-        """A response to a call of ours, an undeclared request code, or a malformed request."""
+        """A response to one of our calls, an undeclared request code, or a malformed request."""
         if self._took_response(binary, header, body):
             return None
         plain = decode_plain(binary, header)

@@ -2,7 +2,7 @@
 
 A server that is full makes room for a new connection by closing the least useful one:
 
-    never sent a whole frame, the oldest first
+    never sent a complete frame, the oldest first
     silent for half of `idle_s` and not in use, the longest silent first
     if there is none, the new one is refused
 

@@ -58,7 +58,7 @@ class PlainHeader(msgspec.Struct, rename="camel"):
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request of ours."""
+        """Whether this answers one of our requests."""
         return bool(self.flag & RESPONSE_FLAG)
 
 

@@ -20,7 +20,7 @@ unsynced messages were served (`doubts`).
 
 Why epochs rather than times or checksums: a position is a bare number, sent by clients that never
 heard of epochs, and all that can be known about it is when it was learned. Epochs are few, one for
-each start and deletion, so they are kept until the log holds no record of them any more.
+each start and deletion, so they are kept until the log no longer holds a record of them.
 
 A slave's log is a copy: it takes over the epochs of its master and begins none, not even when it
 restarts, because it gets lost bytes from the master again. The starts of masters, without the

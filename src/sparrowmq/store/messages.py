@@ -76,7 +76,7 @@ class ReadStatus(Enum):
 
 
 class QueueRead(msgspec.Struct, gc=False):
-    """What a read of a queue found: whole records, in order, ready to be sent as they are."""
+    """The result of reading a queue: complete records, in order, ready to be sent unchanged."""
 
     status: ReadStatus
     next_offset: int

@@ -50,7 +50,7 @@ class QueueLookups:
         self._units_per_file = units_per_file
 
     def time_at(self, topic: str, queue_id: int, offset: int) -> int | ColdTime:
-        """When a message of a queue was stored; -1 if it is not there."""
+        """When a message of a queue was stored; -1 if it does not exist."""
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return -1

@@ -10,7 +10,7 @@ oldest file's name 17, files 4, CRC32 of all that 4
 ```
 
 Entries past the mark, and those of records that the log lost, are removed. They are derived
-from the log, so a file that cannot be trusted is dropped and built anew rather than repaired.
+from the log, so a file that cannot be trusted is dropped and rebuilt rather than repaired.
 """
 
 import struct

@@ -114,7 +114,7 @@ class LogScan:
         return record
 
     def _bytes(self, position: int, length: int) -> tuple[bytes, int]:
-        """A buffer that holds `length` bytes from `position` on, as far as the file has them."""
+        """A buffer with `length` bytes from `position` on, or fewer if the file ends before."""
         at = position - self._window_at
         if at < 0 or at + length > len(self._window):
             left = self._file_size - position % self._file_size

@@ -207,7 +207,7 @@ class RelocatedDisk:
         return _RelocatedFile(self._disk.open(self._at(path), create=create, write=write), path)
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Whether a file or directory exists."""
         return self._disk.exists(self._at(path))
 
     def size(self, path: str) -> int:

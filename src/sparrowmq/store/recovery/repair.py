@@ -38,7 +38,7 @@ _PROGRESS_EVERY = 16 * 1024 * 1024
 
 
 class RepairStep(msgspec.Struct, frozen=True):
-    """One place of the store: what is wrong with it, and what a repair does about it."""
+    """One fault in the store: where and what it is, and what a repair does about it."""
 
     path: str
     position: int
