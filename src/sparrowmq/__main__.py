@@ -5,8 +5,8 @@ import signal
 
 def main() -> None:
     """Import the program and run it."""
-    # While it is being imported nobody could answer a Ctrl-C with more than a traceback: until then
-    # it ends this process as it ends any other. Whoever ignores it (`nohup`, `&`) goes on doing so.
+    # During the import, Ctrl-C could only be answered with a traceback: until it is done, Ctrl-C
+    # ends this process like any other. If the signal is ignored (`nohup`, `&`), it stays ignored.
     is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

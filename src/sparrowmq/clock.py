@@ -1,6 +1,6 @@
-"""The only place that asks the operating system for the time.
+"""The only module that asks the operating system for the time.
 
-Everything else is handed a `Clock`, so that tests and simulations decide what time it is.
+Everything else is passed a `Clock`, so that tests and simulations control the time.
 """
 
 import time
@@ -11,8 +11,8 @@ from typing import TypeAlias
 Clock: TypeAlias = Callable[[], int]
 """A function without arguments that returns milliseconds."""
 Zone: TypeAlias = Callable[[int], int]
-"""By how many milliseconds local time is ahead of UTC at a moment, given in milliseconds since
-1970. It is not the same in summer and in winter."""
+"""Returns by how many milliseconds local time is ahead of UTC at a moment, which is given in
+milliseconds since 1970. It differs between summer and winter."""
 
 
 def system_clock() -> int:
@@ -21,7 +21,7 @@ def system_clock() -> int:
 
 
 _ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux's monotonic clock stands still while a machine sleeps; this one does not."""
+"""Linux's monotonic clock stops while a machine sleeps; this one does not."""
 
 
 def monotonic_clock() -> int:
@@ -30,9 +30,10 @@ def monotonic_clock() -> int:
 
 
 def boot_id() -> str:
-    """The same as long as `monotonic_clock` goes on, also in other processes; empty if not known.
+    """An id that is the same, in all processes, as long as `monotonic_clock` continues; empty if
+    unknown.
 
-    It begins anew when the machine does, and is another one in a container with its own time.
+    It changes when the machine restarts, and differs in a container with its own time namespace.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -42,7 +43,7 @@ def boot_id() -> str:
 
 
 def cpu_clock() -> int:
-    """Milliseconds of processor time used so far: it grows when busy, not when starved."""
+    """Milliseconds of CPU time used so far: it grows when busy, not when starved."""
     return time.process_time_ns() // 1_000_000
 
 
@@ -52,5 +53,5 @@ def utc(moment_ms: int) -> int:
 
 
 def local_zone(moment_ms: int) -> int:
-    """The zone of this host, or the one that TZ names in the environment."""
+    """The zone of this host, or the one named by TZ in the environment."""
     return time.localtime(moment_ms // 1000).tm_gmtoff * 1000

@@ -1,17 +1,17 @@
-"""Where a program's name servers are. Clients and Spark read the environment here and nowhere else.
+"""Finding a program's name servers. Clients and Spark read the environment only here.
 
     argument ▶ SPARROWMQ_NAME_SERVERS ▶ SPARROWMQ_CONTEXT ▶ NAMESRV_ADDR ▶ 127.0.0.1:9876
 
-`NAMESRV_ADDR` is what users of RocketMQ have set. A context is a named cluster of a file that the
-command line keeps. `sparrowmq context use` picks one for commands at a terminal and never for a
-program: what someone chose in a shell must not decide where a service writes.
+`NAMESRV_ADDR` is what RocketMQ's users have set. A context is a named cluster in a file that the
+command line maintains. `sparrowmq context use` selects one for commands at a terminal and never for
+a program: a choice made in a shell must not decide where a service writes.
 
     $XDG_CONFIG_HOME/sparrowmq/contexts.toml          (~/.config without XDG_CONFIG_HOME)
         in-use = "production"                         (commands only; programs do not read it)
         [contexts.production]
         name-servers = ["10.0.0.1:9876", "10.0.0.2:9876"]
 
-Spark's driver resolves the addresses once and hands them to executors: theirs is another
+Spark's driver resolves the addresses once and passes them to executors, which have a different
 environment.
 """
 
@@ -37,7 +37,7 @@ _log = logging.getLogger("sparrowmq.client")
 
 
 class NameServerAddresses(NamedTuple):
-    """Addresses, and where they come from, for the errors of a cluster that does not answer."""
+    """Addresses and their origin, for errors about a cluster that does not answer."""
 
     addresses: tuple[str, ...]
     origin: str
@@ -49,9 +49,9 @@ def find_name_servers(
     environment: Mapping[str, str] = os.environ,
     log: logging.Logger | None = _log,
 ) -> NameServerAddresses:
-    """The name servers of a program. A mistyped variable is logged, once for a process. Raises
-    ValueError for a value that holds no address, and for a context that does not exist: another
-    cluster than the one that was named is never used."""
+    """The name servers of a program. A mistyped variable is logged once per process. Raises
+    ValueError for a value without an address, and for a context that does not exist: only the named
+    cluster is ever used."""
     if given is not None:
         addresses = split_addresses(given) if isinstance(given, str) else tuple(given)
         return _checked(addresses, "the argument name_servers", given)
@@ -73,8 +73,8 @@ def _without_ours(environment: Mapping[str, str]) -> NameServerAddresses:
 
 
 def mistyped_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Variables that look like one of ours which is not set, and that one. What follows the prefix
-    is compared: servers have other variables with the same one."""
+    """Variables that look like an unset one of ours, each with that one. Only the part after the
+    prefix is compared: servers have other variables with the same prefix."""
     ours = {name.partition("_")[2]: name for name in (NAME_SERVERS_VARIABLE, CONTEXT_VARIABLE)}
     for name in environment:
         prefix = _PREFIXES.match(name.upper())
@@ -85,7 +85,7 @@ def mistyped_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, st
                 yield name, ours[rest]
 
 
-@cache  # once is enough, however many clients a program makes
+@cache  # once is enough, however many clients a program creates
 def _report(
     log: logging.Logger, mistyped: str, meant: str, origin: str, addresses: tuple[str, ...]
 ) -> None:
@@ -99,20 +99,20 @@ def split_addresses(text: str) -> tuple[str, ...]:
 
 
 def contexts_file(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the command line keeps named clusters."""
+    """The file in which the command line keeps named clusters."""
     home = environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "~"), ".config")
     return Path(home, "sparrowmq", "contexts.toml").expanduser()
 
 
 def read_contexts(path: Path) -> dict[str, tuple[str, ...]]:
-    """Named clusters, none where there is no file. Raises ValueError for a file that is none."""
+    """Named clusters, none if there is no file. Raises ValueError for an invalid file."""
     try:
         with path.open("rb") as file:
             table: dict[str, Any] = tomllib.load(file)
     except FileNotFoundError:
         return {}
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error}; mend it, or move it away") from error
+        raise ValueError(f"{path} cannot be read: {error}; fix it, or move it away") from error
     contexts = table.get("contexts", {})
     try:
         return {name: tuple(each["name-servers"]) for name, each in contexts.items()}
@@ -135,7 +135,7 @@ def _of_context(name: str, environment: Mapping[str, str]) -> NameServerAddresse
 def name_servers_of_context(
     name: str, contexts: Mapping[str, tuple[str, ...]], path: Path, named_by: str
 ) -> NameServerAddresses:
-    """The name servers of one of the contexts of a file. Raises ValueError if it has no such
+    """The name servers of a context in a file. Raises ValueError if the file has no such
     context."""
     if name not in contexts:
         known = f"there are {', '.join(sorted(contexts))}" if contexts else "it has none"

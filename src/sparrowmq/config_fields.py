@@ -1,4 +1,4 @@
-"""Fields of configuration classes: what each means, what it may be, and the error for the rest.
+"""Fields of configuration classes: their meaning, their allowed values, and errors for others.
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class StoreConfig:
@@ -7,7 +7,7 @@
         def __post_init__(self) -> None:
             check_fields(self)
 
-The command line makes its flags, its help and its error messages from these declarations.
+The command line derives its flags, help and error messages from these declarations.
 """
 
 import math
@@ -25,17 +25,17 @@ _MEANING, _ALLOWED = "meaning", "allowed"
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What a value must be. The bounds are values too, so that they can be shown with a unit."""
+    """What a value must be. Bounds are kept as values, so that they can be shown with a unit."""
 
     rule: str
     """`must be {} to {}`, with a place for each bound."""
     bounds: tuple[Any, ...] = ()
     why: str = ""
-    """The reason for the rule where a reader would ask for it."""
+    """The reason for the rule, if a reader would ask for it."""
     accepts: Callable[[Any], bool] = lambda value: True
 
     def text(self, show: Show = str) -> str:
-        """The rule as a sentence; `show` writes a bound."""
+        """The rule as a sentence; `show` formats a bound."""
         rule = self.rule.format(*map(show, self.bounds)) if self.bounds else self.rule
         return f"{rule}: {self.why}" if self.why else rule
 
@@ -43,7 +43,7 @@ class Allowed:
 class ConfigError(ValueError):
     """A setting cannot be used, or several do not fit together.
 
-    `fields` are their names, `values` what they were given, and `allowed` what they must be. `also`
+    `fields` are their names, `values` the given values, and `allowed` what they must be. `also`
     are further errors of the same configuration.
     """
 
@@ -93,7 +93,7 @@ def required(meaning: str) -> dict[str, Any]:
 
 
 def between(lowest: float, highest: float, why: str = "") -> Allowed:
-    """A number from `lowest` to `highest`, both included."""
+    """A number from `lowest` to `highest`, inclusive."""
     return Allowed(
         "must be {} to {}", (lowest, highest), why, lambda value: lowest <= value <= highest
     )
@@ -110,12 +110,12 @@ def more_than(bound: float) -> Allowed:
 
 
 def exactly(only: Any, why: str) -> Allowed:
-    """One value for now."""
+    """Only one value, for now."""
     return Allowed("must be {}", (only,), why, lambda value: value == only)
 
 
 def not_blank() -> Allowed:
-    """A text with more than spaces in it."""
+    """A text that is not just spaces."""
     return Allowed("must not be empty", accepts=lambda value: bool(value.strip()))
 
 
@@ -123,19 +123,19 @@ def not_blank() -> Allowed:
 
 
 def meaning_of(config: type, name: str) -> str:
-    """What a field means and costs, in the words of its class."""
+    """What a field means and costs, as its class declares it."""
     return next(str(each.metadata[_MEANING]) for each in fields(config) if each.name == name)
 
 
 def check_fields(config: Any, further: Iterable[ConfigError] = ()) -> None:
-    """Check the type and the rule of every field. Raises ConfigError that carries all faults.
+    """Check the type and the rule of every field. Raises a ConfigError with all faults.
 
-    Types come first: a text in place of a number, or of the member of an enum that it names, would
-    be taken for something else much later. `further` are faults that a class finds itself. They
-    are looked for (it may be a generator) only when every field has the right type, and count only
-    where their fields have no other fault.
+    Types come first: a text in place of a number, or of the enum member that it names, would cause
+    trouble only much later. `further` are faults that a class finds itself. They are looked for (it
+    may be a generator) only if every field has the right type, and count only if their fields have
+    no other fault.
     """
-    # Not `fields(…).type`: that is a text in a module that postpones its annotations.
+    # Not `fields(…).type`: that is a string in a module with postponed annotations.
     kinds = get_type_hints(type(config))
     values = {each.name: getattr(config, each.name) for each in fields(config)}
     mistyped = [
@@ -169,7 +169,7 @@ def _is_a(value: object, kind: Any) -> bool:
     if kind is float:
         return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
     if kind is int:
-        return type(value) is int  # True is an int to Python, and no number of anything
+        return type(value) is int  # True is an int to Python, but not a number to users
     if get_origin(kind) is tuple:
         item = get_args(kind)[0]
         return isinstance(value, tuple) and all(_is_a(one, item) for one in value)

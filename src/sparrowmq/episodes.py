@@ -1,8 +1,8 @@
-"""What repeats or lasts, and which of its occurrences are worth a line in a log.
+"""Episodes of repeated or lasting events, and which occurrences are worth a log line.
 
-A server that is away fails every request, and a full disk refuses every message: a line for each
-would hide everything else, and one line for all would be forgotten. An episode is logged when it
-begins, at intervals while it lasts, and when it ends; what happens in between is counted.
+When a server is away every request fails, and when a disk is full every message is refused: a line
+for each would hide everything else, and one line for all would be forgotten. An episode is logged
+when it begins, at intervals while it lasts, and when it ends; occurrences in between are counted.
 
     occurs  occurs  occurs  …  occurs  …            the owner drops it
     line    -       -          line, once a minute  line: it lasted 73 s
@@ -17,13 +17,13 @@ _NUMBER = re.compile(r"\d[\d,.]*")
 
 @dataclass(slots=True)
 class Episode:
-    """One of them, from its first occurrence on. Its owner passes the time and writes the lines."""
+    """One episode, from its first occurrence on. Its owner passes the time and writes the lines."""
 
     began_s: float
     every_s: float = REMIND_S
     """The time between two lines while it lasts."""
     shown: int = 1
-    """How many occurrences at its beginning get a line of their own."""
+    """How many occurrences at the beginning each get a line."""
     count: int = 0
     """Occurrences so far."""
     unlogged: int = 0
@@ -42,7 +42,7 @@ class Episode:
 
     @property
     def is_new(self) -> bool:
-        """Whether it happened only once so far."""
+        """Whether it has happened only once so far."""
         return self.count == 1
 
     def lasted_s(self, now_s: float) -> float:
@@ -51,9 +51,9 @@ class Episode:
 
 
 class Causes:
-    """Why a peer fails again and again: an episode for each peer and reason.
+    """Why peers fail repeatedly: an episode for each peer and reason.
 
-    Numbers in a reason, such as offsets of a log that grows, do not make it another one.
+    Reasons that differ only in numbers, such as offsets of a growing log, count as the same.
     """
 
     def __init__(self, most: int = 100) -> None:
@@ -72,6 +72,6 @@ class Causes:
         return episode.occurs(now_s)
 
     def end(self, peer: str) -> None:
-        """The peer succeeded: what fails from now on is news."""
+        """Note that the peer succeeded: its next failure begins a new episode."""
         for key in [key for key in self._episodes if key[0] == peer]:
             del self._episodes[key]

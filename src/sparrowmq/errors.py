@@ -6,19 +6,19 @@ SparrowMQError
 ├── NetError         a connection, or its silence    net/errors.py
 └── ProtocolError    bytes that cannot be read       protocol/errors.py
 
-Wrong arguments are ValueErrors and TypeErrors, as everywhere in Python: they are mistakes of a
-program, which no retry mends.
+Wrong arguments raise ValueError and TypeError, as everywhere in Python: they are mistakes in a
+program, which no retry can fix.
 """
 
 from typing import Any
 
 
 class SparrowMQError(Exception):
-    """The cluster, the network or a message is not as the call needs it."""
+    """The cluster, the network or a message does not allow what the call needs."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception's own would call the class with the text, where ours take facts; and a pool of
-        # processes waits for ever for a worker whose error cannot be read.
+        # Exception.__reduce__ would call the class with the text, but our classes take facts; and a
+        # process pool waits forever for a worker whose error cannot be unpickled.
         return _restored, (type(self), self.args, self.__dict__)
 
 

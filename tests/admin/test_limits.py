@@ -112,7 +112,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     (
         "set_backlog",
         {"topic": "orders", "groups": ["billing", "billing"], "messages": 1},
-        "each once",
+        "names group billing more than once",
     ),
     ("unset_limits", {"scope": "topic", "name": "orders", "which": ["speed"]}, "is no limit"),
     ("unset_limits", {"scope": "client", "which": ["backlog"]}, "is no limit of a client"),

@@ -4,9 +4,9 @@
 write name.tmp, sync it → (name becomes name.bak) → name.tmp becomes name → sync the directory
 ```
 
-Each step is there for one failure. Writing aside keeps the old content through a full disk and
-through a crash halfway. Syncing before the rename matters because file systems may make a name
-durable before the bytes it stands for: the file would be empty after a power cut. Without the last
+Each step guards against one failure. Writing to another file keeps the old content through a full
+disk and a crash halfway. Syncing before the rename matters because file systems may make a name
+durable before the bytes it refers to: the file would be empty after a power cut. Without the last
 sync the new name itself can be lost, after the caller has acted on it.
 
 Every file of the project that is replaced as a whole goes through here.
@@ -22,7 +22,7 @@ from sparrowmq.disk.real_disk import RealDisk
 
 
 class AtomicFile:
-    """One such file. With `keeps_backup` the content before the last stays as `path.bak`."""
+    """One such file. With `keeps_backup` the previous content stays as `path.bak`."""
 
     def __init__(
         self, disk: Disk, path: str, *, keeps_backup: bool = False, draft_suffix: str = ".tmp"
@@ -38,10 +38,10 @@ class AtomicFile:
         return read_file(self._disk, self.path)
 
     def replace(self, data: bytes) -> None:
-        """Return when the new content is durable; the directory is made where it is missing.
+        """Return when the new content is durable; creates the directory if it is missing.
 
-        Raises DiskFull or OSError. The old content is kept then, unless it was the very last step
-        that failed: the new one is in place by then, and a power cut decides which one stays.
+        Raises DiskFull or OSError. The old content is then kept, unless the very last step failed:
+        by then the new content is in place, and a power cut decides which one stays.
         """
         disk, directory = self._disk, parent_of(self.path)
         make_dir(disk, directory)
@@ -49,7 +49,7 @@ class AtomicFile:
             self._write_draft(data)
             self._put_in_place()
         except (OSError, DiskError):
-            # Where even this fails, the next replacement removes the draft.
+            # If even this fails, the next replacement removes the draft.
             with contextlib.suppress(OSError, DiskError):
                 disk.unlink(self._draft_path)
             raise
@@ -81,7 +81,7 @@ class AtomicFile:
 def replace_path(
     path: Path, data: bytes, *, keeps_backup: bool = False, draft_suffix: str = ".tmp"
 ) -> None:
-    """`AtomicFile.replace` for programs that know no Disk. Raises OSError, also for a full disk."""
+    """`AtomicFile.replace` for programs without a Disk. Raises OSError, also for a full disk."""
     disk, name = disk_and_path(path)
     try:
         AtomicFile(disk, name, keeps_backup=keeps_backup, draft_suffix=draft_suffix).replace(data)
@@ -90,10 +90,10 @@ def replace_path(
 
 
 def disk_and_path(path: Path) -> tuple[RealDisk, str]:
-    """The disk of the whole machine, and what a file is called there.
+    """A disk for the whole machine, and the file's path on it.
 
-    Its root is one that exists, so that every directory that has to be made lies below it, and its
-    name can be made durable.
+    Its root exists, so that every directory that has to be created lies below it, and its name can
+    be made durable.
     """
     path = path.absolute()
     return RealDisk(Path(path.anchor)), path.relative_to(path.anchor).as_posix()
@@ -112,7 +112,7 @@ def read_file(disk: Disk, path: str) -> bytes | None:
 
 
 def make_dir(disk: Disk, path: str) -> None:
-    """Make a directory and those above it, durably; nothing where it exists."""
+    """Make a directory and its parents, durably; does nothing if it exists."""
     if not path or disk.exists(path):
         return
     parent = parent_of(path)

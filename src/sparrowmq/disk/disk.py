@@ -1,14 +1,14 @@
-"""Every file access of the store goes through a `Disk`, so that tests can lose power on it.
+"""Every file access of the store goes through a `Disk`, so that tests can simulate power cuts.
 
 Paths are relative to the disk's root, with `/` between their parts: `config/topics.json`; the empty
-path is the root itself. Nothing is written behind a disk's back: the real one maps allocated space
-for speed, but only inside `DiskFile.write`. A write is durable only when `sync` (of the file) has
-returned, a new, renamed or removed name only when `sync_dir` (of its directory) has.
+path is the root itself. Nothing bypasses a disk: the real one maps allocated space for speed, but
+only inside `DiskFile.write`. A write is durable only once `sync` (of the file) has returned, a new,
+renamed or removed name only once `sync_dir` (of its directory) has.
 """
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-if TYPE_CHECKING:  # clients replace files too, and do without numpy
+if TYPE_CHECKING:  # clients replace files too, but have no numpy
     import numpy as np
     import numpy.typing as npt
 
@@ -33,11 +33,11 @@ class DiskFile(Protocol):
         ...
 
     def read_cached(self, offset: int, length: int) -> bytes | None:
-        """The same without waiting for the device: None if it would have to."""
+        """`read` without waiting for the device: None if it would have to."""
         ...
 
     def read_ahead(self, offset: int, length: int) -> None:
-        """Let the device begin to read what is needed soon; may do nothing."""
+        """Let the device start reading what is needed soon; may do nothing."""
         ...
 
     def write(self, offset: int, data: Bytes) -> None:
@@ -45,9 +45,9 @@ class DiskFile(Protocol):
         ...
 
     def write_words(self, offset: int, places: Words, values: Words) -> None:
-        """Write numbers of 4 bytes, big-endian, each at its place of a table at `offset`.
+        """Write 4-byte big-endian numbers, each to its place in a table at `offset`.
 
-        The same as a `write` for each. Raises DiskFull, or OSError.
+        Equivalent to one `write` for each. Raises DiskFull, or OSError.
         """
         ...
 
@@ -61,7 +61,7 @@ class DiskFile(Protocol):
     def warm(self, offset: int, length: int) -> None:
         """Fill reserved space with zeros, so that writes into it find their pages in memory.
 
-        Only for space that holds nothing. May do nothing where it brings nothing. Raises OSError.
+        Only for space without data. May do nothing where it does not help. Raises OSError.
         """
         ...
 
@@ -70,19 +70,19 @@ class DiskFile(Protocol):
         ...
 
     def sync(self) -> None:
-        """Return when everything written so far is durable. OSError means that nothing is sure."""
+        """Return when all writes so far are durable. After OSError none of them is certain."""
         ...
 
     def close(self) -> None:
-        """Give the file back; what is not synced stays so. Closing twice is allowed."""
+        """Close the file without syncing it. Closing twice is allowed."""
         ...
 
 
 class DiskLock(Protocol):
-    """Held until released, at the latest when the process ends."""
+    """A lock, held until it is released or the process ends."""
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         ...
 
 
@@ -91,12 +91,12 @@ class Usage(Protocol):
 
     @property
     def total_bytes(self) -> int:
-        """Its size."""
+        """The file system's size."""
         ...
 
     @property
     def free_bytes(self) -> int:
-        """What this process may still write."""
+        """How much this process may still write."""
         ...
 
 
@@ -104,14 +104,14 @@ class Disk(Protocol):
     """A directory tree that files can be opened in."""
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
-        """Open a file; `create` makes it, not its directory, where it is missing.
+        """Open a file; `create` creates it, but not its directory, if it is missing.
 
         Raises FileNotFoundError, DiskFull, or OSError.
         """
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Whether a file or directory exists."""
         ...
 
     def size(self, path: str) -> int:
@@ -119,15 +119,15 @@ class Disk(Protocol):
         ...
 
     def listdir(self, path: str) -> list[str]:
-        """The names in a directory, sorted; none where there is no such directory."""
+        """The names in a directory, sorted; empty if there is no such directory."""
         ...
 
     def mkdir(self, path: str) -> None:
-        """Make a directory and those above it; one that is there already is fine."""
+        """Make a directory and its parents; an existing one is fine."""
         ...
 
     def rmdir(self, path: str) -> None:
-        """Remove an empty directory; one that is missing or not empty stays as it is."""
+        """Remove an empty directory; does nothing if it is missing or not empty."""
         ...
 
     def replace(self, source: str, target: str) -> None:
@@ -135,7 +135,7 @@ class Disk(Protocol):
         ...
 
     def unlink(self, path: str) -> None:
-        """Remove a file; one that is missing is fine."""
+        """Remove a file; a missing one is fine."""
         ...
 
     def sync(self, path: str) -> None:
@@ -155,5 +155,5 @@ class Disk(Protocol):
         ...
 
     def real_path(self, path: str) -> str | None:
-        """Where another process finds the file; None if only this disk can sync it."""
+        """The path for another process to find the file; None if only this disk can sync it."""
         ...

@@ -1,18 +1,18 @@
 """Errors of the disk.
 
 DiskError
-├── DiskFull             no space: answer, stay readable, try again
-│   └── NoDescriptors    no more files can be opened: the same
+├── DiskFull             no space: report it, stay readable, try again
+│   └── NoDescriptors    no more files can be opened: handled like a full disk
 └── StoreLocked          another process has this directory open
 """
 
 
 class DiskError(Exception):
-    """The disk cannot do what it was asked for, and lost nothing by it."""
+    """The disk cannot do what was requested; nothing was lost."""
 
 
 class DiskFull(DiskError):
-    """The file system has no room, or too little left: `size_bytes` more in `path` do not fit."""
+    """The file system has too little room: `size_bytes` more in `path` do not fit."""
 
     def __init__(self, path: str, size_bytes: int, text: str = "") -> None:
         super().__init__(text or f"no space for {size_bytes} bytes in {path}")
@@ -23,7 +23,7 @@ class DiskFull(DiskError):
 class NoDescriptors(DiskFull):
     """The process, or the machine, has too many files open to open `path`.
 
-    It is met as a full disk is: nothing is lost by it, and it ends when others are closed.
+    Handled like a full disk: nothing is lost, and it ends when other files are closed.
     """
 
     def __init__(self, path: str) -> None:

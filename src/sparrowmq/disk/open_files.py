@@ -26,14 +26,14 @@ class OpenFiles:
         return self.put(path, self._disk.open(path, write=self._write))
 
     def put(self, path: str, file: DiskFile) -> DiskFile:
-        """Keep a file that was opened elsewhere."""
+        """Add a file that was opened elsewhere."""
         self._files[path] = file
         if len(self._files) > self._limit:
             self._files.popitem(last=False)[1].close()
         return file
 
     def paths(self) -> list[str]:
-        """Of all that are open."""
+        """Paths of all open files."""
         return list(self._files)
 
     def drop(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Reads that never wait for the device: of what the page cache holds, and of nothing else.
+"""Reads that never wait for the device: only of what the page cache holds.
 
 ```
 cachestat(2)            is every page of the range there? no ▶ None, and nothing was started
@@ -7,8 +7,8 @@ preadv2, RWF_NOWAIT     copy them; a page that is still being read ▶ None
 
 RWF_NOWAIT alone is not enough. It never waits for the data, but a miss starts read-ahead first, and
 so does a hit on a page that a sequential reader left marked; submitting up to 8 MiB of reads took
-20 ms on the loop. Hence the question first, which costs a warm read 1.4 µs, and a descriptor with
-POSIX_FADV_RANDOM, whose misses read no more than what was asked for (decision 34).
+20 ms on the loop. So cachestat comes first, which costs a warm read 1.4 µs, and the descriptor has
+POSIX_FADV_RANDOM, so that misses read no more than what was requested (decision 34).
 """
 
 import errno
@@ -34,11 +34,11 @@ class CachedReads:
     def __init__(
         self, descriptor: int, counter: Callable[[int], PagesHeld | None] | None = None
     ) -> None:
-        """`counter` is `page_counter`, unless a test knows better."""
+        """`counter` is `page_counter`, unless a test replaces it."""
         self._descriptor = descriptor
         self._flags = getattr(os, "RWF_NOWAIT", 0)
         self.can_tell = self._flags != 0 and _takes_nowait(descriptor, self._flags)
-        """False: whether a read waits for the device shows only afterwards."""
+        """If False, it only shows afterwards whether a read waited for the device."""
         self._pages_held: PagesHeld | None = None
         if self.can_tell:
             self._pages_held = (counter or page_counter)(descriptor)
@@ -68,7 +68,7 @@ class CachedReads:
             return True
         held = self._pages_held(offset, length)
         if held is None:
-            self._pages_held = None  # this file system has no answer
+            self._pages_held = None  # this file system does not support it
             return True
         if held > (offset + length - 1) // _PAGE - offset // _PAGE:
             return True
@@ -80,7 +80,7 @@ class CachedReads:
 
 
 def _takes_nowait(descriptor: int, flags: int) -> bool:
-    """Whether the file system does: overlay and FUSE do not."""
+    """Whether the file system supports RWF_NOWAIT: overlay and FUSE do not."""
     try:
         # At the end of the file, where there is nothing to read and no reason to wait.
         os.preadv(descriptor, [bytearray(1)], os.fstat(descriptor).st_size, flags)
@@ -93,14 +93,14 @@ def _takes_nowait(descriptor: int, flags: int) -> bool:
 
 
 def page_counter(descriptor: int) -> PagesHeld | None:
-    """Counts pages with cachestat; None where Linux does not have it, or does not let us."""
+    """Counts pages with cachestat; None if Linux does not have it, or does not permit it."""
     syscall = _cachestat()
     if syscall is None:
         return None
     import ctypes
 
     asked, found = (ctypes.c_uint64 * 2)(), (ctypes.c_uint64 * 5)()
-    # Made once: converting arguments would cost as much as the call.
+    # Created once: converting arguments would cost as much as the call.
     arguments = (
         *(ctypes.c_long(_CACHESTAT), ctypes.c_long(descriptor)),
         *(ctypes.byref(asked), ctypes.byref(found), ctypes.c_long(0)),
@@ -121,8 +121,8 @@ def _cachestat() -> Callable[..., Any] | None:
         return None
     import ctypes  # here: clients replace files too, and never read them like this
 
-    # PyDLL keeps the interpreter's lock: the call does not wait.
+    # PyDLL keeps the GIL, as the call does not wait.
     syscall = ctypes.PyDLL(None, use_errno=True).syscall
-    # EBADF is the answer of a kernel that has the call; others, and sandboxes, give another.
+    # A kernel with the call answers EBADF; others, and sandboxes, give another error.
     syscall(ctypes.c_long(_CACHESTAT), ctypes.c_long(-1), None, None, ctypes.c_long(0))
     return syscall if ctypes.get_errno() == errno.EBADF else None

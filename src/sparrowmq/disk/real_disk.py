@@ -1,4 +1,4 @@
-"""The real `Disk`: system calls, and for the commit log a map of space that is already allocated.
+"""The real `Disk`: system calls, and for the commit log a map of already allocated space.
 
 A mapped write costs 0.1 µs where a pwrite costs 2.5 µs, but touching a mapped page that has no
 block ends the process with SIGBUS when the disk is full. Hence `write` uses the map only inside
@@ -22,13 +22,13 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _TRANSLATED = _NO_SPACE | _NO_DESCRIPTORS
 _RECENT_BYTES = 32 * 1024 * 1024
-"""How far before the last write the map is read: those pages are in memory, no fault blocks."""
+"""How far before the last write the map is read: those pages are in memory, so no fault blocks."""
 _AHEAD_AT_ONCE = 512 * 1024
 """Linux silently cuts longer advice to the device's largest request, which is 1 MiB or less."""
 
 
 class RealUsage(NamedTuple):
-    """The file system's size and what is left of it."""
+    """The file system's size and free space."""
 
     total_bytes: int
     free_bytes: int
@@ -41,14 +41,14 @@ class RealLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 class RealFile:
-    """A descriptor, and for files with reserved space a map of them."""
+    """A descriptor, and for a file with reserved space a map of it."""
 
     def __init__(self, path: str, descriptor: int, *, mapped: bool) -> None:
         self.path = path
@@ -72,7 +72,7 @@ class RealFile:
         return data + self.read(offset + len(data), length - len(data))
 
     def read_cached(self, offset: int, length: int) -> bytes | None:
-        """The same without waiting for the device: None if it would have to.
+        """`read` without waiting for the device: None if it would have to.
 
         The mapped part cannot miss unless memory is so short that the kernel drops pages written
         seconds ago; for the rest, see `CachedReads`.
@@ -84,12 +84,12 @@ class RealFile:
         cached = self._cached
         if cached is None:
             cached = self._cached = CachedReads(self._descriptor)
-        # Where nothing can be told, handing every read to a worker would cost each pull a thread
+        # If it is impossible to tell, handing every read to a worker would cost each pull a thread
         # switch; most of what is read is in memory there as well.
         return cached.read(offset, length) if cached.can_tell else self.read(offset, length)
 
     def read_ahead(self, offset: int, length: int) -> None:
-        """Let the device begin to read what is needed soon; may wait for its queue."""
+        """Let the device start reading what is needed soon; may wait for its queue."""
         if not hasattr(os, "posix_fadvise"):
             return
         end = offset + length
@@ -108,7 +108,7 @@ class RealFile:
         self._write_through(offset, data)
 
     def write_words(self, offset: int, places: Words, values: Words) -> None:
-        """Write numbers of 4 bytes, big-endian, each at its place of a table at `offset`."""
+        """Write 4-byte big-endian numbers, each to its place in a table at `offset`."""
         end = offset + 4 * (int(places.max(initial=0)) + 1)
         if self._map is None or not self._mapped_from <= offset <= end <= self._mapped_to:
             for place, value in zip(places.tolist(), values.tolist(), strict=True):
@@ -140,7 +140,7 @@ class RealFile:
             return
         try:
             os.posix_fallocate(self._descriptor, offset, length)
-            if self._may_map:  # which takes a descriptor of its own
+            if self._may_map:  # which takes another descriptor
                 self._map_reserved(offset, offset + length)
         except OSError as error:
             if error.errno in _TRANSLATED:
@@ -172,11 +172,11 @@ class RealFile:
             raise
 
     def sync(self) -> None:
-        """Return when everything written so far is durable. OSError means that nothing is sure."""
+        """Return when all writes so far are durable. After OSError none of them is certain."""
         _sync_descriptor(self._descriptor)
 
     def close(self) -> None:
-        """Give the file back; what is not synced stays so. Closing twice is allowed."""
+        """Close the file without syncing it. Closing twice is allowed."""
         self._unmap()
         self._cached = None
         if self._descriptor >= 0:
@@ -200,7 +200,7 @@ class RealDisk:
         self._mapped = mapped
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
-        """Open a file; `create` makes it, not its directory, where it is missing."""
+        """Open a file; `create` creates it, but not its directory, if it is missing."""
         flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
         try:
             descriptor = os.open(self._prefix + path, flags | _CLOEXEC, 0o644)
@@ -211,7 +211,7 @@ class RealDisk:
         return RealFile(path, descriptor, mapped=self._mapped and write)
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Whether a file or directory exists."""
         return os.path.exists(self._prefix + path)  # noqa: PTH110  # see _prefix
 
     def size(self, path: str) -> int:
@@ -219,7 +219,7 @@ class RealDisk:
         return os.stat(self._prefix + path).st_size  # noqa: PTH116  # see _prefix
 
     def listdir(self, path: str) -> list[str]:
-        """The names in a directory, sorted; none where there is no such directory."""
+        """The names in a directory, sorted; empty if there is no such directory."""
         try:
             return sorted(os.listdir(self._prefix + path))  # noqa: PTH208  # see _prefix
         except (FileNotFoundError, NotADirectoryError):
@@ -230,7 +230,7 @@ class RealDisk:
             raise
 
     def mkdir(self, path: str) -> None:
-        """Make a directory and those above it; one that is there already is fine."""
+        """Make a directory and its parents; an existing one is fine."""
         try:
             (self.root / path).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -239,7 +239,7 @@ class RealDisk:
             raise
 
     def rmdir(self, path: str) -> None:
-        """Remove an empty directory; one that is missing or not empty stays as it is."""
+        """Remove an empty directory; does nothing if it is missing or not empty."""
         with contextlib.suppress(OSError):
             (self.root / path).rmdir()
 
@@ -253,7 +253,7 @@ class RealDisk:
             raise
 
     def unlink(self, path: str) -> None:
-        """Remove a file; one that is missing is fine."""
+        """Remove a file; a missing one is fine."""
         (self.root / path).unlink(missing_ok=True)
 
     def sync(self, path: str) -> None:
@@ -262,7 +262,7 @@ class RealDisk:
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
-        # Windows opens no directories, and journals their names by itself.
+        # Windows cannot open directories, and journals names itself.
         if hasattr(os, "O_DIRECTORY"):
             self._sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
@@ -297,7 +297,7 @@ class RealDisk:
         return RealLock(descriptor)
 
     def real_path(self, path: str) -> str | None:
-        """Where another process finds the file."""
+        """The path under which another process finds the file."""
         return self._prefix + path
 
 

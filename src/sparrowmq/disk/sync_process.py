@@ -1,4 +1,4 @@
-"""The helper process that syncs files for a broker; started by `syncer`, imports nothing of ours.
+"""The helper process that syncs files for a broker; `syncer` starts it. Imports nothing of ours.
 
 ```
 request   length 4, id 4, then kind and path, kind and path, … separated by zero bytes
@@ -7,7 +7,7 @@ kinds     L log file    Q queue, index or snapshot (may be gone)    D directory 
           A everything on the machine, without a path
 ```
 
-It ends when its socket closes, that is with its parent, however that ends.
+It ends when its socket closes: with its parent, however that ends.
 """
 
 import contextlib
@@ -47,13 +47,13 @@ class Files:
             os.close(descriptor)
 
     def keep_only(self, paths: set[str]) -> None:
-        """Close the others: an open file keeps its space after it is deleted."""
+        """Close all others: an open file keeps its space after it is deleted."""
         for path in self._open.keys() - paths:
             os.close(self._open.pop(path))
 
 
 def open_when_possible(path: str) -> int:
-    """A descriptor. While the machine has none left this waits: nothing is wrong with the file."""
+    """Open a file, waiting while the machine has no descriptors left: the file itself is fine."""
     while True:
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -64,7 +64,7 @@ def open_when_possible(path: str) -> int:
 
 
 def sync_all(files: Files, items: list[str]) -> tuple[int, str]:
-    """Error number and path of the first that fails; 0 when all are durable."""
+    """Error number and path of the first failure; 0 if all are durable."""
     for kind, path in zip(items[::2], items[1::2], strict=True):
         try:
             if kind == "A":

@@ -1,7 +1,7 @@
 """Syncing beside the loop: in a helper process, or inline where time is simulated.
 
-A thread does not do: after each fdatasync it has to get the interpreter's lock back from a busy
-loop, and the loop waits for it in turn. `bench/syncing.py` measures it.
+A thread would be too slow: after each fdatasync it has to get the GIL back from a busy loop, and
+the loop waits for it in turn. `bench/syncing.py` measures this.
 """
 
 import asyncio
@@ -25,24 +25,24 @@ _PATIENCE_S = 10.0
 """How long a helper may take to notice that it is no longer needed."""
 
 MANY_FILES = 256
-"""From so many on they are synced all at once, with everything else on the machine: one by one
-they take 1 to 3 ms each. Errors are not reported then, which does not matter:
-their CRCs are checked at start."""
+"""More derived files than this are synced all at once, with everything else on the machine: one by
+one they take 1 to 3 ms each. Errors are not reported then, which does not matter: their CRCs are
+checked at start."""
 
 
 class SyncPlan(msgspec.Struct):
-    """What is to be synced: all of it, or nothing counts."""
+    """What to sync; it only counts if all of it succeeds."""
 
     files: list[str]
-    """Of the log: one that is missing is an error."""
+    """Log files: a missing one is an error."""
     derived: list[str]
-    """Queues, index, snapshots: one that is missing was deleted meanwhile and needs no sync."""
+    """Queues, index, snapshots: a missing one was deleted meanwhile and needs no sync."""
     directories: list[str]
     """Synced after the files; a missing one needs none."""
 
 
 def sync_plan(disk: Disk, plan: SyncPlan) -> None:
-    """Sync everything in the plan, here and now. Raises OSError for the first that fails."""
+    """Sync everything in the plan before returning. Raises OSError for the first failure."""
     for path in plan.files:
         disk.sync(path)
     if len(plan.derived) > MANY_FILES and disk.real_path("") is not None:
@@ -57,19 +57,19 @@ def sync_plan(disk: Disk, plan: SyncPlan) -> None:
 
 
 class Syncer(Protocol):
-    """Makes flush plans durable."""
+    """Makes sync plans durable."""
 
     async def sync(self, plan: SyncPlan) -> None:
         """Return when everything in the plan is durable. Raises OSError: nothing is sure then."""
         ...
 
     def close(self) -> None:
-        """End whatever runs beside the loop."""
+        """Stop whatever runs beside the loop."""
         ...
 
 
 class InlineSyncer:
-    """Syncs at once, for simulations."""
+    """Syncs immediately, for simulations."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -79,13 +79,13 @@ class InlineSyncer:
         sync_plan(self._disk, plan)
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing."""
 
 
 class ProcessSyncer:
-    """Hands plans to a helper process. One plan at a time.
+    """Passes plans to a helper process, one plan at a time.
 
-    `begin`, `fileno` and `take_answer` serve any loop; `sync` does it on asyncio's. The helper ends
+    `begin`, `fileno` and `take_answer` work with any loop, `sync` with asyncio's. The helper ends
     when its socket closes: with `close`, or with this process.
     """
 
@@ -95,14 +95,14 @@ class ProcessSyncer:
         self._socket: socket.socket | None = None
         self._number = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The one that watches the socket …"""
+        """The loop that watches the socket …"""
         self._waiting: asyncio.Future[None] | None = None
-        """… and the one that waits for an answer."""
+        """… and the future that waits for an answer."""
         self._failure: OSError | None = None
-        """Of a plan that has no waiter any more: a file system reports an error only once."""
+        """The failure of a plan without a waiter: a file system reports an error only once."""
 
     def start(self) -> None:
-        """Start the helper; `begin` does it where it was not done before."""
+        """Start the helper; `begin` does so if needed."""
         if self._process is not None:
             return
         ours, theirs = socket.socketpair()
@@ -117,11 +117,11 @@ class ProcessSyncer:
 
     @property
     def process_id(self) -> int | None:
-        """The helper's, None before it was started."""
+        """The helper's process id, None before it is started."""
         return None if self._process is None else self._process.pid
 
     def begin(self, plan: SyncPlan) -> int:
-        """Ask for a plan; `fileno` becomes readable when it is done."""
+        """Send a plan; `fileno` becomes readable when it is done. Returns the plan's id."""
         self.start()
         assert self._socket is not None
         body = b"\0".join(self._items(plan))
@@ -149,7 +149,7 @@ class ProcessSyncer:
         return self._socket.fileno()
 
     def take_answer(self) -> int:
-        """Which `begin` is done. Raises OSError if a sync failed or the helper is gone."""
+        """The id of the finished plan. Raises OSError if a sync failed or the helper is gone."""
         number, error, length = _ANSWER.unpack(self._receive(_ANSWER.size))
         path = os.fsdecode(self._receive(length)) if length else ""
         if error:
@@ -179,7 +179,7 @@ class ProcessSyncer:
         await waiting
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Watch the socket from now on: beginning and ending it with each sync costs 10 µs."""
+        """Watch the socket permanently: starting and stopping with each sync costs 10 µs."""
         if self._loop is not loop:
             self._unwatch()
             self._loop = loop
@@ -193,7 +193,7 @@ class ProcessSyncer:
     def _tell(self) -> None:
         """Read an answer and wake its waiter; an earlier one's waiter was cancelled.
 
-        An earlier plan that failed is the next one's failure too: nothing is sure then.
+        If an earlier plan failed, the next one fails too, because nothing is certain then.
         """
         waiting = self._waiting
         try:
@@ -210,7 +210,7 @@ class ProcessSyncer:
             waiting.set_result(None)
 
     def close(self) -> None:
-        """End the helper and wait for it."""
+        """Stop the helper and wait for it."""
         if self._socket is not None:
             self._unwatch()
             self._socket.close()
@@ -225,5 +225,5 @@ class ProcessSyncer:
 
 
 def syncer_for(disk: Disk) -> Syncer:
-    """The syncer that fits the disk."""
+    """The right syncer for the disk."""
     return InlineSyncer(disk) if disk.real_path("") is None else ProcessSyncer(disk)

@@ -1,1 +1,1 @@
-"""Metrics as Prometheus reads them: names, labels, buckets and the text of a page."""
+"""Metrics for Prometheus: names, labels, buckets and the text of a page."""

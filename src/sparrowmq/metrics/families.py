@@ -1,7 +1,7 @@
 """The metrics of the servers: RocketMQ 5's names, labels and buckets, and a few of our own.
 
-Apache's exporter of 5.5.0 ends a name in its unit (`rocketmq_storage_size_bytes`), earlier ones and
-its documentation do not (`rocketmq_storage_size`). Dashboards exist for both, so both are offered:
+Apache's exporter of 5.5.0 adds the unit to a name (`rocketmq_storage_size_bytes`), earlier ones and
+its documentation do not (`rocketmq_storage_size`). Dashboards exist for both, so both are exported:
 `earlier_name` is the second spelling.
 """
 
@@ -11,7 +11,7 @@ import msgspec
 
 
 class Kind(StrEnum):
-    """How a metric is read."""
+    """The Prometheus type of a metric."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

@@ -1,14 +1,14 @@
-"""How long requests take to be answered, from a few of them.
+"""How long requests take to be answered, measured on a sample.
 
 Handlers are looked up in a table for every request. While requests are timed, a second table with
-the same handlers in stop watches stands in its place; after 100 requests the first one is put back,
-and the next second begins anew:
+the same handlers wrapped in timers replaces it; after 100 requests the first one is put back, until
+the next second begins:
 
     a second   ▕█ timed ▏ as if nothing were measured                ▕█ timed ▏ …
     quiet one  ▕█ all of them ─────────────────────────────────────────────────▏
 
-So a busy server pays for one request in hundreds, and an idle one has every request measured.
-Requests that wait for messages (long polls) are not measured: they take as long as nothing comes.
+So a busy server only pays for one request in hundreds, and a quiet one times every request.
+Requests that wait for messages (long polls) are not timed: they last until a message arrives.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from sparrowmq.protocol.codes import RequestCode, ResponseCode
 _PERIOD_S = 1.0
 _MOST_PER_PERIOD = 100
 _MOST_KINDS = 2_000
-"""Different requests with their results that are kept."""
+"""How many combinations of request and result are kept."""
 
 Handlers = dict[Any, Callable[..., Any]]
 
 
 class Answered(NamedTuple):
-    """What became of a request: labels of `rocketmq_rpc_latency`."""
+    """The result of a request: labels of `rocketmq_rpc_latency`."""
 
     request_code: str
     response_code: str
@@ -37,7 +37,7 @@ class Answered(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """Whether the server did what was asked."""
+        """Whether the server did what the request asked for."""
         return self.response_code == "success"
 
 
@@ -45,10 +45,10 @@ class RequestTimes:
     """Times the requests of one server. `table` has the attribute `handlers`."""
 
     def __init__(self, table: Any, creations: Mapping[str, Family] | None = None) -> None:
-        """`creations`: requests with a metric of their own besides, by `request_code`."""
+        """`creations`: requests that also have a separate metric, by `request_code`."""
         self.histograms: dict[Answered, Histogram] = {}
         self.created: dict[tuple[Family, bool], Histogram] = {}
-        """Of these requests, by whether they succeeded."""
+        """Histograms of these requests, by whether they succeeded."""
         self._table = table
         self._creations = creations or {}
         self._loop = asyncio.get_running_loop()
@@ -59,7 +59,7 @@ class RequestTimes:
         self._left = 0
 
     async def run(self) -> None:
-        """Time for ever; everything is as before when this is cancelled."""
+        """Time requests until cancelled, which restores the original table."""
         try:
             while True:
                 self._left = _MOST_PER_PERIOD
@@ -110,7 +110,7 @@ class RequestTimes:
         histogram.observe(elapsed_ms)
 
     def rows(self) -> list[tuple[Sequence[str], Histogram]]:
-        """For the page."""
+        """Labels and histogram of each row, for the page."""
         return [
             (("false", "remoting", kind.request_code, kind.response_code, kind.result), histogram)
             for kind, histogram in self.histograms.items()
@@ -118,7 +118,7 @@ class RequestTimes:
 
 
 def _answered(request: Any, outcome: object) -> Answered:
-    """In Apache's words; `outcome` is the reply, or the exception that was raised instead."""
+    """The labels in Apache's terms; `outcome` is the reply or the exception raised instead."""
     code = getattr(outcome, "code", ResponseCode.SYSTEM_ERROR)
     return Answered(
         RequestCode(type(request.header).CODE).name.lower(),

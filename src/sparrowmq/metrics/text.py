@@ -1,7 +1,7 @@
-"""The text that Prometheus reads, made in slices: a page may have 60,000 lines.
+"""The text that Prometheus reads, generated in slices: a page may have 60,000 lines.
 
 Lines are formatted with one template per metric. prometheus-client's generator takes thirty times
-as long, and would hold an event loop for a second.
+as long, and would block an event loop for a second.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ _LINES_AT_ONCE = 200
 T = TypeVar("T")
 Value = int | float
 Row = tuple[Sequence[str], Value]
-"""The values of a family's labels, in its order, and its value."""
+"""The values of a family's labels, in the family's order, and the metric's value."""
 
 
 class LoopSlices:
-    """Tells work on an event loop when others should get their turn."""
+    """Lets long work on an event loop yield to other tasks regularly."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._began_s = self._loop.time()
 
     async def rest(self) -> None:
-        """Let others run, if this slice has taken 5 ms."""
+        """Let other tasks run if this slice has taken 5 ms."""
         if self._loop.time() - self._began_s >= _SLICE_S:
             await asyncio.sleep(0)
             self._began_s = self._loop.time()
@@ -45,7 +45,7 @@ class Histogram:
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        """Of each bucket alone; the last one is for what exceeds all bounds."""
+        """Counts per bucket, not cumulative; the last one is for values above all bounds."""
         self.total: Value = 0
 
     def observe(self, value: Value) -> None:
@@ -55,7 +55,7 @@ class Histogram:
 
 
 class MetricsText:
-    """The text of one page. `common` are labels that every line has."""
+    """The text of one page. Every line has the labels in `common`."""
 
     def __init__(self, common: Mapping[str, str]) -> None:
         self.parts: list[bytes] = []

@@ -11,7 +11,7 @@ from sparrowmq.protocol.topic_config import TopicConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a broker says about itself."""
+    """What a broker reports about itself."""
 
     cluster: str
     broker_name: str
@@ -20,7 +20,7 @@ class Registration:
     ha_address: str
     timeout_ms: int
     acting_master: bool | None = None
-    """None: a broker before 5.0, which knows nothing of it."""
+    """None for a broker before 5.0, which does not know this setting."""
     zone_name: str | None = None
     topics: Collection[TopicConfig] = ()
     data_version: DataVersion = field(default_factory=DataVersion)
@@ -30,7 +30,7 @@ class Registration:
 
 @dataclass(slots=True, kw_only=True)
 class LiveBroker:
-    """One broker process. It lives while its session (a connection) does and it keeps talking."""
+    """One broker process. It is live while its session (a connection) is open and it reports."""
 
     broker_name: str
     broker_id: int
@@ -43,7 +43,7 @@ class LiveBroker:
     last_seen_ms: int
 
     def is_silent(self, now_ms: int) -> bool:
-        """Whether it has been quiet for longer than it may."""
+        """Whether it has been silent for longer than allowed."""
         return now_ms - self.last_seen_ms > self.timeout_ms
 
 
@@ -70,7 +70,7 @@ class BrokerGroup:
         return {number: self.members[number].address for number in sorted(self.members)}
 
     def data(self, *, stand_in: bool = False) -> BrokerData:
-        """As routes show it; with `stand_in` the smallest id takes a missing master's place."""
+        """The group in routes; with `stand_in` the smallest id replaces a missing master."""
         addresses = self.addresses()
         if stand_in and addresses and MASTER_ID not in addresses:
             address = addresses.pop(min(addresses))
@@ -92,5 +92,5 @@ class BrokerGroup:
         return answer
 
     def changed(self) -> None:
-        """Members or settings are others now."""
+        """Note that members or settings have changed."""
         self._encoded.clear()

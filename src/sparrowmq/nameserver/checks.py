@@ -1,4 +1,4 @@
-"""What a registration may say. Everything is looked at before anything is changed."""
+"""Checks of registrations. Everything is checked before anything is changed."""
 
 from typing import NoReturn
 
@@ -19,7 +19,7 @@ _MAX_FLAG = 2**31 - 1
 
 
 def check_registration(registration: Registration, config: NameServerConfig) -> None:
-    """Raises RequestRefused that says what is wrong."""
+    """Raises RequestRefused naming the fault."""
     check_name("cluster name", registration.cluster)
     check_name("broker name", registration.broker_name)
     check_range("broker id", registration.broker_id, 0, _MAX_ID)
@@ -38,7 +38,7 @@ def check_registration(registration: Registration, config: NameServerConfig) -> 
         check_name("topic", name)
     seen: set[tuple[int, int, int, int]] = set()
     for topic in registration.topics:
-        # Most topics of a broker differ in their names only, and there may be thousands.
+        # Most topics of a broker differ only in their names, and there may be thousands.
         numbers = (
             topic.read_queue_nums,
             topic.write_queue_nums,
@@ -53,7 +53,7 @@ def check_registration(registration: Registration, config: NameServerConfig) -> 
 
 
 def check_topic(name: str, queues: TopicConfig | QueueData, max_queues: int) -> None:
-    """A topic on one broker. Raises RequestRefused that says what is wrong."""
+    """Check a topic on one broker. Raises RequestRefused naming the fault."""
     check_name("topic", name)
     check_range(f"readQueueNums of topic {name}", queues.read_queue_nums, 0, max_queues)
     check_range(f"writeQueueNums of topic {name}", queues.write_queue_nums, 0, max_queues)
@@ -62,14 +62,14 @@ def check_topic(name: str, queues: TopicConfig | QueueData, max_queues: int) -> 
 
 
 def check_name(what: str, name: str) -> None:
-    """Brokers name topics more freely than operators may: only what cannot be is refused."""
+    """Refuse only impossible names: brokers name topics more freely than operators may."""
     if not name or len(name) > NAME_MAX or not name.isprintable():
         shown = name if len(name) <= NAME_MAX else f"{name[:80]}…"
         _refuse(f"{what} {shown!r} must have 1 to {NAME_MAX} printable characters")
 
 
 def check_range(what: str, value: int, lowest: int, highest: int) -> None:
-    """Raises RequestRefused that says what is allowed."""
+    """Raises RequestRefused stating what is allowed."""
     if not lowest <= value <= highest:
         _refuse(f"{what} is {value}, must be {lowest} to {highest}")
 

@@ -8,7 +8,7 @@ from sparrowmq.config_fields import ConfigError, between, check_fields, not_blan
 from sparrowmq.net.endpoint import Limits
 
 METRICS_PORT = 5558
-"""Next to that of a broker, which may run on the same machine."""
+"""The port after a broker's, which may run on the same machine."""
 NO_METRICS = -1
 
 
@@ -103,7 +103,7 @@ class NameServerConfig:
 
     @property
     def wanted_metrics_port(self) -> int | None:
-        """The port to try for metrics; None where they are switched off."""
+        """The port to try for metrics; None if they are switched off."""
         if self.metrics_port == NO_METRICS:
             return None
         is_anywhere = self.listen_port == 0 and self.metrics_port == METRICS_PORT
@@ -112,12 +112,12 @@ class NameServerConfig:
     def with_changes(self, changes: dict[str, str]) -> Self:
         """A copy with some of the `CHANGEABLE` settings read from text, by their wire names.
 
-        Raises ConfigError that names the setting.
+        Raises ConfigError naming the setting.
         """
         return replace(self, **{CHANGEABLE[name]: _read(name, changes[name]) for name in changes})
 
     def to_properties(self) -> str:
-        """`name=value` lines for operators; a path that is empty stands for memory only."""
+        """`name=value` lines for operators; an empty path means memory only."""
         shown = {**_READ_ONLY, **CHANGEABLE}
         lines = sorted(f"{name}={_write(name, getattr(self, shown[name]))}" for name in shown)
         return "".join(f"{line}\n" for line in lines)
@@ -140,7 +140,7 @@ CHANGEABLE = {
     "supportActingMaster": "support_acting_master",
     "waitSecondsForService": "wait_seconds_for_service",
 }
-"""Wire name to field of what may be changed while the server runs: never a path or an address."""
+"""Wire name to field of the settings that may change at run time: never a path or an address."""
 
 _IN_MILLISECONDS = {"brokerTimeoutMillis", "scanNotActiveBrokerInterval"}
 _TYPES = {each.name: each.type for each in fields(NameServerConfig)}

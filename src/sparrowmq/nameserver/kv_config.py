@@ -16,7 +16,7 @@ class KvConfigFile(Body, frozen=True, kw_only=True):
 
 
 class KvConfig:
-    """A change is in the file, durably, before it shows; one that cannot be saved never does."""
+    """A change is durable in the file before it is visible; one that cannot be saved never is."""
 
     def __init__(self, file: AtomicFile | None = None) -> None:
         self._file = file
@@ -38,12 +38,12 @@ class KvConfig:
         return KVTable(table=table) if table is not None else None
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a value. Raises DiskFull or OSError, and nothing has changed then."""
+        """Set a value. Raises DiskFull or OSError, with nothing changed."""
         changed = {**self._tables.get(namespace, {}), key: value}
         self._save({**self._tables, namespace: changed})
 
     def delete(self, namespace: str, key: str) -> None:
-        """Remove a value, if it is there. Raises DiskFull or OSError, with nothing changed."""
+        """Remove a value if it exists. Raises DiskFull or OSError, with nothing changed."""
         if self.get(namespace, key) is None:
             return
         changed = {name: value for name, value in self._tables[namespace].items() if name != key}
@@ -51,7 +51,7 @@ class KvConfig:
 
     @property
     def size_bytes(self) -> int:
-        """What all names and values take, roughly."""
+        """The approximate size of all names and values."""
         return sum(
             len(key) + len(value) for table in self._tables.values() for key, value in table.items()
         )

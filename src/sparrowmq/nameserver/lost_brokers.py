@@ -1,4 +1,4 @@
-"""Brokers that are gone, and the topics they had: what to say about a topic without a route.
+"""Lost brokers and their topics, to explain why a topic has no route.
 
 Routes never come from here. A topic whose broker has died looks like one that was never created,
 and an operator who creates it on another broker splits it in two.
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 _MOST_BROKERS = 100
 _MOST_TOPICS = 100_000
-"""Of all lost brokers together: registrations of strangers must not fill the memory."""
+"""For all lost brokers together: bogus registrations must not fill the memory."""
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 class LostBroker(NamedTuple):
-    """The last broker of its name."""
+    """A lost broker that was the last one of its name."""
 
     name: str
     address: str
@@ -29,13 +29,13 @@ class LostBroker(NamedTuple):
 
 
 class LostBrokers:
-    """By name, oldest first; one that comes back is forgotten."""
+    """Lost brokers by name, oldest first; one that returns is forgotten."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, LostBroker] = {}
 
     def remember(self, name: str, address: str, how: str, since_ms: int, topics: Set[str]) -> None:
-        """A broker is gone, and no other one of its name is left."""
+        """Remember a lost broker that was the last one of its name."""
         self.forget(name)
         self._by_name[name] = LostBroker(name, address, how, since_ms, frozenset(topics))
         while len(self._by_name) > _MOST_BROKERS or self._topics > _MOST_TOPICS:
@@ -46,17 +46,17 @@ class LostBrokers:
         return sum(len(each.topics) for each in self._by_name.values())
 
     def forget(self, name: str) -> None:
-        """A broker of this name is back."""
+        """Forget a name, because a broker of that name is back."""
         self._by_name.pop(name, None)
 
     def forget_topic(self, topic: str) -> None:
-        """An operator has deleted the topic."""
+        """Forget a topic that an operator has deleted."""
         for name, lost in self._by_name.items():
             if topic in lost.topics:
                 self._by_name[name] = lost._replace(topics=lost.topics - {topic})
 
     def having(self, topic: str) -> list[LostBroker]:
-        """Those that had a topic."""
+        """The lost brokers that had a topic."""
         return [lost for lost in self._by_name.values() if topic in lost.topics]
 
 

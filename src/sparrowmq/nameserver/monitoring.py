@@ -1,4 +1,4 @@
-"""The pages of a name server, on a port of their own: /metrics, /healthz, /readyz."""
+"""The pages of a name server, on a separate port: /metrics, /healthz, /readyz."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def monitored(server: NameServer) -> AsyncIterator[None]:
-    """Serve the pages of a running name server while the block runs; nothing where they are off."""
+    """Serve a running name server's pages while the block runs, unless they are switched off."""
     port = server.config.wanted_metrics_port
     if port is None:
         yield
@@ -40,13 +40,13 @@ async def monitored(server: NameServer) -> AsyncIterator[None]:
 
 
 def readiness(server: NameServer) -> list[Check]:
-    """What clients need of this name server."""
+    """The checks that decide whether clients can use this name server."""
     fault = "" if server.is_in_service else "brokers may be missing so soon after the start"
     return [Check("it gives out routes", fault)]
 
 
 class NameServerMonitoring:
-    """The pages."""
+    """The name server's pages."""
 
     def __init__(self, server: NameServer) -> None:
         self._server = server
@@ -54,7 +54,7 @@ class NameServerMonitoring:
         self.pages = {"/metrics": self.metrics, "/healthz": self.healthz, "/readyz": self.readyz}
 
     async def healthz(self) -> HttpAnswer:
-        """Whether the name server lives: it answers."""
+        """Whether the name server is alive: always, if it answers."""
         return alive([Check("it answers")])
 
     async def readyz(self) -> HttpAnswer:
@@ -62,7 +62,7 @@ class NameServerMonitoring:
         return ready(readiness(self._server))
 
     async def metrics(self) -> HttpAnswer:
-        """What Prometheus reads."""
+        """The page that Prometheus reads."""
         server = self._server
         live = server.table.live.values()
         now_ms = server.clock()

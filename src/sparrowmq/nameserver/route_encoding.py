@@ -1,4 +1,4 @@
-"""Route answers as bytes: put together from what rarely changes, kept until something does."""
+"""Route answers as bytes: assembled from encoded parts, and kept until something changes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ _text = msgspec.json.Encoder().encode
 
 
 class RouteAnswers:
-    """Answers by topic and flavour, at most `max_bytes` of them; the oldest go first.
+    """Encoded answers by topic and flavour, up to `max_bytes`; the oldest are dropped first.
 
     A thousand clients ask for the same routes every 30 seconds, and routes seldom change.
     """
@@ -23,7 +23,7 @@ class RouteAnswers:
 
     @property
     def size_bytes(self) -> int:
-        """What the kept answers take."""
+        """The size of the kept answers."""
         return self._bytes
 
     def get(self, topic: str, quoted: bool) -> bytes | None:
@@ -41,13 +41,13 @@ class RouteAnswers:
             self._bytes -= len(self._answers.pop(next(iter(self._answers))))
 
     def forget(self, topic: str, *flavours: bool) -> None:
-        """The topic has changed."""
+        """Drop the answers of a topic that has changed."""
         if self._answers:
             for quoted in flavours or (True, False):
                 self._bytes -= len(self._answers.pop((topic, quoted), b""))
 
     def clear(self) -> None:
-        """Something changed that every route shows."""
+        """Drop all answers, after a change that every route shows."""
         self._answers.clear()
         self._bytes = 0
 
@@ -55,8 +55,8 @@ class RouteAnswers:
 def encode_broker(broker: BrokerData, *, quoted: bool) -> bytes:
     """One broker of a route. Ids are quoted for clients that read standard JSON.
 
-    Clients before 4.9.4 get bare ids, as from Apache: the Go client of that time takes the text
-    apart and reads a quoted id as 0.
+    Clients before 4.9.4 get bare ids, as from Apache: the Go client of that time parses the text
+    itself and reads a quoted id as 0.
     """
     if quoted:
         return broker.to_json()
@@ -79,7 +79,7 @@ def encode_route(
     filter_servers: Mapping[str, Sequence[str]],
     mappings: Mapping[str, TopicQueueMappingInfo] | None,
 ) -> bytes:
-    """The JSON of a TopicRoute whose brokers are encoded already."""
+    """The JSON of a TopicRoute whose brokers are already encoded."""
     members = [
         b'"brokerDatas":[%b]' % b",".join(brokers),
         b'"filterServerTable":%b' % write_json(filter_servers),

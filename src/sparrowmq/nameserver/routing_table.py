@@ -2,7 +2,7 @@
 
     address ─ LiveBroker ─ BrokerGroup (by broker name) ─ topics, each with its QueueData
 
-Nothing of it is on disk: brokers say it again every 30 seconds.
+None of it is on disk: brokers register again every 30 seconds.
 """
 
 from sparrowmq.nameserver.brokers import BrokerGroup, LiveBroker, Registration
@@ -13,7 +13,7 @@ from sparrowmq.protocol.route import MASTER_ID, ClusterInfo
 
 
 class RoutingTable:
-    """Every change is one plain call, so readers never see half of it."""
+    """Every change is one synchronous call, so readers never see half of one."""
 
     def __init__(self, route_cache_bytes: int = 0) -> None:
         self.encoded = RouteAnswers(route_cache_bytes)
@@ -39,7 +39,7 @@ class RoutingTable:
     def rival_master(self, registration: Registration) -> LiveBroker | None:
         """The live master of the same name at another address.
 
-        A higher state version comes from a controller that elected the new master: it has no rival.
+        A registration with a higher state version has no rival: a controller elected that master.
         """
         holder = self.holder(registration.broker_name, MASTER_ID)
         if holder is None or registration.broker_id != MASTER_ID:
@@ -55,14 +55,14 @@ class RoutingTable:
         *,
         forget_missing: bool = False,
     ) -> LiveBroker | None:
-        """Take over what a broker says; gives its master if it is a slave and has one.
+        """Apply a registration; returns the broker's master if it is a slave and has one.
 
-        `forget_missing` drops the broker's topics that the registration does not name.
+        `forget_missing` drops topics of the broker that the registration does not name.
         """
         before = self._make_room(registration)
         group = self._join(registration, before, session, now_ms)
         if _decides_topics(registration, group):
-            # An unchanged table must not undo what an operator did here: wiped permissions.
+            # An unchanged table must not undo what an operator did here: wipe permissions.
             is_same = before is not None and before.data_version == registration.data_version
             self._take_topics(group, registration, only_missing=is_same)
             if forget_missing and not registration.mappings:
@@ -70,7 +70,7 @@ class RoutingTable:
         return group.master if registration.broker_id != MASTER_ID else None
 
     def _make_room(self, registration: Registration) -> LiveBroker | None:
-        """End what the registration replaces; give the record that it continues, if any."""
+        """Remove what the registration replaces; returns the record it continues, if any."""
         before = self.live.get(registration.address)
         name, number = registration.broker_name, registration.broker_id
         if before is not None and (before.broker_name, before.broker_id) != (name, number):
@@ -113,7 +113,7 @@ class RoutingTable:
     def _take_topics(
         self, group: BrokerGroup, registration: Registration, *, only_missing: bool
     ) -> None:
-        # The slave that stands in for a master does so for reading only.
+        # A slave standing in for a master only serves reads.
         stands_in = registration.broker_id != MASTER_ID and group.acting_master
         self.topics.put_all(
             group.name,
@@ -134,7 +134,7 @@ class RoutingTable:
     # ---- leaving
 
     def drop(self, broker: LiveBroker) -> None:
-        """A live broker is gone; topics go with the last one of its name."""
+        """Remove a broker; topics go with the last one of its name."""
         self._remove(broker, replaced=False)
 
     def _remove(self, broker: LiveBroker, *, replaced: bool) -> None:
@@ -151,19 +151,19 @@ class RoutingTable:
             self.topics.change_perms(group.name, _without_write)
 
     def of_session(self, session: object) -> list[LiveBroker]:
-        """The brokers that registered last over this connection."""
+        """The brokers whose last registration came over this connection."""
         return [broker for broker in self.live.values() if broker.session is session]
 
     def silent(self, now_ms: int) -> list[LiveBroker]:
-        """The brokers that have been quiet for too long."""
+        """The brokers that have been silent for too long."""
         return [broker for broker in self.live.values() if broker.is_silent(now_ms)]
 
     def excuse_silence(self, lost_ms: int, now_ms: int) -> None:
-        """Subtract time in which this process heard no broker from every broker's silence."""
+        """Subtract time in which this process could hear no broker from every broker's silence."""
         for broker in self.live.values():
             broker.last_seen_ms = min(now_ms, broker.last_seen_ms + lost_ms)
 
-    # ---- what operators do and ask
+    # ---- requests of operators
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, everywhere or in one cluster."""
@@ -172,12 +172,12 @@ class RoutingTable:
                 self.topics.drop(name, topic)
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """Take the write permission from all topics of a broker name; how many they are."""
+        """Remove the write permission from all topics of a broker name; returns their number."""
         return self.topics.change_perms(broker_name, _without_write)
 
     def add_write_perm(self, broker_name: str) -> int:
-        """Make all topics of a broker name readable and writable; how many they are."""
-        # As Apache does it: whatever the permission was before.
+        """Make all topics of a broker name readable and writable; returns their number."""
+        # Like Apache, whatever the permission was before.
         return self.topics.change_perms(broker_name, lambda perm: PERM_READ_WRITE)
 
     def clusters(self) -> dict[str, frozenset[str]]:
@@ -193,14 +193,14 @@ class RoutingTable:
         return ClusterInfo(broker_addr_table=brokers, cluster_addr_table=self.clusters())
 
     def _forget_encoded(self, group: BrokerGroup) -> None:
-        """Routes that show this group have to be encoded again."""
+        """Drop the encoded routes that show this group."""
         group.changed()
         for topic in self.topics.of_broker(group.name):
             self.encoded.forget(topic)
 
 
 def _decides_topics(registration: Registration, group: BrokerGroup) -> bool:
-    """Masters do; of brokers from 5.0 on also the slave with the smallest id, while it is alone."""
+    """True for masters; from 5.0 on also for the member with the smallest id."""
     if registration.broker_id == MASTER_ID:
         return True
     return registration.acting_master is not None and registration.broker_id == min(group.members)

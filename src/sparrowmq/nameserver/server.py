@@ -32,7 +32,7 @@ class NameServer:
         async with NameServer(NameServerConfig(listen_port=0)).running() as server:
             print(server.address)
 
-    `clock` measures how long brokers are silent; the time of day is never needed.
+    `clock` measures how long brokers are silent; the time of day is not needed.
     `kv_file` replaces the file at `config.kv_config_path`, for tests.
     """
 
@@ -52,7 +52,7 @@ class NameServer:
         self.endpoint: Endpoint[NameServer]
         """What its connections share."""
         self.metrics_port = 0
-        """The port of its pages for monitoring; 0 where they are not served."""
+        """The port of the monitoring pages; 0 if they are not served."""
         self._started_ms = 0
 
     @asynccontextmanager
@@ -79,7 +79,7 @@ class NameServer:
                 yield self
                 log.info("stopping with %d brokers registered", len(self.table.live))
             except Exception as error:
-                failure = error  # raised below: the group would wrap it into a group of its own
+                failure = error  # raised below: the task group would wrap it in an exception group
             finally:
                 watch.cancel()
                 await server.close()
@@ -92,7 +92,7 @@ class NameServer:
         except BodyError as error:
             path = self.config.kv_config_path
             allowed = (
-                f"must be a key-value configuration: {error}; mend the file, or move it away to"
+                f"must be a key-value configuration: {error}; fix the file, or move it away to"
                 " start without one"
             )
             raise ConfigError("kv_config_path", str(path), allowed) from error
@@ -103,19 +103,19 @@ class NameServer:
 
     @property
     def address(self) -> str:
-        """`host:port` where it listens."""
+        """The `host:port` it listens on."""
         host = self.config.listen_host
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     @property
     def is_in_service(self) -> bool:
-        """Whether routes are given out."""
+        """Whether routes are served."""
         if not self.config.need_wait_for_service:
             return True
         return self.clock() - self._started_ms >= self.config.wait_seconds_for_service * 1000
 
     def register(self, registration: Registration, connection: Connection) -> LiveBroker | None:
-        """Take a broker's registration; gives its master if it is a slave and has one."""
+        """Apply a broker's registration; returns its master if it is a slave and has one."""
         is_new = registration.address not in self.table.live
         forget_missing = self.config.delete_topic_with_broker_registration
         master = self.table.register(
@@ -128,7 +128,7 @@ class NameServer:
         return master
 
     def check_room(self, broker_name: str, topics: Collection[str]) -> None:
-        """Raises RequestRefused when these topics would be too many for one broker name."""
+        """Raises RequestRefused if these topics would be too many for one broker name."""
         known, most = self.table.topics.of_broker(broker_name), self.config.max_topics_per_broker
         if len(known) + len(topics) <= most:
             return
@@ -138,13 +138,13 @@ class NameServer:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
 
     def note_alive(self, address: str) -> None:
-        """The broker at this address is alive."""
+        """Note that the broker at this address is alive."""
         broker = self.table.live.get(address)
         if broker is not None:
             broker.last_seen_ms = self.clock()
 
     def unregister(self, broker_name: str, address: str) -> None:
-        """A broker leaves; one that is not there has left already."""
+        """Remove a broker that leaves; does nothing if it has left already."""
         broker = self.table.live.get(address)
         if broker is not None and broker.broker_name == broker_name:
             self._lose(broker, "left", self.clock())
@@ -172,7 +172,7 @@ class NameServer:
             now_ms = self.clock()
             lost_ms = now_ms - before_ms - round(interval_s * 1000)
             if lost_ms > interval_s * 1000:
-                # This process was stopped, or the machine slept.
+                # This process was suspended, or the machine slept.
                 self.table.excuse_silence(lost_ms, now_ms)
             before_ms = now_ms
             for broker in self.table.silent(now_ms):
@@ -189,7 +189,7 @@ class NameServer:
         self.end_session(broker)
 
     def end_session(self, broker: LiveBroker) -> None:
-        """Close the connection of a broker that is not live any more, unless others use it."""
+        """Close the connection of a broker that is no longer live, unless others use it."""
         if not self.table.of_session(broker.session):
             assert isinstance(broker.session, Connection)
             broker.session.close()

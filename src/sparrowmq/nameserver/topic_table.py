@@ -1,4 +1,4 @@
-"""Which broker names have which topics, with how many queues and which permission."""
+"""Which broker names have which topics, with their number of queues and permission."""
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TypeAlias
@@ -33,7 +33,7 @@ class TopicTable:
         return self._queues.keys()
 
     def names_with_flag(self, accept: Callable[[int], bool]) -> frozenset[str]:
-        """Topics whose system flag is accepted; the first broker's counts, as in Apache."""
+        """Topics whose system flag `accept` takes; the first broker's flag counts, as in Apache."""
         return frozenset(
             topic
             for topic, queues in self._queues.items()
@@ -97,7 +97,7 @@ class TopicTable:
             self.put(config.topic_name, queues)
 
     def drop(self, broker_name: str, topic: str) -> None:
-        """A broker name no longer has a topic."""
+        """Remove a topic from a broker name."""
         for table in (self._queues, self._mappings):
             parts: dict[str, object] = table.get(topic, {})  # type: ignore[assignment]
             if parts.pop(broker_name, None) is not None and not parts:
@@ -109,12 +109,12 @@ class TopicTable:
         self._encoded.forget(topic)
 
     def drop_broker(self, broker_name: str) -> None:
-        """A broker name is gone, and its part of every topic with it."""
+        """Remove a broker name with its part of every topic."""
         for topic in tuple(self.of_broker(broker_name)):
             self.drop(broker_name, topic)
 
     def change_perms(self, broker_name: str, change: PermChange) -> int:
-        """Change the permission of all topics of a broker name; how many they are."""
+        """Change the permission of all topics of a broker name; returns their number."""
         topics = self.of_broker(broker_name)
         alike: dict[QueueData, QueueData] = {}
         for topic in topics:

@@ -1,7 +1,7 @@
 """The audit trail: one log line for every change that an operator makes over the wire.
 
-Name servers and brokers write the same line with one logger of its own, so that operators can
-keep these lines apart from the rest of the log.
+Name servers and brokers write the same line with a dedicated logger, so that operators can separate
+these lines from the rest of the log.
 """
 
 import logging

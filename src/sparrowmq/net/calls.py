@@ -1,4 +1,4 @@
-"""Requests of ours that wait for their answers, matched by opaque number."""
+"""Our requests that wait for answers, matched by opaque number."""
 
 import asyncio
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Response:
 
 
 class Calls:
-    """The calls of one connection. A timer per call; an answer that comes too late is dropped."""
+    """The calls of one connection. Each has a timer; an answer that comes too late is dropped."""
 
     __slots__ = ("_opaque", "waiting")
 
@@ -39,14 +39,14 @@ class Calls:
         """By opaque number: the future of the answer and its timer."""
 
     def next_opaque(self) -> int:
-        """A number no waiting call has."""
+        """A number that no waiting call uses."""
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         return self._opaque
 
     def open(
         self, loop: asyncio.AbstractEventLoop, peer: str, request: str, timeout_s: float
     ) -> tuple[int, asyncio.Future[Response]]:
-        """Register a call; give its number and the future of its answer."""
+        """Register a call; returns its number and the future of its answer."""
         opaque = self.next_opaque()
         future: asyncio.Future[Response] = loop.create_future()
         timer = loop.call_later(timeout_s, self._expire, opaque, peer, request, timeout_s)
@@ -54,7 +54,7 @@ class Calls:
         return opaque, future
 
     def resolve(self, opaque: int, response: Response) -> None:
-        """Hand an answer to its call."""
+        """Complete a call with its answer."""
         waiting = self.waiting.pop(opaque, None)
         if waiting is None:
             return

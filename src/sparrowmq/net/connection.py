@@ -4,8 +4,8 @@ bytes ─ feed ─ frames ─ request ── handler ── Reply now      ┬ o
                       │                    ├─ Reply later    ┘ (awaitable: a task; None: kept)
                       └ response ── the call that waits for it
 
-A transport whose write failed is closing a turn of the loop before `connection_lost`. Nothing is
-written to it in between: asyncio would drop it, and log a warning from the fifth time on.
+After a failed write, a transport is already closing one turn of the loop before `connection_lost`.
+Nothing is written to it in between: asyncio would drop it, and warn from the fifth time on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sparrowmq.protocol.hosts import encode_host
 
 
 class Connection(asyncio.Protocol):
-    """A peer. Its waiting calls fail and its waiting handlers are cancelled when it ends."""
+    """A connection to a peer. When it ends, waiting calls fail and handlers are cancelled."""
 
     def __init__(self, endpoint: Endpoint[Any]) -> None:
         self.endpoint = endpoint
@@ -56,12 +56,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a handler works for this peer, or a call to it waits for its answer."""
+        """Whether a handler is working for this peer, or a call to it is unanswered."""
         return bool(self._tasks or self._calls.waiting)
 
     @property
     def unsent_bytes(self) -> int:
-        """What was written and the peer has not taken yet."""
+        """Bytes written that the peer has not read yet."""
         return self._transport.get_write_buffer_size()
 
     # ---- asyncio.Protocol
@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
             self._serve(frames)
 
     def pause_writing(self) -> None:
-        """The peer does not read its answers: stop reading its requests."""
+        """The peer is not reading its answers: stop reading its requests."""
         self._is_writable = False
         self._transport.pause_reading()
         self._note_unread()
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
     # ---- serving
 
     def _serve_one(self, frame: Frame) -> None:
-        """`_serve` for the usual read: one request of a peer that waits for its answer.
+        """`_serve` for the usual read: a single request whose sender waits for the answer.
 
         The loop over frames, the joining of replies and the budgets would cost more than the rest.
         """
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
             self._drop(broken)
 
     def _postpone(self, frames: list[Frame]) -> None:
-        """Keep what exceeds this turn's budget; other connections go first."""
+        """Postpone the frames that exceed this turn's budget; other connections go first."""
         if frames and self.is_open:
             self._backlog = frames
             self._transport.pause_reading()
@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
         return self.is_open and self._is_writable and not self._backlog
 
     def _answer(self, binary: bool, header: bytes, body: bytes) -> bytes | None:
-        """The frame to send back now, if any. Raises ProtocolError when the header is none."""
+        """The frame to send back now, if any. Raises ProtocolError for an invalid header."""
         if self._calls.waiting and self._took_response(binary, header, body):
             return None
         endpoint = self.endpoint
@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
         return None
 
     def _took_response(self, binary: bool, header: bytes, body: bytes) -> bool:
-        """Whether the frame was a response. Where calls wait, it nearly always is."""
+        """Whether the frame was a response. While calls wait, it nearly always is."""
         plain = decode_plain(binary, header)
         if not plain.is_response:
             return False
@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
     def _answer_unusual(
         self, binary: bool, header: bytes, body: bytes, error: Exception | None
     ) -> bytes | None:
-        """A response to a call of ours, an undeclared request code, or a malformed request."""
+        """A response to one of our calls, an undeclared request code, or a malformed request."""
         if self._took_response(binary, header, body):
             return None
         plain = decode_plain(binary, header)
@@ -235,8 +235,8 @@ class Connection(asyncio.Protocol):
         return Reply(code=ResponseCode.SYSTEM_ERROR, remark=text)
 
     def answer_later(self, request: Request[Any], waiting: Awaitable[Reply | None]) -> None:
-        """Answer when `waiting` has a reply, unless it kept the request; given up when the peer
-        goes."""
+        """Answer when `waiting` has a reply, unless it kept the request; cancelled when the peer
+        disconnects."""
         task = self.endpoint.spawn(self._finish(request, waiting))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -250,7 +250,7 @@ class Connection(asyncio.Protocol):
             self.write_reply(request, self._reply_to_error(error, request))
 
     def write_reply(self, request: Request[Any], reply: Reply) -> None:
-        """Answer a request that was kept; nothing happens when the peer has gone."""
+        """Answer a request that was kept; does nothing if the peer has disconnected."""
         is_lost = not self.is_open or self._transport.is_closing()
         if not is_lost and not request.flag & ONEWAY_FLAG:
             self._transport.write(encode_reply(request, reply))
@@ -258,7 +258,7 @@ class Connection(asyncio.Protocol):
                 self._note_unread()
 
     def write_replies(self, answers: Iterable[Answered]) -> None:
-        """`write_reply` for each of them, with one write."""
+        """`write_reply` for all of them, with one write."""
         frames = [encode_reply(*answer) for answer in answers if not answer[0].flag & ONEWAY_FLAG]
         if frames and self.is_open:
             self._transport.write(b"".join(frames))
@@ -282,12 +282,12 @@ class Connection(asyncio.Protocol):
     ) -> asyncio.Future[Response]:
         """Send a request; the future gives the response.
 
-        It raises ConnectionLost when the connection ends, CallTimedOut when time is up.
+        It raises ConnectionLost when the connection ends, CallTimedOut when the time is up.
         """
         if not self.is_open:
             raise ConnectionLost(self.peer, "closed")
         opaque, future = self._calls.open(self._loop, self.peer, type(header).__name__, timeout_s)
-        if not self._transport.is_closing():  # else `connection_lost` follows, and fails the call
+        if not self._transport.is_closing():  # else `connection_lost` follows and fails the call
             self._transport.write(encode_request(header, opaque, body))
         return future
 
@@ -299,12 +299,12 @@ class Connection(asyncio.Protocol):
         self._transport.write(encode_request(header, opaque, body, oneway=True))
 
     def close(self) -> None:
-        """End the connection after what is already written."""
+        """Close the connection after sending everything already written."""
         self.is_open = False
         self._transport.close()
 
     def abort(self) -> None:
-        """End the connection now."""
+        """Close the connection now."""
         self.is_open = False
         self._transport.abort()
 
@@ -317,7 +317,7 @@ def _host_bytes(host: str, port: int) -> bytes:
 
 
 def encode_reply(request: Request[Any], reply: Reply) -> bytes:
-    """The frame that answers `request`, in the serialisation it came in."""
+    """The frame that answers `request`, in the request's serialisation."""
     if not (reply.code or reply.remark or request.binary):
         return encode_success(
             request.opaque, reply.header, reply.body, reply.chunks, reply.body_bytes

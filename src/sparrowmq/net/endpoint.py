@@ -1,4 +1,4 @@
-"""What all connections of one side share: handlers, limits, callbacks, and the owner of tasks."""
+"""What all connections of one side share: handlers, limits, callbacks and the task owner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on what one connection may cost."""
+    """Limits on the resources of one connection."""
 
     max_frame_bytes: int = setting(
         MAX_FRAME_BYTES, "A peer that sends a larger request is disconnected.", more_than(0)
@@ -102,7 +102,7 @@ class Endpoint(Generic[C]):
         unread: Callable[[Connection, int], None] | None = None,
     ) -> None:
         self.context = cast("C", context)
-        """Handed to every handler. None only until a server that listened first is served."""
+        """Passed to every handler. None only before `serve`, in a server that binds first."""
         self.handlers: dict[type[RequestHeader], Any] = dict(routes.handlers)
         self.decode: Any = routes.decoder.decode
         self.decode_json: Any = routes.decoder.decode_json
@@ -113,23 +113,23 @@ class Endpoint(Generic[C]):
         self.unfinished = unfinished
         """Called with the bytes of an unfinished frame that a connection holds, 0 for none."""
         self.unread = unread
-        """Called with the bytes of replies that its peer has not read, 0 for none."""
-        # In the order they came: a set would end them in another order in every run.
+        """Called with the bytes of replies that a connection's peer has not read, 0 for none."""
+        # In the order of arrival: a set would close them in a different order in every run.
         self.connections: dict[Connection, None] = {}
         self._tasks = tasks
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a handler that waits; it ends with the process at the latest."""
+        """Start a handler that waits; it ends no later than the process."""
         return self._tasks.create_task(work)
 
     def connection_opened(self, connection: Connection) -> None:
-        """Called by a connection when its transport is ready."""
+        """Called by a connection once its transport is ready."""
         self.connections[connection] = None
         if self.opened is not None:
             self.opened(connection)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Called by a connection, once, when it has ended."""
+        """Called once by each connection when it has ended."""
         self.connections.pop(connection, None)
         if self.closed is not None:
             self.closed(connection)

@@ -2,7 +2,7 @@
 
 NetError
 ├── ConnectionLost     no connection, or it broke: another attempt may succeed
-│   └── NotConnected       … and nothing was sent: another attempt can repeat nothing
+│   └── NotConnected       … and nothing was sent: another attempt cannot duplicate anything
 ├── CallTimedOut       the peer did not answer in time: it may or may not have acted
 └── RequestRefused     the request cannot be served: answered with a response code and a text
 """
@@ -11,11 +11,11 @@ from sparrowmq.errors import SparrowMQError
 
 
 class NetError(SparrowMQError):
-    """Base of what this package raises."""
+    """Base of the errors of this package."""
 
 
 class ConnectionLost(NetError):
-    """There is no connection to `address`, or it broke while an answer was awaited."""
+    """There is no connection to `address`, or it broke while waiting for an answer."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"connection to {address} lost: {reason}")
@@ -24,7 +24,7 @@ class ConnectionLost(NetError):
 
 
 class NotConnected(ConnectionLost):
-    """No connection to `address` could be opened, so that it has got nothing."""
+    """No connection to `address` could be opened, so the peer received nothing."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(address, reason)

@@ -1,4 +1,4 @@
-"""The pages /healthz and /readyz: a verdict for machines, and every check in words for people.
+"""The pages /healthz and /readyz: a verdict for machines, and every check in words for users.
 
 not ready
 ok  it serves
@@ -13,28 +13,28 @@ from sparrowmq.net.http_server import HttpAnswer
 
 
 class Check(NamedTuple):
-    """One thing that has to be right."""
+    """One condition that must hold."""
 
     what: str
     fault: str = ""
-    """Why it is not, in words; empty when it is."""
+    """Why it does not hold; empty if it does."""
 
     def __str__(self) -> str:
         return f"no  {self.what}: {self.fault}" if self.fault else f"ok  {self.what}"
 
 
 def is_fine(checks: Sequence[Check]) -> bool:
-    """Whether nothing is wrong."""
+    """Whether every check passes."""
     return not any(check.fault for check in checks)
 
 
 def alive(checks: Sequence[Check]) -> HttpAnswer:
-    """The page /healthz: 200, or 503 where only a restart helps."""
+    """The page /healthz: 200, or 503 if only a restart helps."""
     return _page("alive", checks)
 
 
 def ready(checks: Sequence[Check]) -> HttpAnswer:
-    """The page /readyz: 200, or 503 where clients should not come now."""
+    """The page /readyz: 200, or 503 if clients should stay away for now."""
     return _page("ready", checks)
 
 

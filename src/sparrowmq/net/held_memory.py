@@ -1,8 +1,8 @@
-"""Memory that peers make a server hold: how much all of them together, and for how long.
+"""Limits on the memory that peers make a server hold: in total, and for how long.
 
 A frame may be 16 MiB long and arrive in any number of pieces, and a reply of 4 MiB waits until its
-peer reads it. For one connection that is little; thousands of them would take the machine's whole
-memory. Hence the sum has a limit.
+peer reads it. For one connection that is little; thousands of connections would take all of the
+machine's memory. So the total is limited.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from sparrowmq.net.connection import Connection
 
 _FREED_PART = 8
-"""This part of the limit is freed at once: going through all connections for each byte over the
-limit would let many small ones keep the loop busy."""
+"""1/8 of the limit is freed at once: otherwise many small connections could keep the loop busy, as
+each byte over the limit means going through all of them."""
 
 
 @dataclass(slots=True)
@@ -24,9 +24,9 @@ class _Held:
 
 
 class HeldMemory:
-    """What the connections of a server hold of one kind, named `what` in the log.
+    """The memory of one kind, named `what` in the log, that a server's connections hold.
 
-    `measure` says how much a connection holds now, for what shrinks unseen.
+    `measure` returns how much a connection holds now, for memory that shrinks unnoticed.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class HeldMemory:
         self._held: dict[Connection, _Held] = {}
 
     def note(self, connection: Connection, size_bytes: int) -> None:
-        """A connection holds so much; 0 ends what it held. May close connections, also this one."""
+        """Note how much a connection holds, 0 for nothing. May close connections, even this one."""
         if not size_bytes or not connection.is_open:
             self.forget(connection)
             return
@@ -57,13 +57,13 @@ class HeldMemory:
             self._make_room()
 
     def forget(self, connection: Connection) -> None:
-        """A connection holds nothing any more."""
+        """Note that a connection no longer holds anything."""
         held = self._held.pop(connection, None)
         if held is not None:
             self.total_bytes -= held.size_bytes
 
     def close_older_than(self, allowed_s: float) -> None:
-        """Close the connections that have held something for longer."""
+        """Close connections that have held memory for longer than this."""
         before_s = _now_s() - allowed_s
         for connection, held in tuple(self._held.items()):
             if held.since_s < before_s:
@@ -71,8 +71,8 @@ class HeldMemory:
                 self._close(connection, text)
 
     def _make_room(self) -> None:
-        """Close what cost most, in bytes times seconds: a large frame that arrives quickly costs
-        little, one that stands still costs more and more."""
+        """Close the connections that cost most, in bytes times seconds: a large frame that arrives
+        quickly costs little, one that stalls costs more and more."""
         if self._measure is not None:
             self._measure_all(self._measure)
         now_s, limit_bytes = _now_s(), self._limit_bytes
@@ -96,7 +96,7 @@ class HeldMemory:
     def _close(self, connection: Connection, why: str) -> None:
         self._log.warning("closing %s: %s", connection.peer, why)
         self.forget(connection)
-        # Not close: a peer that does not read would keep what it is owed.
+        # Not `close`: replies to a peer that does not read would stay in memory.
         connection.abort()
 
 

@@ -1,6 +1,6 @@
-"""A server of a few pages that are only read: GET, HTTP/1.1, one request per connection.
+"""A server of a few read-only pages: GET, HTTP/1.1, one request per connection.
 
-It is for Prometheus and for probes, beside a server that has other things to do, so everything is
+It serves Prometheus and probes in a process whose main work is something else, so everything is
 bounded: the header, the connections, and the time from the first byte to the last.
 
     accepted ─▶ header complete ─▶ its page ─▶ written ─▶ closed
@@ -26,7 +26,7 @@ _PLAIN = "text/plain; charset=utf-8"
 
 
 class HttpAnswer(NamedTuple):
-    """What a page says. `body` may come in parts, which are written one after another."""
+    """The answer of a page. `body` may have several parts, which are written in turn."""
 
     body: str | Sequence[bytes]
     status: HTTPStatus = HTTPStatus.OK
@@ -37,12 +37,12 @@ Page = Callable[[], Awaitable[HttpAnswer]]
 
 
 def page_address(host: str, port: int, path: str) -> str:
-    """The address of a page, as a browser takes it."""
+    """The URL of a page."""
     return f"http://[{host}]:{port}{path}" if ":" in host else f"http://{host}:{port}{path}"
 
 
 class HttpServer:
-    """Serves `pages` by their path. `tasks` owns what makes a page, and must outlive the server."""
+    """Serves `pages` by path. `tasks` owns the tasks behind pages, and must outlive the server."""
 
     def __init__(
         self, pages: Mapping[str, Page], tasks: asyncio.TaskGroup, *, log: logging.Logger
@@ -60,8 +60,8 @@ class HttpServer:
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def listen_or_elsewhere(self, host: str, port: int) -> int:
-        """`listen`, on a free port where this one is taken: pages are never worth the start of the
-        server that they are about. Raises ConfigError for an address that this machine lacks."""
+        """`listen`, on a free port if this one is taken: pages must never keep the server they
+        describe from starting. Raises ConfigError for an address that this machine lacks."""
         try:
             return await self.listen(host, port)
         except OSError as error:
@@ -74,7 +74,7 @@ class HttpServer:
             return free
 
     async def close(self) -> None:
-        """Stop listening and end every connection now."""
+        """Stop listening and close every connection now."""
         if self._listener is not None:
             self._listener.close()
         for visit in tuple(self.open):
@@ -86,7 +86,7 @@ class HttpServer:
             self._listener = None
 
     async def answer(self, head: bytes) -> HttpAnswer:
-        """The answer to a request, of which only the first line counts."""
+        """The answer to a request; only its first line matters."""
         method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
         target, _, version = rest.partition(b" ")
         if not version.startswith(b"HTTP/1."):
@@ -135,7 +135,7 @@ class _Visit(asyncio.Protocol):
             self._task.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Collect the header; what follows it is ignored."""
+        """Collect the header; anything after it is ignored."""
         if self._task is not None or self._is_answered:
             return
         self._head += data
@@ -165,5 +165,5 @@ class _Visit(asyncio.Protocol):
             self._transport.close()  # after everything is written
 
     def abort(self) -> None:
-        """End the connection now."""
+        """Close the connection now."""
         self._transport.abort()

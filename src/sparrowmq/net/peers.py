@@ -1,4 +1,4 @@
-"""Calling other servers: one shared connection per address, opened when first needed."""
+"""Calls to other servers: one shared connection per address, opened when first needed."""
 
 import asyncio
 import logging
@@ -66,7 +66,7 @@ class Peers:
         try:
             return await connection.call(header, body, timeout_s=max(0.0, left_s))
         except CallTimedOut:
-            # The caller knows the time it gave, not what connecting left of it.
+            # Name the time the caller gave, not what was left of it after connecting.
             raise CallTimedOut(address, type(header).__name__, timeout_s) from None
 
     async def send_oneway(self, address: str, header: RequestHeader, body: bytes = b"") -> None:
@@ -75,7 +75,7 @@ class Peers:
         connection.send_oneway(header, body)
 
     async def connect(self, address: str, *, timeout_s: float | None = None) -> Connection:
-        """The open connection to `address`. Callers that come together share one attempt."""
+        """The open connection to `address`. Simultaneous callers share one attempt."""
         connection = self._ready.get(address)
         if connection is not None and connection.is_open:
             return connection
@@ -100,8 +100,8 @@ class Peers:
         return opened
 
     def _begin(self, address: str) -> asyncio.Task[Connection | str]:
-        """Start an attempt, which callers then share."""
-        if self._is_closed:  # callers that lost their connection by `close` try again at once
+        """Start an attempt for callers to share."""
+        if self._is_closed:  # callers whose connection `close` ended try again at once
             raise NotConnected(address, "this side is closing")
         try:
             host, port = split_address(address)
@@ -121,8 +121,8 @@ class Peers:
         """The connection, or why there is none.
 
         Not an exception: raised, it would end the task group that owns this attempt; returned and
-        raised by the callers, it and they would refer to each other, and what they have in hand,
-        such as the body of a request, would stay until the garbage collector comes by.
+        raised by the callers, it and their frames would reference each other, and their data, such
+        as the body of a request, would stay until the garbage collector runs.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -130,7 +130,7 @@ class Peers:
                 _, connection = await loop.create_connection(
                     lambda: Connection(self._endpoint), host, port
                 )
-        except (OSError, TimeoutError, ValueError) as error:  # the last: no name for a host
+        except (OSError, TimeoutError, ValueError) as error:  # ValueError: an invalid host name
             return str(error) or f"not connected within {self._connect_timeout_s:g} s"
         connection.peer = address
         self._ready[address] = connection
@@ -147,7 +147,7 @@ class Peers:
             connection.close()
 
     async def close(self) -> None:
-        """End all connections, for good."""
+        """Close all connections permanently."""
         self._is_closed = True
         for task in tuple(self._opening.values()):
             task.cancel()

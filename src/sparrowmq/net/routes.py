@@ -1,6 +1,6 @@
-"""Routes: which function answers which request, what it gets and what it returns.
+"""Routes: which function answers which request, its argument and its result.
 
-A handler sees a typed request and returns a reply, or an awaitable where it has to wait; it never
+A handler takes a typed request and returns a reply, or an awaitable if it has to wait; it never
 sees a socket. Importing a handler module has no effect by itself: a server includes the routes it
 wants.
 """
@@ -26,8 +26,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Reply(msgspec.Struct, eq=False):
     """An answer: code, remark, header, and a body in one piece or in slices.
 
-    A struct, as is Request: one of each is made for every frame, and an `__init__` written in
-    Python takes three times as long.
+    A struct, like Request: one of each is made for every frame, and an `__init__` written in Python
+    takes three times as long.
     """
 
     header: ResponseHeader | None = None
@@ -55,11 +55,11 @@ class Request(msgspec.Struct, Generic[H], eq=False):
 
     @property
     def is_oneway(self) -> bool:
-        """Whether the peer waits for no answer."""
+        """Whether the peer expects no answer."""
         return bool(self.flag & ONEWAY_FLAG)
 
     def answer(self, reply: Reply) -> None:
-        """Answer now a request that was kept; nothing happens when the peer has gone."""
+        """Answer a request that was kept; does nothing if the peer has disconnected."""
         self.connection.write_reply(self, reply)
 
 
@@ -69,7 +69,7 @@ Answered = tuple[Request[Any], Reply]
 def answer_all(answers: Iterable[Answered]) -> None:
     """`Request.answer` for each of them, with one write per connection.
 
-    Every write is a system call at once, also with uvloop: for 64 sends of one client they cost
+    Every write is an immediate system call, even with uvloop: for 64 sends of one client they cost
     as much as storing the messages.
     """
     by_connection: dict[Connection, list[Answered]] = {}
@@ -84,7 +84,7 @@ Handler = Callable[[C, Request[Any]], Handled]
 
 
 class Routes(Generic[C]):
-    """A table from request header type to handler, for servers whose parts are a `C`."""
+    """A table from request header type to handler, for servers with a context of type `C`."""
 
     def __init__(self) -> None:
         self._handlers: dict[type[RequestHeader], Handler[C]] = {}
@@ -93,7 +93,7 @@ class Routes(Generic[C]):
     def on(self, *headers: type[RequestHeader]) -> Callable[[F], F]:
         """Register the decorated function for these requests.
 
-        A function that need not wait is a plain `def`; it is answered inside the read callback.
+        A function that never waits is a plain `def`; its reply is sent in the read callback.
         """
 
         def register(handler: F) -> F:
@@ -104,7 +104,7 @@ class Routes(Generic[C]):
         return register
 
     def include(self, *others: Routes[C]) -> None:
-        """Take over what other tables hold. Two handlers for one code are a mistake of ours."""
+        """Add the handlers of other tables. Two handlers for one code are a programming error."""
         for other in others:
             for header, handler in other._handlers.items():
                 self._add(header, handler)

@@ -2,12 +2,13 @@
 
 A server that is full makes room for a new connection by closing the least useful one:
 
-    never sent a whole frame, the oldest first
+    never sent a complete frame, the oldest first
     silent for half of `idle_s` and not in use, the longest silent first
-    otherwise the new one is refused
+    if there is none, the new one is refused
 
-A connection is in use while a handler works for it or a call waits for it, and where the server's
-owner says so: a broker names those with parked pulls, a name server those of registered brokers.
+A connection is in use while a handler works for it or a call on it is unanswered, and if the
+server's owner says so: a broker protects those with parked pulls, a name server those of registered
+brokers.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from sparrowmq.net.routes import Routes
 C = TypeVar("C")
 _SWEEP_S = 5.0
 _LOOK_S = 1.0
-"""How often a full server looks for idle connections: a flood must not pay for each of its own."""
+"""How often a full server looks for idle connections: in a flood not for every new one."""
 _GRACE_S = 3.0
 """How long a closing server waits for peers to read what was written to them."""
 
@@ -35,7 +36,7 @@ class Server(Generic[C]):
     """Serves `routes` with the parts in `context` on any number of ports.
 
     `tasks` owns the handlers that wait and the sweeper; it belongs to the process. Parts that need
-    to know the port are made after `bind` and handed over with `serve`; `context` is None then.
+    to know the port are created after `bind` and passed to `serve`; until then `context` is None.
     """
 
     def __init__(
@@ -54,12 +55,12 @@ class Server(Generic[C]):
         self._log = log
         self._per_host: Counter[str] = Counter()
         self._newcomers: OrderedDict[Connection, None] = OrderedDict()
-        """Connections without a whole frame when they were last checked, oldest first."""
+        """Connections that had sent no complete frame at the last check, oldest first."""
         self._idle: list[Connection] = []
         """Connections that were idle at the last check, the longest silent last."""
         self._look_again_s = 0.0
         self._turned_away: Counter[str] = Counter()
-        """What lack of room made necessary since the last sweep, and how often."""
+        """Connections closed or refused for lack of room since the last sweep, by reason."""
         limits = limits or Limits()
         self.unfinished = HeldMemory(limits.max_unfinished_bytes, "an unfinished frame", log)
         self.unread = HeldMemory(
@@ -85,7 +86,7 @@ class Server(Generic[C]):
 
     @property
     def connections(self) -> Collection[Connection]:
-        """All connections, in the order they came."""
+        """All connections, in the order of arrival."""
         return self.endpoint.connections
 
     async def listen(self, host: str, port: int) -> int:
@@ -95,7 +96,7 @@ class Server(Generic[C]):
         return bound
 
     async def bind(self, host: str, port: int) -> int:
-        """Take a port; connections are accepted from `accept` on. Raises OSError."""
+        """Bind a port; `accept` starts accepting connections. Raises OSError."""
         loop = asyncio.get_running_loop()
         listener = await loop.create_server(
             lambda: Connection(self.endpoint), host, port, start_serving=False
@@ -118,15 +119,15 @@ class Server(Generic[C]):
         closed: Callable[[Connection], None],
         is_in_use: Callable[[Connection], bool],
     ) -> None:
-        """Serve with parts that were made after `bind`, and before `accept`."""
+        """Set parts that were created after `bind`; call before `accept`."""
         self.endpoint.context = context
         self._closed = closed
         self._is_in_use = is_in_use
 
     async def close(self, *, grace_s: float = _GRACE_S) -> None:
-        """Stop listening, then end every connection after what is already written.
+        """Stop listening, then close every connection after sending what is already written.
 
-        A peer that does not read it in time is cut off.
+        Connections whose peers do not read it in time are aborted.
         """
         for listener in self._listeners:
             listener.close()
@@ -164,7 +165,7 @@ class Server(Generic[C]):
             self._newcomers[connection] = None
 
     def _make_room(self) -> bool:
-        """Close the least useful connection; False where none may be closed."""
+        """Close the least useful connection; False if none may be closed."""
         while self._newcomers:
             oldest, _ = self._newcomers.popitem(last=False)
             if oldest.is_open and not oldest.frames_read:
@@ -210,7 +211,7 @@ class Server(Generic[C]):
             allowed_s = limits.idle_s if connection.frames_read else limits.first_frame_s
             if now - connection.last_read_s > allowed_s:
                 self._log.info("closing %s: silent for %g s", connection.peer, allowed_s)
-                # Not close: what a peer does not read would stay in memory.
+                # Not `close`: data that a peer does not read would stay in memory.
                 connection.abort()
             else:
                 self.unread.note(connection, connection.unsent_bytes)

@@ -1,13 +1,13 @@
-"""Tasks of something that runs until it is stopped: who owns them, and when they may be cancelled.
+"""Ownership of tasks that run until they are stopped, and when they may be cancelled.
 
 * `TaskOwner` owns the tasks of something that is started and stopped, such as a client. A TaskGroup
   must be left by the task that entered it; users start and stop clients from any task, so a root
   task owns the group in between.
-* `running` runs the loops of a server while a block runs, in a group of their own.
-* `Uncancellable` marks steps that must not be cancelled in their middle, such as saving a file in a
-  worker thread. The thread goes on when the task that awaits it is cancelled: the last save of a
+* `running` runs the loops of a server while a block runs, in a separate group.
+* `Uncancellable` marks steps that must not be cancelled halfway, such as saving a file in a worker
+  thread. The thread continues when the task that awaits it is cancelled: the last save of a
   stopping broker would write the same file at the same time, and the changes that the step had
-  taken in hand would never be saved.
+  taken over would never be saved.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 Loop: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
-"""What a server runs for ever. A function: a coroutine that is cancelled before its first step
-would complain that it was never awaited."""
+"""What a server runs forever. A function, because a coroutine that is cancelled before its first
+step would warn that it was never awaited."""
 
 
 class Uncancellable:
-    """`async with` surrounds a step; before its task is cancelled, `end` waits for the step."""
+    """`async with` surrounds a step; `end` waits for steps before their tasks are cancelled."""
 
     def __init__(self) -> None:
         self._steps = InProgress()
@@ -42,18 +42,18 @@ class Uncancellable:
         self._steps.__exit__(kind, error, trace)
 
     async def end(self) -> None:
-        """Let no further step begin; return when none runs."""
+        """Let no new step begin; return when none is running."""
         self._is_over = True
         await self._steps.until_none()
 
 
 @asynccontextmanager
 async def running(loops: Iterable[Loop], uncancellable: Uncancellable) -> AsyncIterator[None]:
-    """Run these while the block runs. Whatever ends it, no uncancellable step is cancelled.
+    """Run these while the block runs. However it ends, no uncancellable step is cancelled.
 
     Raises what one of them raised, as a group.
     """
-    # A group of their own: in one with other tasks, the failure of another would cancel them.
+    # A separate group: in a shared one, the failure of another task would cancel them.
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_run(loop, uncancellable)) for loop in loops]
         try:
@@ -68,15 +68,15 @@ async def _run(loop: Loop, uncancellable: Uncancellable) -> None:
     try:
         await loop()
     except Exception:
-        await uncancellable.end()  # the group cancels all the others as soon as this goes on
+        await uncancellable.end()  # the group cancels all the others as soon as this continues
         raise
 
 
 class TaskOwner:
-    """Owns the tasks of one started thing. `stop` cancels what still runs and waits for it."""
+    """Owns the tasks of one component. `stop` cancels those still running and waits for them."""
 
     def __init__(self, died: Callable[[BaseException], None] = lambda error: None) -> None:
-        """`died` is called at once when the tasks end without `stop`, with what ended them."""
+        """`died` is called when the tasks end without `stop`, with the error that ended them."""
         self._died = died
         self._root: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
@@ -96,20 +96,20 @@ class TaskOwner:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was stopped, which is for good."""
+        """Whether it was stopped, which is permanent."""
         return self._stopping.is_set()
 
     @property
     def is_ending(self) -> bool:
-        """Whether its tasks are cancelled, or are about to be: by `stop`, by the failure of one of
-        them, or together with everything else that runs on the loop."""
+        """Whether its tasks are cancelled or about to be: by `stop`, by the failure of one of them,
+        or together with everything else on the loop."""
         root = self._root
         return root is None or self.is_over or self._is_leaving_group or root.cancelling() > 0
 
     async def start(self) -> None:
         """Open the group."""
         ready = asyncio.Event()
-        # The one task without a group: it is the group.
+        # The only task outside a group, because it runs the group.
         root = self._own(ready)
         self._root = asyncio.create_task(root, name="task owner")  # noqa: TID251  # see above
         self._root.add_done_callback(self._root_ended)
@@ -127,7 +127,7 @@ class TaskOwner:
             try:
                 await watch
             finally:
-                # Remembered, because a group takes back the cancellation of its owner before its
+                # Recorded, because a group takes back the cancellation of its owner before its
                 # tasks, and those of groups among them, have ended.
                 self._is_leaving_group = True
             # Children see a cancellation, the group ends, and `stop` returns.
@@ -148,7 +148,7 @@ class TaskOwner:
             await asyncio.wait((self._root,))
 
     async def stop(self) -> None:
-        """Cancel and await every task. Raises the first failure of a task, if one failed."""
+        """Cancel and await every task. Raises the first failure of a task, if any."""
         if self._root is None:
             return
         self._stopping.set()
@@ -158,7 +158,7 @@ class TaskOwner:
         except asyncio.CancelledError:
             if is_asked_to_end():
                 raise
-            # The tasks had been cancelled from elsewhere before: they have ended, as they should.
+            # The tasks were cancelled from elsewhere before: they have ended, as they should.
 
 
 async def _await_stopped(root: asyncio.Task[None]) -> None:
@@ -169,13 +169,13 @@ async def _await_stopped(root: asyncio.Task[None]) -> None:
 
 
 def is_asked_to_end() -> bool:
-    """Whether a CancelledError is meant for this task, and not what something it called raised."""
+    """Whether a CancelledError is meant for this task rather than raised by what it called."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
 class InProgress:
-    """Counts what runs now: `with` surrounds each run, `until_none` waits for the end of all."""
+    """Counts current runs: `with` surrounds each one, `until_none` waits for all to end."""
 
     def __init__(self) -> None:
         self._running = 0
@@ -197,7 +197,7 @@ class InProgress:
             self._none.set()
 
     async def until_none(self) -> None:
-        """Return when nothing runs."""
+        """Return when nothing is running."""
         await self._none.wait()
 
 

@@ -10,17 +10,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _NOT_PASSED_ON = (
-    StopIteration,  # a future does not accept it: the caller would wait for ever
-    CancelledError,  # the caller would take it for the end of its own task
+    StopIteration,  # a future does not accept it: the caller would wait forever
+    CancelledError,  # the caller would mistake it for the cancellation of its own task
     asyncio.CancelledError,
     GeneratorExit,
-    SystemExit,  # these two would end the loop, and with it all other work
+    SystemExit,  # these two would end the loop and all other work with it
     KeyboardInterrupt,
 )
 
 
 def contained(function: Callable[[], T]) -> T:
-    """Call a function in a thread, so that nothing it raises goes further than to its caller."""
+    """Call a function in a thread so that its exceptions reach only its caller."""
     try:
         return function()
     except _NOT_PASSED_ON as error:
@@ -28,7 +28,7 @@ def contained(function: Callable[[], T]) -> T:
 
 
 class WorkersClosed(Exception):
-    """Nothing is begun any more: `close` was called, or the interpreter ends."""
+    """No new work is accepted: `close` was called, or the interpreter is exiting."""
 
 
 class Workers(Protocol):
@@ -44,7 +44,7 @@ class Workers(Protocol):
 
 
 class ThreadWorkers:
-    """A thread pool of its own, so that one user cannot starve another."""
+    """A separate thread pool, so that one user cannot starve another."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -64,7 +64,7 @@ class ThreadWorkers:
 
 
 class InlineWorkers:
-    """Runs everything at once in the caller: deterministic, for simulation."""
+    """Runs everything immediately in the caller: deterministic, for simulation."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The function's result; its exceptions are raised here, as those of a thread are."""

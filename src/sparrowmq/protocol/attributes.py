@@ -1,10 +1,10 @@
 """Attributes of topics and groups: which exist, and how operators change them.
 
-A change is `+name=value` or `-name`. Headers separate several by commas; in bodies they are the
+A change is `+name=value` or `-name`. Headers separate changes by commas; in bodies they are the
 members of an object, `{"+name": "value", "-other": ""}`. The rules are those of Apache's
 AttributeUtil:
 
-* only known attributes are set, to values that they allow;
+* only known attributes can be set, to values that they allow;
 * a new topic or group can only be given attributes; removing one that is not set is an error;
 * some can be set at creation only.
 
@@ -62,10 +62,10 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A value with a form of its own."""
+    """A value with a special format."""
 
     why_not: Callable[[str], str | None]
-    """What is allowed, where the value is not."""
+    """Returns what is allowed if the value is not, else None."""
     is_changeable: bool = True
 
     def fault(self, value: str) -> str | None:
@@ -76,7 +76,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """Known to Apache's broker, without a meaning here."""
+    """Known to Apache's broker, but without a meaning here."""
 
     is_changeable: bool = True
 
@@ -107,7 +107,7 @@ _QUOTAS: Mapping[str, Attribute] = {limits.QUOTA + unit: _PER_SECOND for unit in
 
 # As in Apache's TopicAttributes of release 5.5.0.
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
-    # A batch queue has units of another size: Apache's broker would refuse the store.
+    # A batch queue has units of a different size: Apache's broker would refuse the store.
     "queue.type": OneOf(("SimpleCQ",), unserved=("BatchCQ", "RocksDBCQ"), is_changeable=False),
     "cleanup.policy": OneOf(("DELETE",), unserved=("COMPACTION",), is_changeable=False),
     "message.type": OneOf(
@@ -135,9 +135,9 @@ GROUP_ATTRIBUTES: Mapping[str, Attribute] = {
 
 
 def broker_attributes(changes: Mapping[str, str]) -> Mapping[str, Attribute]:
-    """What the topic with the broker's name may be given, as far as changes name it.
+    """The attributes allowed on the topic with the broker's name, among those in `changes`.
 
-    Quotas of producer groups have the group's name at their end.
+    The names of producer groups' quotas end with the group's name.
     """
     known: dict[str, Attribute] = {limits.CLIENT_QUOTA + unit: _PER_SECOND for unit in limits.UNITS}
     for signed in changes:
@@ -150,11 +150,11 @@ def broker_attributes(changes: Mapping[str, str]) -> Mapping[str, Attribute]:
 
 
 class AttributeRefused(ValueError):
-    """A change that is not allowed; the text says what is."""
+    """A change that is not allowed; the text says what would be."""
 
 
 def parse_changes(text: str) -> dict[str, str]:
-    """The changes of a header by their signed names. Raises AttributeRefused."""
+    """The changes in a header by signed name. Raises AttributeRefused."""
     changes: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = part.partition("=")
@@ -171,7 +171,7 @@ def changed_attributes(
     current: Mapping[str, str] | None,
     changes: Mapping[str, str],
 ) -> dict[str, str]:
-    """Attributes after changes by signed names; `current` is None for what is being created.
+    """Attributes after changes by signed name; `current` is None for something being created.
 
     Raises AttributeRefused.
     """
@@ -205,7 +205,7 @@ def _fault(
     if sign == "-" and name not in (current or {}):
         return "cannot be removed, it is not set"
     if attribute is None:
-        # One that was stored before it was checked can still be removed.
+        # An attribute that was stored unchecked can still be removed.
         return None if sign == "-" else f"is unknown, allowed: {_served(known)}"
     if current is not None and not attribute.is_changeable:
         return "can only be set when the topic is created"

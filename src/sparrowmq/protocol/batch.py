@@ -11,7 +11,7 @@ from typing import TypeAlias
 from sparrowmq.protocol.errors import BodyError
 
 BatchedMessage: TypeAlias = tuple[int, bytes, bytes]
-"""Flag, body, and properties as a record holds them."""
+"""Flag, body, and properties as stored in a record."""
 
 BatchColumns: TypeAlias = tuple[Sequence[int], Sequence[bytes], Sequence[bytes]]
 """Flags, bodies and properties of all messages."""
@@ -52,11 +52,11 @@ def count_messages(data: bytes) -> int:
 
 
 def decode_columns(data: bytes) -> BatchColumns:
-    """The same as `decode_batch`, each part of all messages together. Raises BodyError."""
+    """`decode_batch`, but as one column per part of the messages. Raises BodyError."""
     if len(data) >= _LEAST_SIZE:
         size, _, _, _, body_size = _unpack_head(data)
         properties_size = size - _LEAST_SIZE - body_size
-        # Programs mostly send batches of equal messages: then one format fits the whole body.
+        # Programs mostly send batches of messages of equal size: one format fits the whole body.
         if body_size >= 0 <= properties_size and not len(data) % size:
             shape = _shape(body_size, properties_size)
             sizes, flags, body_sizes, bodies, properties_sizes, properties = zip(
@@ -81,7 +81,7 @@ def _shape(body_size: int, properties_size: int) -> struct.Struct:
 
 
 def decode_batch(data: bytes) -> list[BatchedMessage]:
-    """All messages of a batch body. Raises BodyError where a size does not fit."""
+    """All messages of a batch body. Raises BodyError if a size does not fit."""
     messages: list[BatchedMessage] = []
     at, end = 0, len(data)
     try:

@@ -31,7 +31,7 @@ def encode_binary_header(
 
 
 def decode_binary_header(data: bytes) -> dict[str, object]:
-    """The same keys as the JSON header has. Raises HeaderError when the layout is broken."""
+    """The header with the same keys as in JSON. Raises HeaderError if the layout is broken."""
     try:
         return _decode(data)
     except (StructError, UnicodeDecodeError) as error:

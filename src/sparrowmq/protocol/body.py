@@ -12,7 +12,7 @@ class Body(msgspec.Struct, frozen=True, rename="camel"):
     """A value that travels as a JSON body; its Python names become camelCase on the wire."""
 
     SLOW_LIMIT_BYTES: ClassVar[int] = SLOW_LIMIT_BYTES
-    """For JSON that only Java writes; tables keyed by queues, which always are, allow more."""
+    """The limit for JSON of the kind only Java writes; tables keyed by queues allow more."""
 
     def to_json(self) -> bytes:
         """Compact JSON that Java and Go clients read."""

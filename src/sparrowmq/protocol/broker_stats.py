@@ -12,7 +12,7 @@ class BrokerStatsItem(Body, frozen=True, kw_only=True):
     sum: int = 0
     tps: float = 0.0
     avgpt: float = 0.0
-    """Mean of what was added at a time; 0 where only the sum is known."""
+    """Mean amount per addition; 0 if only the sum is known."""
 
 
 class BrokerStatsData(Body, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class ConsumeQueueUnit(Body, frozen=True, kw_only=True):
     physic_size: int
     tags_code: int
     eval: bool = False
-    """Whether the group's filter takes the message, as far as the unit shows."""
+    """Whether the group's filter accepts the message, as far as the unit shows."""
 
 
 class ConsumeQueueUnits(Body, frozen=True, kw_only=True):

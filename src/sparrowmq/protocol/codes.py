@@ -3,10 +3,10 @@
 from enum import IntEnum
 
 MQ_VERSION = 479
-"""What we announce: the ordinal of RocketMQ 5.3.3. Clients refuse features below their marks."""
+"""The version we announce, RocketMQ 5.3.3. Clients refuse features to older versions."""
 _FIRST_REGULAR_VERSION = 212
 """V4_0_0_SNAPSHOT. From here on Apache's list has a snapshot and a release of every x.y.z with
-single digits."""
+single-digit parts."""
 
 
 def version_text(number: int) -> str:
@@ -19,7 +19,7 @@ def version_text(number: int) -> str:
 
 
 class RequestCode(IntEnum):
-    """What a request asks for."""
+    """The kind of a request."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -180,7 +180,8 @@ class RequestCode(IntEnum):
     LEAVE_CLUSTER = 30011
     END_DRAIN = 30012
     LIST_LIMITS = 30013
-    """SparrowMQ's own. Apache's binary header holds numbers below 32,768; its own end at 5001."""
+    """SparrowMQ's own codes end here. Apache's binary header only holds codes below 32,768; of
+    those, Apache uses none above 5001."""
 
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
@@ -203,7 +204,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended."""
+    """The result of a request."""
 
     RPC_TIME_OUT = -1006
     RPC_SEND_TO_CHANNEL_FAILED = -1004

@@ -8,7 +8,7 @@ from sparrowmq.protocol.errors import BodyError, TooLarge
 from sparrowmq.protocol.sys_flag import COMPRESSION_MASK, COMPRESSION_SHIFT
 
 MAX_PLAIN_BYTES = 4 * 1024 * 1024 + 64 * 1024
-"""Largest decompressed body: RocketMQ's 4 MiB and a little slack. Apache has no limit here."""
+"""Largest decompressed body: RocketMQ's 4 MiB plus some slack. Apache has no limit here."""
 
 DEFAULT_LEVEL = 5
 
@@ -95,14 +95,14 @@ def _decompress_zstd(data: bytes, limit_bytes: int) -> bytes:
 
     decompressor = ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW)
     try:
-        # The size in a frame is believed by the library, so it is checked before
+        # The library trusts the size in a frame, so it is checked first
         size = get_frame_parameters(data).content_size
         if size != CONTENTSIZE_UNKNOWN and size > limit_bytes:
             raise TooLarge("decompressed zstd body", limit_bytes, size)
         return decompressor.decompress(data, max_output_size=limit_bytes)
     except ZstdError as error:
         reason = error
-    # The library's error is the same for too much output and for too little input
+    # The library raises the same error for too much output and too little input
     try:
         with decompressor.stream_reader(data) as reader:
             size = len(reader.read(limit_bytes + 1))

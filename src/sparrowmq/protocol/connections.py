@@ -27,7 +27,7 @@ class ClientConnection(Body, frozen=True, kw_only=True):
 
 
 class ConsumerConnection(Body, frozen=True, kw_only=True):
-    """A consumer group's live members and what they subscribe."""
+    """A consumer group's live members and their subscriptions."""
 
     connection_set: tuple[ClientConnection, ...] = ()
     subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class ProducerTable(Body, frozen=True, kw_only=True):
 
 
 class ProcessQueueInfo(Body, frozen=True, kw_only=True):
-    """What a member holds of one queue."""
+    """The state of one queue at a member."""
 
     commit_offset: int = 0
     cached_msg_min_offset: int = 0
@@ -78,7 +78,7 @@ class ProcessQueueInfo(Body, frozen=True, kw_only=True):
 
 
 class ConsumeStatus(Body, frozen=True, kw_only=True):
-    """Rates of a member for one topic; times in milliseconds, rates per second."""
+    """A member's rates for one topic; times in milliseconds, rates per second."""
 
     pull_rt: float = field(name="pullRT", default=0.0)
     pull_tps: float = field(name="pullTPS", default=0.0)
@@ -103,7 +103,7 @@ class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
 
 
 class ConsumeDirectlyResult(Body, frozen=True, kw_only=True):
-    """How a member fared with a message an operator handed to it."""
+    """The result of a member consuming a message that an operator sent to it."""
 
     order: bool = False
     auto_commit: bool = True
@@ -133,7 +133,7 @@ class QueryAssignmentRequest(Body, frozen=True, kw_only=True):
 
 
 class MessageQueueAssignment(Body, frozen=True, kw_only=True):
-    """One queue for the asking member, and how it has to consume it."""
+    """One queue for the asking member, and how to consume it."""
 
     message_queue: MessageQueue
     mode: str = "PULL"

@@ -1,10 +1,10 @@
-"""De-duplication of sends: how a topic asks for it, and what makes two messages the same one.
+"""De-duplication of sends: how a topic requests it, and when two messages are the same.
 
 The attribute `sparrowmq.dedup` of a topic is `on`, a time (`10m`), or a time and a number of
-messages (`10m/100000`): for so long, and for so many of the last ones, a broker remembers which
-messages it has stored.
+messages (`10m/100000`): a broker remembers which messages it has stored for that long, and for that
+many of the latest ones.
 
-A message is known by its property DEDUP_KEY, and without one by its unique id.
+A message is identified by its property DEDUP_KEY, or without one by its unique id.
 """
 
 import re
@@ -17,13 +17,13 @@ from sparrowmq.protocol.indexed_properties import indexed_properties, last_value
 
 DEDUP_ATTRIBUTE = "sparrowmq.dedup"
 DEDUP_KEY = "DEDUP_KEY"
-"""Property: what a message is known by, in place of its unique id."""
+"""Property that identifies a message instead of its unique id."""
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _FORM = re.compile(r"([0-9]{1,9})(ms|s|m|h)(?:/([0-9]{1,9}))?")
 LEAST_MS, MOST_MS = 1_000, 24 * 3_600_000
 MOST_IDS = 1_000_000
-"""Of one topic, and of all topics of a broker together."""
+"""The limit for one topic, and for all topics of a broker together."""
 _ALLOWED = (
     "allowed: on, a time as 10m, or a time and a number of messages as 10m/100000;"
     f" 1s to 24h, 1 to {MOST_IDS} messages"
@@ -45,7 +45,7 @@ class DedupRule(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def parse_dedup(text: str) -> DedupRule:
-    """The rule that an attribute's value asks for. Raises ValueError."""
+    """Parse the rule in an attribute's value. Raises ValueError."""
     if text == "on":
         return DedupRule()
     found = _FORM.fullmatch(text)
@@ -71,14 +71,14 @@ def dedup_fault(text: str) -> str | None:
 
 
 _LONGEST = 64
-"""Characters; of what is longer a digest is kept, so that ids of any length take the same room."""
+"""Characters; longer ids are kept as a digest, so that ids of any length take the same space."""
 _MARK = f"\x02{DEDUP_KEY}\x01"
 
 
 def identity_of(properties: str) -> str:
-    """What a message is known by; empty where it has neither key nor unique id.
+    """What identifies a message; empty if it has neither key nor unique id.
 
-    Keys and unique ids cannot be taken for each other, nor for a digest.
+    Keys, unique ids and digests cannot be mistaken for each other.
     """
     if DEDUP_KEY in properties:
         key = last_value(f"\x02{properties}\x02", _MARK)

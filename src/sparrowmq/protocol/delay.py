@@ -16,7 +16,7 @@ _LEVEL = re.compile(r"(\d{1,9})([smhd])")
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """Milliseconds of level 1, 2, …; raises ValueError that names the part it cannot read."""
+    """Milliseconds of level 1, 2, …; raises ValueError naming the part it cannot read."""
     levels = tuple(map(_parse_level, text.split()))
     if not levels:
         raise ValueError("no delay level, expected something like '1s 5s 1m 2h'")
@@ -31,8 +31,8 @@ def _parse_level(text: str) -> int:
 
 
 def format_delay_levels(levels_ms: Sequence[int]) -> str:
-    """The text of levels, each in the largest unit that has no fraction. There is no unit below a
-    second: a level that needs one is rounded up."""
+    """The levels as text, each in the largest unit without a fraction. There is no unit below a
+    second, so fractions of a second are rounded up."""
     return " ".join(map(_format_level, levels_ms))
 
 

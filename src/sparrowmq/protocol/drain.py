@@ -1,4 +1,4 @@
-"""What a broker that is being emptied says about itself, and what it still has to finish."""
+"""Reports of a broker that is being emptied: its state, and what it still has to finish."""
 
 from enum import StrEnum
 
@@ -8,17 +8,17 @@ from sparrowmq.protocol.body import Body
 
 
 class DrainState(StrEnum):
-    """How far a broker is on its way out."""
+    """How far a broker has been emptied."""
 
     SERVING = "serving"
     DRAINING = "draining"
-    """It takes no new messages and is registered without write permission."""
+    """It accepts no new messages and is registered without write permission."""
     LEFT = "left"
-    """It is not registered any more, and has nothing that a group still waits for."""
+    """It is no longer registered, and has nothing that a group still waits for."""
 
 
 class DrainTable(Body, frozen=True, kw_only=True):
-    """config/drain.json: the state outlives restarts."""
+    """config/drain.json, which keeps the state across restarts."""
 
     state: DrainState = DrainState.SERVING
     since_ms: int = 0
@@ -31,26 +31,26 @@ class GroupLeft(Body, frozen=True, kw_only=True):
     topic: str
     left: int
     members: int = 0
-    """Of the group, connected to this broker."""
+    """Members of the group that are connected to this broker."""
     is_paused: bool = False
 
 
 class DrainReport(Body, frozen=True, kw_only=True):
-    """Everything that a broker has to finish before nothing depends on it any more."""
+    """Everything a broker has to finish before nothing depends on it."""
 
     state: DrainState = DrainState.SERVING
     since_ms: int = 0
     refuses_sends: bool = False
-    """False for a moment after the beginning: producers learn first that others take messages."""
+    """False at first, so that producers can learn which other brokers take messages."""
     log_end: int = -1
-    """Where the log ended when all of this was true; -1 if it grew meanwhile."""
+    """Where the log ended when this report was made; -1 if it grew meanwhile."""
     is_settled: bool = True
-    """False for a while after a start: members that have not come back yet may have much left."""
+    """False for a while after a start: members that are not back yet may have much left."""
     groups: tuple[GroupLeft, ...] = ()
     """Only those with something left."""
     delayed: int = 0
     last_due_ms: int = 0
-    """When the last delayed message is due; 0 where that is not known, or none waits."""
+    """When the last delayed message is due; 0 if unknown, or if none waits."""
     half: int = 0
     dead: dict[str, int] = field(default_factory=dict)
     """Group → dead letters that stay behind."""

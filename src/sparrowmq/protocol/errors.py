@@ -1,13 +1,13 @@
-"""Errors of the protocol package: the peer, or a file, holds bytes that cannot be.
+"""Errors of the protocol package: invalid bytes from a peer or in a file.
 
     ProtocolError
-    ├── FrameError       a frame lies about its length: close the connection
-    ├── HeaderError      a header that is none, or lacks what its type needs
-    └── BodyError        a body, a message or its properties are not what they say they are
-        └── TooLarge     … or grow over one of our limits
+    ├── FrameError       a frame's lengths are wrong: close the connection
+    ├── HeaderError      a header is unreadable, or lacks what its type needs
+    └── BodyError        a body, a message or its properties are not what they claim to be
+        └── TooLarge     … or exceed one of our limits
 
-A caller of ours that is wrong (an illegal topic name, a separator inside a property) gets an
-ordinary ValueError.
+Mistakes of a caller (an illegal topic name, a separator inside a property) raise an ordinary
+ValueError.
 """
 
 from sparrowmq.errors import SparrowMQError
@@ -22,7 +22,7 @@ class FrameError(ProtocolError):
 
 
 class HeaderError(ProtocolError):
-    """A frame is whole, but its header cannot be read."""
+    """A frame is complete, but its header cannot be read."""
 
 
 class BodyError(ProtocolError):
@@ -30,7 +30,7 @@ class BodyError(ProtocolError):
 
 
 class TooLarge(BodyError):
-    """Something grows over `limit_bytes`; `size_bytes` is None where its whole size is unknown."""
+    """Something exceeds `limit_bytes`; `size_bytes` is None if its total size is unknown."""
 
     def __init__(self, what: str, limit_bytes: int, size_bytes: int | None = None) -> None:
         size = f"more than {limit_bytes}" if size_bytes is None else str(size_bytes)

@@ -1,4 +1,4 @@
-"""Frames of the remoting protocol, cut out of a byte stream in whatever pieces it arrives.
+"""Frames of the remoting protocol, cut from a byte stream that arrives in any pieces.
 
 4 bytes  length of all that follows
 4 bytes  high byte: 0 JSON header, 1 binary header; low 24 bits: length of the header
@@ -23,10 +23,10 @@ _HEADER_LENGTH = 0xFFFFFF
 
 
 class FrameDecoder:
-    """Feed it bytes, take whole frames out. Lengths are checked before anything is collected.
+    """Turns bytes into complete frames. Lengths are checked before anything is collected.
 
-    `watch` is called with the bytes of a frame that is not whole yet whenever some were added, and
-    with 0 when that frame is whole. Frames that arrive in one piece never call it.
+    `watch` is called with the size of an incomplete frame whenever bytes were added, and with 0
+    when that frame is complete. For frames that arrive in one piece it is never called.
     """
 
     __slots__ = (
@@ -53,13 +53,13 @@ class FrameDecoder:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of a frame that is not whole yet."""
+        """How many bytes of an incomplete frame are held."""
         return self._held_bytes
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Return the frames that are complete now.
+        """The frames that are complete now.
 
-        Raises FrameError when a length lies; the decoder must not be used afterwards.
+        Raises FrameError for an impossible length; the decoder must not be used afterwards.
         """
         if self._held:
             return self._feed_more(data)
@@ -87,7 +87,7 @@ class FrameDecoder:
         return frames
 
     def _feed_more(self, data: bytes) -> list[Frame]:
-        # A large body comes in many pieces: join once, when the frame can be whole.
+        # A large body comes in many pieces: join once, when the frame can be complete.
         self._held.append(data)
         self._held_bytes += len(data)
         if self._held_bytes < self._wanted_bytes:
@@ -100,7 +100,7 @@ class FrameDecoder:
         frames = self.feed(data)
         if frames and self._watch is not None:
             self._watch(0)
-            if self._held_bytes:  # of the next one, which begins now
+            if self._held_bytes:  # of the next frame, which begins now
                 self._watch(self._held_bytes)
         return frames
 
@@ -132,7 +132,7 @@ def encode_frame(header: bytes, body: bytes = b"", *, binary: bool = False) -> b
 def encode_frame_of(
     header: bytes, chunks: Sequence[bytes | memoryview], body_bytes: int, *, binary: bool = False
 ) -> bytes:
-    """One frame whose body is given in pieces: a pull's reply is joined exactly once."""
+    """One frame with a body in pieces: a pull's reply is joined exactly once."""
     size = len(header)
     lengths = _LENGTHS.pack(4 + size + body_bytes, size | _BINARY if binary else size)
     return b"".join((lengths, header, *chunks))

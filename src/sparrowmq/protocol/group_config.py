@@ -32,7 +32,7 @@ class CustomizedRetryPolicy(Body, frozen=True, kw_only=True):
 
 
 class ExponentialRetryPolicy(Body, frozen=True, kw_only=True):
-    """Delays that are multiplied from one attempt to the next."""
+    """Delays that grow by a factor from one attempt to the next."""
 
     initial: int = 5_000
     max: int = 7_200_000
@@ -81,7 +81,7 @@ class SubscriptionGroupConfig(Body, frozen=True, kw_only=True):
     retry_max_times: Int = 16
     group_retry_policy: GroupRetryPolicy = GroupRetryPolicy()
     broker_id: Long = 0
-    """Where members pull from at first; 0 is the master."""
+    """The broker that members pull from first; 0 is the master."""
     which_broker_when_consume_slowly: Long = 1
     notify_consumer_ids_changed_enable: bool = True
     group_sys_flag: Int = 0

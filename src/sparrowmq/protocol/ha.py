@@ -1,4 +1,4 @@
-"""RocketMQ's classic HA protocol: raw bytes of the log from a master to slaves, offsets back.
+"""RocketMQ's classic HA protocol: raw log bytes from a master to slaves, offsets back.
 
 ```
 slave  → master   offset 8                     the first asks where to begin, later ones acknowledge
@@ -6,10 +6,10 @@ master → slave    offset 8, length 4, body     bytes of the log; length 0 is a
 ```
 
 A heartbeat carries the offset that is sent next: Apache's slave checks every head against the end
-of its own log and disconnects where they differ.
+of its own log and disconnects if they differ.
 
-The protocol names nobody. A slave of ours therefore says hello over the broker's own port first and
-presents the token that it got before its first offset:
+The protocol does not identify slaves. Ours therefore first announces itself over the broker's own
+port, and before its first offset presents the token it got there:
 
 ```
 slave  → master   TOKEN_MAGIC 8, token 16      a negative number, which is never an offset
@@ -35,34 +35,34 @@ class Chunk(NamedTuple):
 
 
 class HaError(ProtocolError):
-    """The other side of an HA connection sent what cannot be."""
+    """The other side of an HA connection sent something invalid."""
 
 
 def encode_chunk_head(log_offset: int, size: int) -> bytes:
-    """What stands before `size` bytes of the log; a heartbeat has 0 of them."""
+    """The head before `size` bytes of the log; 0 for a heartbeat."""
     return CHUNK_HEAD.pack(log_offset, size)
 
 
 def encode_offset(log_offset: int) -> bytes:
-    """A slave's report: it has everything before this offset."""
+    """A slave's report that it has everything before this offset."""
     return OFFSET.pack(log_offset)
 
 
 def encode_token(token: bytes) -> bytes:
-    """What a slave of ours presents before its first report."""
+    """The token that our slave presents before its first report."""
     assert len(token) == TOKEN_BYTES
     return TOKEN_MAGIC + token
 
 
 class ChunkDecoder:
-    """Takes what a master sends, in whatever pieces, and gives whole chunks."""
+    """Turns a master's bytes, in any pieces, into complete chunks."""
 
     def __init__(self, max_body_bytes: int) -> None:
         self._max_body_bytes = max_body_bytes
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Chunk]:
-        """The chunks that are complete now. Raises HaError for a head that cannot be."""
+        """The chunks that are complete now. Raises HaError for an invalid head."""
         self._buffer += data
         chunks = []
         at = 0
@@ -83,17 +83,17 @@ class ChunkDecoder:
 
 
 class ReportDecoder:
-    """Takes what a slave sends, in whatever pieces: a token perhaps, then offsets."""
+    """Decodes a slave's bytes, in any pieces: an optional token, then offsets."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._is_first = True
         self.token: bytes | None = None
-        """What the slave presented; None for one that presents nothing."""
+        """The slave's token; None if it did not present one."""
 
     def feed(self, data: bytes) -> int | None:
-        """The last offset that is complete now, None without one. Raises HaError for a number that
-        is no offset: earlier ones of the same piece are outdated by it anyway."""
+        """The last offset that is complete now, None if there is none. Raises HaError for a number
+        that is not an offset; earlier ones in the same piece would be outdated anyway."""
         self._buffer += data
         if self._is_first and not self._take_token():
             return None
@@ -107,7 +107,7 @@ class ReportDecoder:
         return int(log_offset)
 
     def _take_token(self) -> bool:
-        """Whether it is clear what the connection begins with."""
+        """Whether it is clear by now if the connection begins with a token."""
         if len(self._buffer) < OFFSET.size:
             return False
         if self._buffer[: OFFSET.size] == TOKEN_MAGIC:

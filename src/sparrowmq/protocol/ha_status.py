@@ -1,11 +1,11 @@
-"""How replication is doing: as request 907 answers it and `mqadmin haStatus` prints it, and, with
-slaves that are away, as SparrowMQ's masters list it."""
+"""Replication status: the answer to request 907, which `mqadmin haStatus` prints, and SparrowMQ's
+list of slaves, which includes those that are away."""
 
 from sparrowmq.protocol.body import Body
 
 
 class SlaveStatus(Body, frozen=True, kw_only=True):
-    """One slave, as its master sees it (HAConnectionRuntimeInfo)."""
+    """One slave from its master's view (HAConnectionRuntimeInfo)."""
 
     addr: str
     slave_ack_offset: int
@@ -14,11 +14,11 @@ class SlaveStatus(Body, frozen=True, kw_only=True):
     in_sync: bool
     transferred_byte_in_second: int = 0
     transfer_from_where: int = 0
-    """The log offset that is sent next."""
+    """The log offset to be sent next."""
 
 
 class FollowerStatus(Body, frozen=True, kw_only=True):
-    """A slave, as it sees itself (HAClientRuntimeInfo). All empty on a master."""
+    """A slave from its own view (HAClientRuntimeInfo). All empty on a master."""
 
     master_addr: str = ""
     max_offset: int = 0
@@ -40,20 +40,20 @@ class HaStatus(Body, frozen=True, kw_only=True):
 
 
 class RememberedSlave(Body, frozen=True, kw_only=True):
-    """A slave that a master keeps log files for, and asks after a power cut."""
+    """A slave for which a master keeps log files, and which it asks after a power cut."""
 
     broker_id: int
     address: str
     follows: bool
     acknowledged: int = 0
-    """It had everything before this log offset when it was last heard of."""
+    """It had everything before this log offset when it was last heard from."""
     heard_ms: int = 0
-    """The time of day then, by the master's clock; 0 when that is not known."""
+    """When that was, by the master's clock; 0 if unknown."""
 
 
 class SlaveList(Body, frozen=True, kw_only=True):
     """The answer to request 30004."""
 
     log_end: int
-    """Of the master."""
+    """End of the master's log."""
     slaves: tuple[RememberedSlave, ...] = ()

@@ -18,7 +18,7 @@ ONEWAY_FLAG = 2
 
 
 class RequestHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """Base of all request headers; the wire's string values become typed fields."""
+    """Base of all request headers; string values on the wire become typed fields."""
 
     CODE: ClassVar[RequestCode]
 
@@ -27,15 +27,15 @@ class ResponseHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     """Base of all response headers. A field that is None is not written."""
 
     CONSTANTS: ClassVar[Mapping[str, str]] = {}
-    """Wire fields with one value in all answers of the type. They are part of the prepared text,
-    so that an answer costs the same with them; decoding into the type does not show them."""
+    """Wire fields with the same value in all answers of the type. They are part of the prepared
+    text, so they cost nothing per answer; decoding into the type does not show them."""
 
 
 H = TypeVar("H", bound=RequestHeader, covariant=True)
 
 
 class Envelope(Generic[H]):
-    """Shape of what `RequestDecoder.decode` returns; the real types are made per header."""
+    """The shape of what `RequestDecoder.decode` returns; the real types are built per header."""
 
     header: H
     opaque: int
@@ -54,11 +54,11 @@ class PlainHeader(msgspec.Struct, rename="camel"):
     version: int = 0
     remark: str | None = None
     ext_fields: dict[str, Any] | None = None
-    """Texts; clients in other languages also send numbers and nulls, which is no broken frame."""
+    """Strings; clients in other languages also send numbers and nulls, which is not an error."""
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request of ours."""
+        """Whether this answers one of our requests."""
         return bool(self.flag & RESPONSE_FLAG)
 
 
@@ -73,18 +73,18 @@ class RequestDecoder:
         self.decode_json: Any = msgspec.json.Decoder(self._union, strict=False).decode
 
     def decode(self, binary: bool, header: bytes) -> Any:
-        """An Envelope. Raises msgspec.ValidationError for what does not fit the declaration
-        (an undeclared code among it), HeaderError for bytes that are no header at all."""
+        """An Envelope. Raises msgspec.ValidationError for what does not match the declaration
+        (including an undeclared code), HeaderError for bytes that are not a header at all."""
         if binary:
             return msgspec.convert(decode_binary_header(header), self._union, strict=False)
         return self.decode_json(header)
 
 
 class _NoRequest(msgspec.Struct, tag_field="code", tag=-1):
-    """Stands in where nothing is routed: a client that serves no calls."""
+    """A placeholder where nothing is routed: a client that serves no calls."""
 
     def __post_init__(self) -> None:
-        # A peer may say -1, or nothing at all; msgspec makes a ValidationError of it.
+        # A peer may send -1 or no code; msgspec turns this into a ValidationError.
         raise ValueError("not a request that is served here")
 
 
@@ -132,7 +132,7 @@ def decode_plain(binary: bool, header: bytes) -> PlainHeader:
             return msgspec.convert(decode_binary_header(header), PlainHeader, strict=False)
         return _plain.decode(header)
     except msgspec.MsgspecError as error:
-        raise HeaderError(f"header of {len(header)} bytes is not one: {error}") from error
+        raise HeaderError(f"header of {len(header)} bytes is not valid: {error}") from error
     except UnicodeDecodeError as error:
         raise HeaderError(f"header of {len(header)} bytes is not UTF-8: {error}") from error
 
@@ -141,7 +141,7 @@ R = TypeVar("R", bound=ResponseHeader)
 
 
 def decode_ext_fields(ext_fields: Mapping[str, str] | None, header: type[R]) -> R:
-    """A typed response header. Raises HeaderError naming the field that is wrong."""
+    """A typed response header. Raises HeaderError naming the wrong field."""
     try:
         return msgspec.convert(ext_fields or {}, header, strict=False)
     except msgspec.ValidationError as error:

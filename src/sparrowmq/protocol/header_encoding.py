@@ -1,7 +1,7 @@
-"""Headers to bytes: every header type gets a function once, which formats it with one `%`.
+"""Encoding headers: for every header type one function is generated, which formats with one `%`.
 
 The function is generated from the type's declaration, as dataclasses generate their `__init__`:
-going over fields and their types for every frame costs three times as much.
+iterating over fields and their types for every frame costs three times as much.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +16,13 @@ from sparrowmq.protocol.codes import MQ_VERSION, ResponseCode
 from sparrowmq.protocol.frame import encode_frame, encode_frame_of
 from sparrowmq.protocol.header import ONEWAY_FLAG, RESPONSE_FLAG, RequestHeader, ResponseHeader
 
-# Compact on purpose: the Go client splits strings and stumbles over `": "`.
+# Compact on purpose: the Go client splits strings and fails on `": "`.
 _TAIL = b'},"flag":%d,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":%d'
 _SUCCESS = '{"code":0,"extFields":{'
 _SUCCESS_TAIL = (_TAIL % (RESPONSE_FLAG, -1, MQ_VERSION)).decode().replace(":-1", ":%d") + "}"
 _text = msgspec.json.Encoder().encode
 _pack_lengths = Struct(">II").pack
-"""Of a frame with a JSON header."""
+"""Packs the lengths of a frame with a JSON header."""
 
 FieldsEncoder = Callable[[Any], bytes]
 SuccessEncoder = Callable[[Any, int], bytes]
@@ -38,9 +38,9 @@ def encode_request(
     oneway: bool = False,
     ext_fields: Mapping[str, str] | None = None,
 ) -> bytes:
-    """A whole request frame with a JSON header, which every RocketMQ peer reads.
+    """A complete request frame with a JSON header, which every RocketMQ peer reads.
 
-    `ext_fields` go beside the typed ones, for fields a peer adds to any request.
+    `ext_fields` are added to the typed ones, for fields that a peer adds to any request.
     """
     fields = _fields_of(header)
     if ext_fields:
@@ -62,7 +62,7 @@ def encode_response(
     body_bytes: int = 0,
     binary: bool = False,
 ) -> bytes:
-    """A whole response frame in the serialisation that the request used.
+    """A complete response frame in the serialisation that the request used.
 
     The body is either `body` or `chunks`, whose lengths add up to `body_bytes`.
     """
@@ -92,8 +92,8 @@ def encode_success(
     chunks: Sequence[bytes | memoryview],
     body_bytes: int,
 ) -> bytes:
-    """`encode_response` of what nearly every answer is: a success with a JSON header."""
-    # Written out, not composed of smaller functions: this runs for every request.
+    """`encode_response` for nearly every answer: a success with a JSON header."""
+    # Inlined, not composed of smaller functions: this runs for every request.
     try:
         head = _success_encoders[type(header)](header, opaque)
     except KeyError:
@@ -130,7 +130,7 @@ def _success_of(header: ResponseHeader | None, opaque: int) -> bytes:
 
 
 def _compile(kind: type, start: str, end: str, parameters: str) -> Callable[..., bytes]:
-    """A function of these parameters that formats start, the header's fields and end."""
+    """Generate a function of these parameters that formats start, the header's fields and end."""
     template, values = _fields_code(kind)
     values += parameters.split(", ")[1:]
     constant = (start + template + end).encode()
@@ -155,7 +155,7 @@ def _fields_code(kind: type) -> tuple[str, list[str]]:
     values = [value for _, value in pieces]
     for field, name in names:
         if _is_optional(hints[field]):
-            # After the required ones, so that each brings its own comma.
+            # After the required ones, so that each adds its own comma.
             hint = next(one for one in get_args(hints[field]) if one is not type(None))
             piece, value = _field_code(field, name, hint)
             template += "%b"
@@ -172,7 +172,7 @@ def _field_code(field: str, name: str, hint: object) -> tuple[str, str]:
 
 
 def _constant_pieces(kind: type) -> list[str]:
-    """The constant fields as parts of a template, in which a percent sign is two."""
+    """The constant fields as parts of a template, with percent signs doubled."""
     pieces = (_text(name) + b":" + _text(value) for name, value in _constants(kind).items())
     return [piece.decode().replace("%", "%%") for piece in pieces]
 

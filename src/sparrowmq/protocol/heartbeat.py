@@ -1,4 +1,4 @@
-"""Heartbeats: which producers and consumers live in a client process."""
+"""Heartbeats: which producers and consumers a client process contains."""
 
 from enum import StrEnum
 from typing import Self
@@ -33,7 +33,7 @@ class MessageModel(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Self:
-        # The Go client's own spelling is BroadCasting; it upper-cases before sending
+        # The Go client's own spelling is BroadCasting; it converts to upper case before sending
         return cls(cls.BROADCASTING if str(value).upper() == cls.BROADCASTING else cls.CLUSTERING)
 
 
@@ -51,13 +51,13 @@ class ConsumeFromWhere(StrEnum):
 
 
 class ProducerData(Body, frozen=True, kw_only=True):
-    """A producer group that lives in the client."""
+    """A producer group in the client."""
 
     group_name: str
 
 
 class ConsumerData(Body, frozen=True, kw_only=True):
-    """A consumer group that lives in the client, with its subscriptions."""
+    """A consumer group in the client, with its subscriptions."""
 
     group_name: str
     consume_type: ConsumeType = ConsumeType.PASSIVELY
@@ -76,10 +76,10 @@ class HeartbeatData(Body, frozen=True, kw_only=True):
     heartbeat_fingerprint: int = 0
     """Version 2: hash of the rest; 0 in version 1."""
     without_sub: bool = False
-    """Version 2: subscriptions are left out, the broker knows them by their fingerprint."""
+    """Version 2: subscriptions are omitted, as the broker knows them by their fingerprint."""
 
     def fingerprint(self) -> int:
-        """The version 2 fingerprint: equal as long as groups and subscriptions stay the same.
+        """The version 2 fingerprint: the same as long as groups and subscriptions are.
 
         Brokers only compare it with the last one of the same client. Java's differs from ours, as
         it depends on the order of a HashSet.

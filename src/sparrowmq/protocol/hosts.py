@@ -1,4 +1,4 @@
-"""Addresses: `(host, port)`, as text, and as a record stores them.
+"""Addresses: as `(host, port)`, as text, and as stored in a record.
 
 IPv4  4 bytes address, 4 bytes port        IPv6  16 bytes address, 4 bytes port
 """
@@ -15,7 +15,7 @@ _SIZES = (8, 20)
 
 
 def encode_host(host: str, port: int) -> bytes:
-    """The 8 or 20 bytes of an address. Raises ValueError if `host` is no IP address."""
+    """The 8 or 20 bytes of an address. Raises ValueError if `host` is not an IP address."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -26,7 +26,7 @@ def encode_host(host: str, port: int) -> bytes:
 
 
 def decode_host(data: bytes) -> Address:
-    """The address in 8 or 20 bytes. Raises BodyError for another length."""
+    """The address in 8 or 20 bytes. Raises BodyError for any other length."""
     if len(data) not in _SIZES:
         raise BodyError(f"a host of {len(data)} bytes, must be 8 (IPv4) or 20 (IPv6)")
     return ip_text(data[:-4]), int.from_bytes(data[-4:], "big")
@@ -50,7 +50,7 @@ def parse_address(text: str) -> Address:
 
 
 def refuse_scheme(text: str) -> None:
-    """Raise ValueError with the right form for an address that was written as a URL."""
+    """Raise ValueError with the correct form if an address is written as a URL."""
     scheme, _, rest = text.strip().rpartition("://")
     if scheme:
         rest = rest.partition("/")[0]

@@ -3,8 +3,8 @@
     unique id   address 4 or 16 | process 2 | instance 4 | ms since the month began 4 | counter 2
     offset id   store address 4 or 16 | port 4 | offset in the commit log 8
 
-Both in upper-case hex. The client makes the first and sends it as UNIQ_KEY; the second follows from
-where the message lies.
+Both in upper-case hex. The client creates the first and sends it as UNIQ_KEY; the second follows
+from where the message is stored.
 """
 
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -16,20 +16,20 @@ from sparrowmq.protocol.hosts import Address, decode_host, ip_text
 
 
 class OffsetId(NamedTuple):
-    """Where a message lies."""
+    """Where a message is stored."""
 
     store_host: Address
     log_offset: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Take an offset id apart. Raises BodyError if it is none."""
+        """Parse an offset id. Raises BodyError if it is invalid."""
         data = _from_hex(text, "offset id")
         return cls(decode_host(data[:-8]), int.from_bytes(data[-8:], "big"))
 
 
 def offset_id(store_host: bytes, log_offset: int) -> str:
-    """The id of a message at `log_offset`; `store_host` as a record holds it."""
+    """The id of a message at `log_offset`; `store_host` as in a record."""
     return (store_host + log_offset.to_bytes(8, "big")).hex().upper()
 
 
@@ -40,18 +40,18 @@ class UniqueId(NamedTuple):
     pid: int
     instance: int
     month_ms: int
-    """Since the beginning of the sender's month."""
+    """Milliseconds since the beginning of the month, in the sender's time zone."""
     counter: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Take a unique id apart. Raises BodyError if it is none."""
+        """Parse a unique id. Raises BodyError if it is invalid."""
         data = _from_hex(text, "unique id")
         numbers = (data[-12:-10], data[-10:-6], data[-6:-2], data[-2:])
         return cls(ip_text(data[:-12]), *(int.from_bytes(part, "big") for part in numbers))
 
     def near_time_ms(self, now_ms: int, tz: tzinfo = UTC) -> int:
-        """When it was probably made: the latest month in which that is not in the future."""
+        """When it was probably created: in the latest month in which that is not in the future."""
         start_ms, _ = month_around(now_ms, tz)
         if start_ms + self.month_ms >= now_ms:
             start_ms, _ = month_around(start_ms - 1, tz)
@@ -59,10 +59,10 @@ class UniqueId(NamedTuple):
 
 
 class UniqueIds:
-    """Makes unique ids for one process.
+    """Generates unique ids for one process.
 
-    `instance` is any 32-bit number that tells processes with one address and pid apart: Java takes
-    an object's hash, pass a random one.
+    `instance` is any 32-bit number that distinguishes processes with the same address and pid: Java
+    uses an object's hash; pass a random number.
     """
 
     __slots__ = ("_clock", "_counter", "_month_end_ms", "_month_start_ms", "_prefix", "_tz")
@@ -79,7 +79,7 @@ class UniqueIds:
         self._prefix = f"{ip.hex().upper()}{pid & 0xFFFF:04X}{instance & 0xFFFFFFFF:08X}"
 
     def next(self) -> str:
-        """An id that no other call returns, here or in another process."""
+        """An id that no other call returns, in this or another process."""
         now_ms = self._clock()
         if not self._month_start_ms <= now_ms < self._month_end_ms:
             self._month_start_ms, self._month_end_ms = month_around(now_ms, self._tz)
@@ -89,7 +89,7 @@ class UniqueIds:
 
 
 def month_around(now_ms: int, tz: tzinfo = UTC) -> tuple[int, int]:
-    """Beginning and end, in ms, of the month that holds `now_ms`."""
+    """Beginning and end, in ms, of the month that contains `now_ms`."""
     now = datetime.fromtimestamp(now_ms / 1000, tz)
     start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     end = (start + timedelta(days=32)).replace(day=1)

@@ -1,4 +1,4 @@
-"""What queue and index need of a message's properties, found without taking the others apart."""
+"""What queue and index need of a message's properties, found without parsing the others."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -8,14 +8,14 @@ from sparrowmq.protocol.tags import cached_tag_code
 
 
 def indexed_properties(text: str) -> tuple[str, str, str]:
-    """Tag, unique id and keys: the same as `parse_properties` finds, in a third of its time."""
+    """Tag, unique id and keys: the same as from `parse_properties`, in a third of the time."""
     if "TAGS\x01" in text or "KEYS\x01" in text:
         text = f"\x02{text}\x02"
         start = text.rfind("\x02UNIQ_KEY\x01") + 10
         uniq_key = text[start : text.find("\x02", start)] if start >= 10 else ""
         return (
             last_value(text, "\x02TAGS\x01") if "\x02TAGS\x01" in text else "",
-            # A name without a value is none: the one before it counts.
+            # A name without a value does not count: the previous one does.
             uniq_key or last_value(text, "\x02UNIQ_KEY\x01"),
             last_value(text, "\x02KEYS\x01") if "\x02KEYS\x01" in text else "",
         )
@@ -23,7 +23,7 @@ def indexed_properties(text: str) -> tuple[str, str, str]:
     if at < 0:
         return "", "", ""
     end = text.find("\x02", at)
-    # One that stands where a property stands, and has a value; a second one would count instead.
+    # One at the position of a property, with a value; a second one would count instead.
     if end > at + 9 and (not at or text[at - 1] == "\x02") and text.find("UNIQ_KEY", end) < 0:
         return "", text[at + 9 : end], ""
     return "", last_value(f"\x02{text}\x02", "\x02UNIQ_KEY\x01"), ""
@@ -31,7 +31,7 @@ def indexed_properties(text: str) -> tuple[str, str, str]:
 
 def last_value(text: str, mark: str) -> str:
     """The value of a property in `text`, which begins and ends with a separator; `mark` is its name
-    between separators. The last one counts that is not empty."""
+    between separators. The last non-empty value counts."""
     at = text.rfind(mark)
     if at < 0:
         return ""
@@ -58,10 +58,10 @@ _MARK = b"UNIQ_KEY\x01"
 
 
 def _unique_ids(properties: Sequence[bytes]) -> Sequence[str]:
-    """The unique ids, where messages differ in nothing else and have neither tag nor keys.
+    """The unique ids, if messages differ in nothing else and have neither tag nor keys.
 
-    So are the batches of Java programs; that a message begins with its id is what their maps of
-    properties come to. Nothing is returned for others.
+    Batches of Java programs are like this; their property maps happen to put the id first. For
+    other batches the result is empty.
     """
     first, count = properties[0], len(properties)
     end = first.find(b"\x02")
@@ -75,7 +75,7 @@ def _unique_ids(properties: Sequence[bytes]) -> Sequence[str]:
     if rests.count(rest) < count or b"\x02" in together or not together.isascii():
         return ()
     _, *ids = together.decode("ascii").split("UNIQ_KEY\x01")
-    # All of one length, so each head began with the mark and had it once.
+    # All are of one length, so each head began with the mark and had it once.
     is_whole = len(ids) == count and [*map(len, ids)].count(end - len(_MARK)) == count
     return ids if is_whole else ()
 

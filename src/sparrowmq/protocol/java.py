@@ -28,7 +28,7 @@ def _utf16_units(text: str) -> Sequence[int]:
     if text.isascii():
         return text.encode("ascii")
     units = array("H")
-    # surrogatepass: Java strings may hold half of a pair, and so may what was decoded from them.
+    # surrogatepass: Java strings, and strings decoded from them, may hold half a surrogate pair.
     units.frombytes(text.encode("utf-16-le", "surrogatepass"))
     if array("H", [1]).tobytes() != b"\x01\x00":
         units.byteswap()
@@ -43,7 +43,7 @@ def unsigned_java_hash(text: str) -> int:
 
 
 def java_hash(text: str) -> int:
-    """The hash as Java shows it: a signed 32-bit number."""
+    """The hash as in Java: a signed 32-bit number."""
     value = unsigned_java_hash(text)
     return value - (1 << 32) if value & _SIGN else value
 

@@ -1,6 +1,6 @@
 """Java's numbers: types of fields that Java clients read, or that files hold in a fixed width.
 
-Apart from `java`, which Spark's executors load without msgspec.
+Separate from `java`, which Spark's executors load without msgspec.
 """
 
 from typing import Annotated, TypeAlias

@@ -1,9 +1,9 @@
-"""A reader for JSON with the liberties of Java's fastjson.
+"""A reader for JSON with the deviations of Java's fastjson.
 
 {0:"addr"}                                  unquoted keys
 {{"brokerName":"a","queueId":0,…}:{…}}      objects as keys (offset tables)
 {"{\\"brokerName\\":\\"a\\",…}":{…}}              the same, as fastjson2 writes it when asked
-{'a':1,}  Set[1,2]  5L  undefined           single quotes, trailing commas, Java's own marks
+{'a':1,}  Set[1,2]  5L  undefined           single quotes, trailing commas, Java's type marks
 """
 
 import re
@@ -32,7 +32,7 @@ _WORDS = {"true": True, "false": False, "null": None, "undefined": None}
 
 
 class ObjectKey(dict[str, Any]):
-    """An object that stands where standard JSON allows a string only: as a key."""
+    """An object used as a key, where standard JSON only allows a string."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset((name, str(value)) for name, value in self.items()))
@@ -41,7 +41,7 @@ class ObjectKey(dict[str, Any]):
 def parse_json(data: bytes | bytearray | memoryview) -> Any:
     """Read any JSON into plain dicts, lists, strings and numbers; keys are strings or ObjectKeys.
 
-    Raises BodyError, which names the position, where even Java would give up.
+    Raises BodyError, which names the position, if even Java would give up.
     """
     try:
         text = str(data, "utf-8")

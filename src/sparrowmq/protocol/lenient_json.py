@@ -1,8 +1,8 @@
 """JSON as Java's fastjson writes and reads it.
 
-Three attempts, from fast to forgiving: msgspec on the bytes as they are; msgspec once more with
-bare numeric keys quoted, which is what Java does most; then `json_reader`, where a null also counts
-as left out. The last one is Python, so bodies that need it have a limit of their own.
+Three attempts, from fast to lenient: msgspec on the bytes as they are; msgspec again with bare
+numeric keys quoted, Java's most frequent deviation; then `json_reader`, where a null also counts as
+omitted. The last one is Python, so bodies that need it have a separate limit.
 """
 
 import re
@@ -16,7 +16,7 @@ from sparrowmq.protocol.errors import BodyError, TooLarge
 from sparrowmq.protocol.json_reader import MAX_DEPTH, parse_json
 
 SLOW_LIMIT_BYTES = 256 * 1024
-"""Largest body for the slow reader, 0.3 s at worst: larger ones would stop a server's loop."""
+"""Largest body for the slow reader, 0.3 s at worst: larger ones would block a server's loop."""
 
 T = TypeVar("T")
 Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -25,9 +25,9 @@ _NUMERIC_KEY = re.compile(rb"([{,]\s*)(-?\d+)\s*:")
 
 
 def read_json(data: Bytes, kind: type[T], slow_limit_bytes: int = SLOW_LIMIT_BYTES) -> T:
-    """Turn a JSON body into a value of `kind`, forgiving what Java forgives.
+    """Turn a JSON body into a value of `kind`, as lenient as Java.
 
-    Raises BodyError if it is no JSON even for Java, or does not describe a `kind`; TooLarge if it
+    Raises BodyError if it is not JSON even for Java, or does not describe a `kind`; TooLarge if it
     needs the slow reader and has more than `slow_limit_bytes`.
     """
     for attempt in (_unchanged, _with_quoted_numbers):
@@ -51,17 +51,17 @@ def _unchanged(data: Bytes) -> Bytes:
 
 
 def _with_quoted_numbers(data: Bytes) -> Bytes:
-    # Numeric keys are what Java does most, in routes and offset tables of megabytes. Should a text
-    # hold something that looks like one, the quotes tear it open, which is no JSON: we read on.
+    # Numeric keys are Java's most frequent deviation, in routes and offset tables of megabytes. If
+    # a text contains something like one, the quotes make the JSON invalid: the next way follows.
     return _NUMERIC_KEY.sub(rb'\1"\2":', data)
 
 
 def write_json(value: Any) -> bytes:
     """Encode structs, dicts, sequences and sets compactly, the way Java reads them.
 
-    Fields in alphabetical order and None left out, as fastjson does it; numeric keys quoted, which
-    Java and Go both read; structs as keys the way fastjson writes them. No spaces: the Go client
-    takes some bodies apart with string functions.
+    Fields in alphabetical order and without None, like fastjson; numeric keys quoted, which Java
+    and Go both read; structs as keys the way fastjson writes them. No spaces: the Go client parses
+    some bodies with string functions.
     """
     return _ENCODER.encode(_plain(value))
 
@@ -76,10 +76,10 @@ def without_nulls(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What msgspec encodes as it is, and as `write_json` promises.
+    """A value that msgspec can encode directly, in the way `write_json` promises.
 
-    Tables have 10,000 rows and more, and a server's loop stands still meanwhile. What a struct
-    needs is therefore decided once for its type; most rows are left to msgspec as a whole.
+    Tables have 10,000 rows and more, and a server's loop is blocked meanwhile. What a struct needs
+    is therefore decided once per type; most rows are left entirely to msgspec.
     """
     kind = type(value)
     if kind in _SCALARS:
@@ -108,7 +108,7 @@ class _Plan:
         self._is_simple = _is_simple(info)
         self._wires = [field.encode_name for field in fields]
         names = [field.name for field in fields]
-        # Twice the first one: of a single name it would give no tuple.
+        # The first one twice: for a single name attrgetter would not return a tuple.
         self._members = attrgetter(*names, names[0]) if names else lambda value: ()
         self._others = [
             field.encode_name for field in fields if not isinstance(field.type, _SIMPLE)
@@ -127,7 +127,7 @@ class _Plan:
 
 
 def _is_simple(kind: Any) -> bool:
-    """Whether msgspec encodes such values as `write_json` does, but for the order of fields."""
+    """Whether msgspec encodes such values as `write_json` does, except for the order of fields."""
     match kind:
         case msgspec.inspect.DictType(key_type=msgspec.inspect.StrType(), value_type=inner):
             return _is_simple(inner)
@@ -151,7 +151,7 @@ _SCALARS = frozenset((str, int, float, bool, type(None), msgspec.Raw))
 _ENCODER = msgspec.json.Encoder()
 _SORTED = msgspec.json.Encoder(order="sorted")
 _PLANS: dict[type, _Plan] = {}
-"""Only what the types say, so it may be shared."""
+"""Depends only on the types, so it may be shared."""
 
 
 def _plain_mapping(value: Mapping[Any, Any]) -> Any:

@@ -1,5 +1,5 @@
-"""The limits of a broker with their use, and what it de-duplicates, as SparrowMQ's brokers report
-them."""
+"""Reports of SparrowMQ's brokers about their limits, the use of these, and what they
+de-duplicate."""
 
 from typing import ClassVar
 
@@ -17,32 +17,32 @@ class ListLimits(RequestHeader, frozen=True, kw_only=True):
 
 
 class ReportedLimit(Body, frozen=True, kw_only=True):
-    """One quota, or one largest backlog."""
+    """One quota or backlog limit."""
 
     scope: str
     name: str
-    """Empty for the quota that all clients have alike."""
+    """Empty for the quota that applies to each client."""
     messages: int | None = None
     """A second."""
     bytes: int | None = None
     """A second."""
     backlog: str | None = None
-    """As the attribute has it; a quota has none."""
+    """The attribute's value; None for a quota."""
     used_messages: float = 0.0
-    """A second, lately; of clients, that of the busiest one."""
+    """Per second, recently; for clients, the busiest one's."""
     used_bytes: float = 0.0
     refused_last_minute: int = 0
-    """Messages. Of consumer groups, pulls that were held; where sends are slowed, held answers."""
+    """Messages. For consumer groups, delayed pulls; where sends are slowed, delayed answers."""
     refused: int = 0
-    """The same since the start."""
+    """The same since the broker's start."""
     dropped: int = 0
-    """Those of them that were sent one-way."""
+    """How many of them were sent one-way."""
     lasting_ms: int | None = None
-    """For how long it has been refusing; None while it is not."""
+    """How long it has been refusing; None while it is not."""
     lags: dict[str, int] = field(default_factory=dict)
     """How far the groups of a backlog are behind, in messages or seconds."""
     uncounted: dict[str, str] = field(default_factory=dict)
-    """Groups of a backlog that do not count, and why."""
+    """Groups of a backlog limit that do not count, and why."""
 
 
 class ReportedWindow(Body, frozen=True, kw_only=True):
@@ -50,21 +50,21 @@ class ReportedWindow(Body, frozen=True, kw_only=True):
 
     topic: str
     time_ms: int
-    """How long a message is remembered, as the attribute says."""
+    """How long a message is remembered according to the attribute."""
     most: int
-    """Messages that are remembered at most."""
+    """The largest number of messages remembered."""
     known: int | None = None
-    """Remembered now; None while nobody has sent to the topic since the start."""
+    """How many are remembered now; None if nothing was sent to the topic since the start."""
     span_ms: int = 0
-    """How long ago the oldest of them came."""
+    """How long ago the oldest of them arrived."""
     duplicates: int = 0
-    """Messages that were not stored again, since the start."""
+    """Duplicates since the start, which were not stored again."""
     cut: int = 0
-    """Messages that were forgotten before their time, because there were too many."""
+    """Messages forgotten early because there were too many."""
 
 
 class LimitReport(Body, frozen=True, kw_only=True):
-    """All of them."""
+    """All limits and de-duplicated topics of a broker."""
 
     limits: tuple[ReportedLimit, ...] = ()
     windows: tuple[ReportedWindow, ...] = ()

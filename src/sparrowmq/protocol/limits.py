@@ -1,8 +1,8 @@
-"""Limits of traffic as attributes say them: quotas per second, and a largest backlog.
+"""Traffic limits as attributes: quotas per second, and the largest backlog allowed.
 
-A limit is kept as attributes of what it limits, so that it follows the tables to slaves and over
-restarts, and Apache's tools show it. Producer groups and client ids are in no table: their quotas
-are attributes of the topic that bears the broker's name, which every broker has.
+A limit is stored as attributes of what it limits, so that it reaches slaves with the tables and
+survives restarts, and Apache's tools show it. Producer groups and client ids are in no table: their
+quotas are attributes of the topic named after the broker, which every broker has.
 
     topic or consumer group   sparrowmq.quota.messages                      1000
                               sparrowmq.quota.bytes                         10485760
@@ -11,8 +11,8 @@ are attributes of the topic that bears the broker's name, which every broker has
     the broker's own topic    sparrowmq.quota.client.messages               50
                               sparrowmq.quota.producer.messages.orders-svc  200
 
-The limit of a backlog is one attribute, so that no half of it is ever in force. Its groups are
-separated by colons, because commas separate changes of attributes.
+A backlog limit is one attribute, so that it is never half in force. Colons separate its groups,
+because commas separate attribute changes.
 """
 
 import re
@@ -32,7 +32,7 @@ MOST_PER_SECOND = 10**12
 MOST_BACKLOG = 10**15
 MOST_BACKLOG_S = 10 * 365 * 86_400
 MOST_GROUPS = 16
-"""That a backlog may name: each is looked at every second."""
+"""The most groups a backlog limit may name: each is checked every second."""
 
 _LIMIT = re.compile(r"([1-9][0-9]{0,15})(s?)")
 _NUMBER = re.compile(r"[1-9][0-9]{0,12}")
@@ -48,7 +48,7 @@ class Scope(Enum):
 
 
 class BacklogAction(Enum):
-    """What becomes of sends while a backlog is too large."""
+    """What happens to sends while a backlog is too large."""
 
     REFUSE = "refuse"
     SLOW = "slow"
@@ -56,7 +56,7 @@ class BacklogAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """At most so many messages and bytes a second; None where there is no such limit."""
+    """At most this many messages and bytes a second; None for no limit."""
 
     messages: int | None = None
     bytes: int | None = None
@@ -78,7 +78,7 @@ NO_QUOTA = Quota()
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How far the groups named may be behind, in messages or in seconds."""
+    """How far the named groups may lag behind, in messages or in seconds."""
 
     most: int
     is_time: bool
@@ -86,51 +86,54 @@ class Backlog:
     groups: tuple[str, ...]
 
     def __str__(self) -> str:
-        """As the attribute has it."""
+        """The attribute's value."""
         unit = "s" if self.is_time else ""
         return ":".join((f"{self.most}{unit}", self.action.value, *self.groups))
 
     @property
     def limit_text(self) -> str:
-        """The limit for people."""
+        """The limit as shown to users."""
         return f"{self.most:,} s" if self.is_time else f"{self.most:,} messages"
 
 
 def read_backlog(text: str) -> Backlog:
-    """A limit from its attribute. Raises ValueError, which says what is allowed."""
+    """Parse a limit from its attribute. Raises ValueError, which says what is allowed."""
     limit, _, rest = text.partition(":")
     action, _, groups_text = rest.partition(":")
     found = _LIMIT.fullmatch(limit)
     actions = [each.value for each in BacklogAction]
     if found is None or action not in actions or not groups_text:
         raise ValueError(
-            "is no backlog; allowed: LIMIT:ACTION:GROUP with a limit in messages or in seconds"
-            f" (100000, 60s), an action ({', '.join(actions)}) and up to {MOST_GROUPS} groups, as"
-            " in 100000:refuse:billing:audit"
+            "is not a backlog limit; expected LIMIT:ACTION:GROUP[:GROUP...] with a limit in"
+            f" messages or in seconds (100000, 60s), an action ({', '.join(actions)}) and up to"
+            f" {MOST_GROUPS} groups, as in 100000:refuse:billing:audit"
         )
     most, is_time = int(found[1]), bool(found[2])
     longest = MOST_BACKLOG_S if is_time else MOST_BACKLOG
     if most > longest:
-        raise ValueError(f"has a limit of {most}, allowed are 1 to {longest}")
+        raise ValueError(f"has a limit of {most}; it must be 1 to {longest}")
     groups = tuple(groups_text.split(":"))
     fault = next(filter(None, map(group_fault, groups)), None)
     if fault is not None:
         raise ValueError(f"names a group that cannot exist: {fault}")
-    if len(set(groups)) < len(groups) or len(groups) > MOST_GROUPS:
-        raise ValueError(f"names {len(groups)} groups, allowed are 1 to {MOST_GROUPS}, each once")
+    if len(groups) > MOST_GROUPS:
+        raise ValueError(f"names {len(groups)} groups; it must name 1 to {MOST_GROUPS}")
+    repeated = next((name for name in groups if groups.count(name) > 1), None)
+    if repeated is not None:
+        raise ValueError(f"names group {repeated} more than once")
     return Backlog(most, is_time, BacklogAction(action), groups)
 
 
-# ---- what attributes say. Tables may hold what another version wrote: it is no limit then.
+# ---- reading attributes. Tables may hold values of another version; those count as no limit.
 
 
 def quota_of(attributes: Mapping[str, str], prefix: str = QUOTA) -> Quota:
-    """The quota of a topic or consumer group, or with another prefix that of clients."""
+    """The quota of a topic or consumer group, or with CLIENT_QUOTA as prefix that of clients."""
     return Quota(*(_number(attributes.get(prefix + unit)) for unit in UNITS))
 
 
 def producer_quotas(attributes: Mapping[str, str]) -> dict[str, Quota]:
-    """The quotas of producer groups, of the broker's own topic."""
+    """The quotas of producer groups, from the attributes of the broker's own topic."""
     found: dict[str, dict[str, int | None]] = {}
     for name, value in attributes.items():
         unit, _, group = name.removeprefix(PRODUCER_QUOTA).partition(".")
@@ -140,7 +143,7 @@ def producer_quotas(attributes: Mapping[str, str]) -> dict[str, Quota]:
 
 
 def backlog_of(attributes: Mapping[str, str]) -> Backlog | None:
-    """The largest backlog of a topic."""
+    """A topic's backlog limit."""
     text = attributes.get(BACKLOG)
     if text is None:
         return None
@@ -156,7 +159,7 @@ def _number(text: str | None) -> int | None:
     return int(text)
 
 
-# ---- which attributes a scope has
+# ---- the attributes of each scope
 
 
 def quota_attributes(scope: Scope, name: str) -> dict[str, str]:

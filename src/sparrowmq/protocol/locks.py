@@ -1,4 +1,4 @@
-"""Locks of queues, which orderly consumers take at the broker."""
+"""Queue locks, which orderly consumers take at the broker."""
 
 import msgspec
 
@@ -6,14 +6,14 @@ from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.message import MessageQueue
 
 LOCK_LIFE_S = 60.0
-"""How long a broker keeps a lock that is not renewed, at least: the default of Apache's broker
-(rocketmq.broker.rebalance.lockMaxLiveTime), and not part of any answer. A member takes a queue for
-its own whose lock it renewed within this time; a broker that had given the lock away sooner could
-have two members work on the queue."""
+"""How long a broker keeps a lock at least without renewal: the default of Apache's broker
+(rocketmq.broker.rebalance.lockMaxLiveTime), and not part of any answer. A member considers a queue
+its own if it renewed the lock within this time; a broker that gave the lock away sooner could have
+two members working on the queue."""
 
 
 class LockBatchRequest(Body, frozen=True, kw_only=True):
-    """Body of request 41, and of 42 for giving them back."""
+    """Body of request 41, and of 42, which releases the locks."""
 
     consumer_group: str
     client_id: str

@@ -1,4 +1,4 @@
-"""Messages as users build them, and the queues they go to."""
+"""Messages that users build, and the queues they go to."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -18,10 +18,10 @@ from sparrowmq.protocol.properties import KEY_SEPARATOR, SYSTEM_PROPERTIES, form
 from sparrowmq.protocol.typed_bodies import json_body
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-"""RocketMQ's default; brokers and producers may be set to less."""
+"""RocketMQ's default; brokers and producers may be configured for less."""
 
 _SURELY_SMALL = 4_000
-"""Characters of properties that need no exact count: 32,767 bytes are allowed."""
+"""Up to this many characters, properties need no exact count: 32,767 bytes are allowed."""
 
 _topic_fault = lru_cache(maxsize=1024)(send_fault)
 
@@ -29,8 +29,8 @@ _topic_fault = lru_cache(maxsize=1024)(send_fault)
 class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
     """Queue `queue_id` of `topic` on the brokers named `broker_name`.
 
-    Sorted by topic, broker name and id: every member of a group sorts alike, so that each can work
-    out its share alone.
+    Sorted by topic, broker name and id: every member of a group sorts the same way, so that each
+    can work out its share independently.
     """
 
     topic: str
@@ -46,7 +46,7 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
 
 
 class MessageSettings(TypedDict, total=False):
-    """What a message may have besides topic and body; `Message` says what each means."""
+    """The optional fields of a message besides topic and body; `Message` documents them."""
 
     tags: str | None
     keys: str | Sequence[str]
@@ -69,7 +69,7 @@ class _TopicAndBody(msgspec.Struct, frozen=True):
 class Message(_TopicAndBody, frozen=True, kw_only=True, repr_omit_defaults=True):
     """What a producer sends.
 
-    Checked when it is built: raises ValueError that says what is wrong and what is allowed.
+    Checked when it is built: raises ValueError stating what is wrong and what is allowed.
     """
 
     tags: str | None = None
@@ -83,7 +83,7 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, repr_omit_defaults=True)
     delay_level: int = 0
     """Deliver after the delay of this level (1 = 1 s … 18 = 2 h); 0 delivers at once."""
     delay_ms: int | None = None
-    """Deliver after so many milliseconds, at most 3 days."""
+    """Deliver after this many milliseconds, at most 3 days."""
     deliver_time_ms: int | None = None
     """Deliver at this time (ms since 1970), at most 3 days ahead."""
     delay: timedelta | None = None
@@ -94,21 +94,21 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, repr_omit_defaults=True)
     """Messages with one key go to one queue and stay in order."""
     wait_store_ok: bool = True
     """False: the send may be answered before the message is flushed or replicated."""
-    if not TYPE_CHECKING:  # so that no editor offers it
-        # The mistake that people make, since subscriptions and commands say "tag". A metaclass that
-        # suggests names for any mistyped field takes 1 µs, more than all the rest of a message.
+    if not TYPE_CHECKING:  # so that editors do not suggest it
+        # A common mistake, since subscriptions and commands say "tag". A metaclass that
+        # suggests names for any mistyped field takes 1 µs, more than the rest of a message.
         tag: UnsetType = UNSET
 
     def __post_init__(self) -> None:
         keys = self.keys
-        if self.tag is not UNSET:  # type: ignore[attr-defined]  # see there
+        if self.tag is not UNSET:  # type: ignore[attr-defined]  # see the field
             raise TypeError("Message has no field named tag; did you mean tags?")
         if self.delay is not None or self.deliver_at is not None:
             self._take_times()
         try:
             fault = self._fault()
             parts = tuple(keys.split() if isinstance(keys, str) else keys)
-        except (AttributeError, TypeError) as error:  # types are looked at only then: it costs
+        except (AttributeError, TypeError) as error:  # types are only checked now: it costs time
             raise ValueError(_kind_fault(self) or str(error)) from error
         if fault is not None:
             raise ValueError(fault)
@@ -120,8 +120,8 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, repr_omit_defaults=True)
 
     @classmethod
     def json(cls, topic: str, value: object, **settings: Unpack[MessageSettings]) -> Self:
-        """A message whose body is a value as JSON: dicts, lists, dataclasses, structs of msgspec,
-        models of pydantic. `settings` are the fields of a message, such as `tags` and `keys`.
+        """A message whose body is a value as JSON: dicts, lists, dataclasses, msgspec structs,
+        pydantic models. `settings` are the fields of a message, such as `tags` and `keys`.
 
         Raises ValueError for what cannot be written as JSON, and as the constructor does.
         """
@@ -135,7 +135,7 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, repr_omit_defaults=True)
         return _made(cls, topic, text.encode(), settings)
 
     def _take_times(self) -> None:
-        """From durations and dates to the milliseconds that are sent. Raises ValueError."""
+        """Convert durations and dates to the milliseconds that are sent. Raises ValueError."""
         delay: object = self.delay
         at: object = self.deliver_at
         given = (delay, at, self.delay_ms, self.deliver_time_ms, self.delay_level or None)
@@ -166,7 +166,7 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, repr_omit_defaults=True)
 
 
 def wire_properties(message: Message) -> dict[str, str]:
-    """Own and system properties together, as they are sent; a new dict at each call."""
+    """The user's and system properties together, as they are sent; a new dict for each call."""
     properties = dict(message.properties)
     if message.keys:
         properties[names.KEYS] = KEY_SEPARATOR.join(message.keys)
@@ -188,8 +188,8 @@ M = TypeVar("M", bound=Message)
 
 
 def _made(kind: type[M], topic: str, body: bytes, settings: MessageSettings) -> M:
-    """A message; a mistyped field is a TypeError that suggests the right one. The constructor
-    itself cannot do so: see the field `tag`."""
+    """Build a message; a mistyped field raises a TypeError that suggests the right one. The
+    constructor itself cannot do so: see the field `tag`."""
     try:
         return kind(topic, body, **settings)
     except TypeError:

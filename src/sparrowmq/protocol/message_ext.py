@@ -1,4 +1,4 @@
-"""Messages as they come back from a broker or a store."""
+"""Messages read from a broker or a store."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -22,20 +22,20 @@ T = TypeVar("T")
 
 
 class MessageExt:
-    """A stored message. Properties and a compressed body are decoded when first looked at."""
+    """A stored message. Properties and a compressed body are decoded on first access."""
 
     __slots__ = ("_body", "_properties", "broker_name", "record")
 
     def __init__(self, record: Record, broker_name: str = "") -> None:
         self.record = record
         self.broker_name = broker_name
-        """Which broker it came from; empty where that is not known."""
+        """Which broker it came from; empty if unknown."""
         self._properties: dict[str, str] | None = None
         self._body: bytes | None = None
 
     @property
     def topic(self) -> str:
-        """The topic it lies in; for a retried message that is the group's retry topic."""
+        """The topic it is stored in; for a retried message that is the group's retry topic."""
         return self.record.topic
 
     @property
@@ -84,19 +84,19 @@ class MessageExt:
     @overload
     def json(self, kind: type[T]) -> T: ...
     def json(self, kind: Any = Any) -> Any:
-        """The value of a JSON body: plain, or as a dataclass, struct of msgspec, model of pydantic.
+        """The value of a JSON body: plain, or as a dataclass, msgspec struct or pydantic model.
 
-        Raises BodyError that says what is not as it should be.
+        Raises BodyError naming what does not fit.
         """
         return json_value(self.body, kind)
 
     def text(self) -> str:
-        """The body as text. Raises BodyError for what is not UTF-8."""
+        """The body as text. Raises BodyError if it is not UTF-8."""
         return text_value(self.body)
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """All properties, RocketMQ's own among them."""
+        """All properties, including RocketMQ's own."""
         properties = self._properties
         if properties is None:
             properties = self._properties = decode_properties(self.record.properties)
@@ -115,12 +115,12 @@ class MessageExt:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What it can be found by."""
+        """The keys it can be found by."""
         return tuple(self.properties.get(names.KEYS, "").split())
 
     @property
     def sharding_key(self) -> str | None:
-        """What chose its queue."""
+        """The key that selected its queue."""
         return self.properties.get(names.SHARDING_KEY)
 
     @property
@@ -136,18 +136,18 @@ class MessageExt:
 
     @property
     def offset_msg_id(self) -> str:
-        """The id made of the store's address and the place in its log."""
+        """The id made of the broker's address and the commit log offset."""
         return offset_id(self.record.store_host, self.record.log_offset)
 
     @property
     def transaction_id(self) -> str | None:
-        """The id a transaction is known by."""
+        """The id of its transaction."""
         found = self.properties
         return found.get(names.TRANSACTION_ID) or found.get(names.UNIQUE_KEY)
 
     @property
     def flag(self) -> int:
-        """The sender's number."""
+        """The number set by the sender."""
         return self.record.flag
 
     @property
@@ -187,12 +187,12 @@ class MessageExt:
 
     @property
     def reconsume_times(self) -> int:
-        """How often its group has failed on it."""
+        """How often its group has failed to consume it."""
         return self.record.reconsume_times
 
     @property
     def prepared_transaction_offset(self) -> int:
-        """Where the half message lies that this one commits."""
+        """Log offset of the half message that this one commits."""
         return self.record.prepared_transaction_offset
 
     def __eq__(self, other: object) -> bool:
@@ -211,7 +211,7 @@ class MessageExt:
 
 
 def failed_again(message: MessageExt) -> MessageExt:
-    """The same message with one more failure counted."""
+    """The same message with its failure count increased by one."""
     record = message.record
     return MessageExt(
         replace(record, reconsume_times=record.reconsume_times + 1), message.broker_name

@@ -1,4 +1,4 @@
-"""Topic and group names: what is legal, what is reserved, what is derived."""
+"""Topic and group names: legal, reserved and derived ones."""
 
 import re
 
@@ -9,7 +9,7 @@ SYSTEM_PREFIX = "rmq_sys_"
 TOPIC_MAX = 127
 RETRY_TOPIC_MAX = 255
 GROUP_MAX = 120
-"""Shorter than a topic, because %RETRY%group and its relatives have to fit."""
+"""Shorter than a topic's, because %RETRY%group and similar topics must fit."""
 
 AUTO_CREATE_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -40,7 +40,7 @@ SYSTEM_TOPICS = frozenset(
         *ROCKSDB_TRANS_TOPICS,
     }
 )
-"""The broker's own topics, as Apache's TopicValidator lists them; so is all of rmq_sys_*."""
+"""The broker's own topics, from Apache's TopicValidator; all of rmq_sys_* belong to it too."""
 
 UNSENDABLE_TOPICS = frozenset(
     {
@@ -59,7 +59,7 @@ SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 DEFAULT_CONSUMER_GROUP = "DEFAULT_CONSUMER"
 DEFAULT_PRODUCER_GROUP = "DEFAULT_PRODUCER"
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
-"""Of every Java process, also of one that only consumes."""
+"""The group of every Java process, even of one that only consumes."""
 SYSTEM_GROUPS = frozenset(
     {
         DEFAULT_CONSUMER_GROUP,
@@ -84,42 +84,42 @@ _SHOWN = 160
 
 
 def topic_fault(topic: str) -> str | None:
-    """Say what is wrong with a topic name, None if nothing is."""
+    """What is wrong with a topic name, None if it is valid."""
     derived = str(topic).startswith((RETRY_PREFIX, DLQ_PREFIX))
     kind = "retry or dead-letter topic" if derived else "topic"
     return _fault(kind, topic, RETRY_TOPIC_MAX if derived else TOPIC_MAX)
 
 
 def group_fault(group: str) -> str | None:
-    """Say what is wrong with a group name, None if nothing is."""
+    """What is wrong with a group name, None if it is valid."""
     return _fault("group", group, GROUP_MAX)
 
 
 def send_fault(topic: str) -> str | None:
-    """Say why clients may not send to this topic, None if they may."""
+    """Why clients may not send to this topic, None if they may."""
     if topic in UNSENDABLE_TOPICS:
         return f"topic {topic} belongs to the broker, clients cannot send to it; choose another"
     return topic_fault(topic)
 
 
 def check_topic(topic: str) -> str:
-    """The topic itself; raises ValueError that says what is allowed."""
+    """The topic itself; raises ValueError stating what is allowed."""
     return _checked(topic, topic_fault(topic))
 
 
 def check_group(group: str) -> str:
-    """The group itself; raises ValueError that says what is allowed."""
+    """The group itself; raises ValueError stating what is allowed."""
     return _checked(group, group_fault(group))
 
 
 def check_consumer_group(group: str) -> str:
-    """The same for the group of a consumer. Java's consumers refuse the one that they would have
-    without a group, and so do we: programs that forgot theirs would share each other's messages."""
+    """`check_group` for a consumer. Java's consumers refuse the default group, and so do we:
+    programs that forgot to set one would share each other's messages."""
     return _checked(group, group_fault(group) or _default_fault(group, DEFAULT_CONSUMER_GROUP))
 
 
 def check_producer_group(group: str) -> str:
-    """The same for the group of a producer."""
+    """`check_group` for a producer."""
     return _checked(group, group_fault(group) or _default_fault(group, DEFAULT_PRODUCER_GROUP))
 
 
@@ -134,7 +134,7 @@ def is_system_group(group: str) -> bool:
 
 
 def is_retry_topic(topic: str) -> bool:
-    """Whether failed messages of a group come back through this topic."""
+    """Whether this is the retry topic of a group."""
     return topic.startswith(RETRY_PREFIX)
 
 
@@ -144,17 +144,17 @@ def is_dlq_topic(topic: str) -> bool:
 
 
 def retry_topic(group: str) -> str:
-    """The topic through which a group gets its failed messages again."""
+    """The topic from which a group gets its failed messages again."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """The topic that keeps the messages a group has given up."""
+    """The topic that keeps a group's dead letters."""
     return DLQ_PREFIX + group
 
 
 def _fault(kind: str, name: str, max_length: int) -> str | None:
-    given: object = name  # None, most of the time: a setting that was not there
+    given: object = name  # usually None: a missing setting
     if not isinstance(given, str):
         return f"the {kind} name is {name!r}, must be a text"
     if not name or name.isspace():

@@ -1,4 +1,4 @@
-"""Bodies with offsets: stored progress, resets, and the statistics operators look at."""
+"""Bodies with offsets: stored progress, resets, and statistics for operators."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -10,7 +10,7 @@ from sparrowmq.protocol.lenient_json import write_json
 from sparrowmq.protocol.message import MessageQueue
 
 MAX_TABLE_BYTES = 16 * 1024 * 1024
-"""Tables keyed by queues need the slow reader. Members and tools read them, no server does."""
+"""Tables keyed by queues need the slow reader. Members and tools read them, servers do not."""
 
 
 class ConsumerOffsetTable(Body, frozen=True, kw_only=True):
@@ -19,11 +19,11 @@ class ConsumerOffsetTable(Body, frozen=True, kw_only=True):
     offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
     data_version: DataVersion | None = None
     written_by: str | None = None
-    """Ours in files that SparrowMQ wrote; Apache ignores it and leaves it out when it writes."""
+    """Ours, in files that SparrowMQ wrote; Apache ignores it and omits it when it writes."""
     pending_resets: dict[str, list[int]] | None = None
-    """Ours, in files only: queues that a member has to take from the stored offset first."""
+    """Ours, in files only: queues that a member must first take from the stored offset."""
     rewinds: dict[str, dict[int, int]] | None = None
-    """Ours, in files only: number of the last rewind, also of offsets that were removed."""
+    """Ours, in files only: number of the last rewind, including those of removed offsets."""
     forgotten_rewind: int | None = None
     """Ours, in files only: rewinds of removed offsets up to this number may be missing."""
 
@@ -36,7 +36,7 @@ class DelayOffsetTable(Body, frozen=True, kw_only=True):
 
 
 class TimerMetrics(Body, frozen=True, kw_only=True):
-    """How many messages with a delivery time wait, by topic."""
+    """How many messages are waiting for their delivery time, by topic."""
 
     timing_count: dict[str, dict[str, int]] = field(default_factory=dict)
     """Topic to `count` and `timeStamp`."""
@@ -44,7 +44,7 @@ class TimerMetrics(Body, frozen=True, kw_only=True):
 
 
 class ResetOffset(Body, frozen=True, kw_only=True):
-    """Where a member has to go on after an operator's reset."""
+    """Where a member must continue after an operator's reset."""
 
     SLOW_LIMIT_BYTES: ClassVar[int] = MAX_TABLE_BYTES
 
@@ -68,7 +68,7 @@ class ConsumerStatus(Body, frozen=True, kw_only=True):
 
 
 class OffsetPair(Body, frozen=True, kw_only=True):
-    """How far a queue is written and consumed (Apache's OffsetWrapper)."""
+    """How far a queue has been written and consumed (Apache's OffsetWrapper)."""
 
     broker_offset: int = 0
     consumer_offset: int = 0
@@ -77,7 +77,7 @@ class OffsetPair(Body, frozen=True, kw_only=True):
 
     @property
     def lag(self) -> int:
-        """Messages that are not consumed yet."""
+        """How many messages are not consumed yet."""
         return self.broker_offset - self.consumer_offset
 
 
@@ -91,7 +91,7 @@ class ConsumeStats(Body, frozen=True, kw_only=True):
 
     @property
     def lag(self) -> int:
-        """Messages that are not consumed yet, over all queues."""
+        """How many messages are not consumed yet, in all queues."""
         return sum(pair.lag for pair in self.offset_table.values())
 
 
@@ -139,7 +139,7 @@ class ConsumeTimeSpan(Body, frozen=True, kw_only=True):
     consume_time_span_set: tuple[QueueTimeSpan, ...] = ()
 
 
-# ---- large answers, written piece by piece: the loop of a server must not stand still meanwhile
+# ---- large answers, encoded piece by piece, so that a server's loop is not blocked meanwhile
 
 
 def queue_rows(rows: Mapping[MessageQueue, Body]) -> bytes:
@@ -148,18 +148,18 @@ def queue_rows(rows: Mapping[MessageQueue, Body]) -> bytes:
 
 
 def with_rows(empty: ConsumeStats | TopicStats, rows: Sequence[bytes]) -> list[bytes]:
-    """The JSON of statistics that were made without rows, with what `queue_rows` gave."""
+    """The JSON of statistics built without rows, with the rows from `queue_rows`."""
     assert not empty.offset_table
     return _with_items(empty, b'"offsetTable":{', rows)
 
 
 def group_stats(group: str, stats: Sequence[bytes]) -> bytes:
-    """One group with its statistics of each topic, each as JSON."""
+    """The JSON of one group; `stats` are its statistics for each topic as JSON."""
     return b"".join((b"{", write_json(group), b":[", b",".join(stats), b"]}"))
 
 
 def with_groups(empty: ConsumeStatsList, groups: Sequence[bytes]) -> list[bytes]:
-    """The JSON of a list that was made without groups, with what `group_stats` gave."""
+    """The JSON of a list built without groups, with the groups from `group_stats`."""
     assert not empty.consume_stats_list
     return _with_items(empty, b'"consumeStatsList":[', groups)
 

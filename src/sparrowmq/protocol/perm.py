@@ -23,7 +23,7 @@ def is_inherited(perm: int) -> bool:
 
 
 def is_valid_perm(perm: int) -> bool:
-    """Whether an operator may set this."""
+    """Whether an operator may set this permission."""
     return 0 <= perm < PERM_PRIORITY
 
 

@@ -1,9 +1,9 @@
-"""Message properties: `name \\x01 value \\x02 …`, and the names that mean something."""
+"""Message properties: `name \\x01 value \\x02 …`, and the names with a special meaning."""
 
 from collections.abc import Mapping
 
 KEY_SEPARATOR = " "
-"""Between the keys of one message."""
+"""Separates the keys of one message."""
 
 MAX_PROPERTIES_BYTES = 32_767
 """The length is a signed short in a record."""
@@ -68,10 +68,10 @@ DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 CRC32 = "__CRC32#"
 DIVERTED_FROM = "DIVERTED_FROM"
-"""Ours: the topic whose limit refused the message before another topic took it."""
+"""Ours: the topic whose limit refused the message before it was sent to another topic."""
 
 REPLY_MESSAGE_TYPE = "reply"
-"""Value of MSG_TYPE in the answer to a request message."""
+"""Value of MSG_TYPE in the reply to a request message."""
 
 SYSTEM_PROPERTIES = frozenset(
     {
@@ -93,7 +93,7 @@ SYSTEM_PROPERTIES = frozenset(
 def format_properties(properties: Mapping[str, str]) -> str:
     """The properties as one text.
 
-    Raises ValueError for a name or value with a separator in it, and over 32,767 bytes.
+    Raises ValueError for a name or value that contains a separator, and over 32,767 bytes.
     """
     text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
     if text.count("\x01") != len(properties) or text.count("\x02") != len(properties):
@@ -105,14 +105,14 @@ def format_properties(properties: Mapping[str, str]) -> str:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """`format_properties` as bytes, the way a record holds them."""
+    """`format_properties` as bytes, as a record stores them."""
     return format_properties(properties).encode()
 
 
 def parse_properties(text: str) -> dict[str, str]:
     """The properties in a text; what Java leaves out (no name, no value) is left out too.
 
-    A name that comes twice keeps its last value.
+    If a name occurs twice, its last value counts.
     """
     try:
         # Nearly always well formed. The checks are C searches, the loop below is not.
@@ -137,12 +137,12 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def decode_properties(data: bytes | memoryview) -> dict[str, str]:
-    """`parse_properties` of a record's bytes; invalid UTF-8 is replaced, as Java does."""
+    """`parse_properties` for a record's bytes; invalid UTF-8 is replaced, as in Java."""
     return parse_properties(str(data, "utf-8", "replace"))
 
 
 def find_property(text: str, name: str) -> str | None:
-    """One property without decoding the others; of a name that comes twice, the first.
+    """One property without decoding the others; if its name occurs twice, the first.
 
     For the few properties the broker looks at on every send.
     """

@@ -1,7 +1,7 @@
-"""What a member reports about its rebalance, as one property of its running information (307).
+"""A member's report about its rebalance, as one property of its running information (307).
 
-Java's members report their properties as texts, which Apache's tools print as they are. So this is
-one more text, JSON under a name of ours: tools that do not know it show it, and go on.
+Java's members report their properties as texts, which Apache's tools print unchanged. So this is
+one more text, JSON under a name of ours: tools that do not know it just print it.
 """
 
 from msgspec import field
@@ -18,18 +18,18 @@ class HeldSince(Body, frozen=True, kw_only=True):
 
     queue: MessageQueue
     since: int
-    """When it was taken, in milliseconds of the member's clock."""
+    """When it was taken, in milliseconds by the member's clock."""
     why: str
     share: str = ""
-    """What the member knew then: how many queues and members there were."""
+    """What the member knew at that time: the number of queues and members."""
 
 
 class ReportedMove(Body, frozen=True, kw_only=True):
-    """Something that changed: a queue, or how many queues and members a topic has."""
+    """A change: of a queue, or of a topic's number of queues and members."""
 
     at: int
     action: str
-    """take, drop, wait; share where queues or members came or went."""
+    """take, drop, wait; share if queues or members came or went."""
     topic: str
     queue: MessageQueue | None = None
     why: str
@@ -37,18 +37,18 @@ class ReportedMove(Body, frozen=True, kw_only=True):
 
 
 class RebalanceReport(Body, frozen=True, kw_only=True):
-    """The member's side of its group's rebalance."""
+    """A group's rebalance from one member's view."""
 
     strategy: str = ""
     held: tuple[HeldSince, ...] = ()
     moves: tuple[ReportedMove, ...] = ()
-    """The last ones, the oldest first."""
+    """The latest moves, oldest first."""
     failures: dict[str, str] = field(default_factory=dict)
     """Topics for which the last round changed nothing, and why."""
 
 
 def read_report(properties: dict[str, str]) -> RebalanceReport | None:
-    """The report among a member's properties; None where there is none that can be read."""
+    """The report in a member's properties; None if there is no readable one."""
     text = properties.get(REBALANCE_PROPERTY)
     if text is None:
         return None

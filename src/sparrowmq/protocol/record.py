@@ -1,4 +1,4 @@
-"""Encoding and decoding of single commit-log records; `record_layout` draws what they look like."""
+"""Encoding and decoding single commit log records; `record_layout` describes the format."""
 
 from functools import lru_cache
 
@@ -29,11 +29,11 @@ from sparrowmq.protocol.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION
 
 _pack_v4 = HEADS[0].pack
 CRC_BACKWARDS = b"\x02%010d" + CRC_HEAD[::-1]
-"""The digits come lowest first: the whole property is formatted backwards and turned round."""
+"""The digits come least significant first: the property is formatted backwards and reversed."""
 
 
 class RecordError(BodyError):
-    """Bytes that are no valid record. `position` is where the record starts, `reason` says why."""
+    """Bytes that are not a valid record; it starts at `position`, `reason` says what is wrong."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"no valid record at {position}: {reason}")
@@ -76,7 +76,7 @@ def body_crc(body: bytes | memoryview) -> int:
 
 @lru_cache(maxsize=16_384)
 def topic_part(topic: str) -> bytes:
-    """The length and bytes of a topic as a record ends with them; v2 when longer than 127 bytes."""
+    """A topic's length and bytes as a record stores them; v2 if longer than 127 bytes."""
     name = topic.encode()
     if len(name) > MAX_V1_TOPIC:
         return len(name).to_bytes(2, "big") + name
@@ -102,7 +102,7 @@ def encode_record(
 ) -> bytes:
     """Pack one record. `topic` is `topic_part(name)`; the hosts' lengths decide the IPv6 bits.
 
-    With `record_crc` the properties must not carry `__CRC32#` already; it is left out where it
+    With `record_crc` the properties must not contain `__CRC32#` yet; it is left out where it
     would exceed RocketMQ's 32,767 bytes of properties.
     """
     if record_crc and len(properties) < MAX_PROPERTIES_BYTES - CRC_PROPERTY_SIZE:
@@ -152,7 +152,7 @@ def encode_record(
 
 
 def with_host_bits(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
-    """The flag with the bits that the hosts' lengths demand. Raises ValueError for others."""
+    """The flag with the IPv6 bits for the hosts' lengths. Raises ValueError for other lengths."""
     for host in (born_host, store_host):
         if len(host) not in (8, 20):
             raise ValueError(f"a host of {len(host)} bytes, must be 8 (IPv4) or 20 (IPv6)")
@@ -161,7 +161,7 @@ def with_host_bits(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
 
 
 def encode_blank(space_left: int) -> bytes:
-    """The eight bytes that end a file of which `space_left` bytes stay unused."""
+    """The eight bytes that end a file with `space_left` unused bytes."""
     return BLANK.pack(space_left, BLANK_MAGIC)
 
 
@@ -171,7 +171,7 @@ def decode_record(
     """The record that starts at `at`; bytes after it are ignored.
 
     `check_crc` checks the body's CRC and, where the record carries one, the whole-record CRC.
-    Raises RecordError for anything that is not a whole, consistent record.
+    Raises RecordError for anything that is not a complete, consistent record.
     """
     available = len(data) - at
     if available < MIN_RECORD_SIZE:
@@ -221,7 +221,7 @@ def _check_crcs(
     expected: int,
     properties: bytes,
 ) -> None:
-    # Java checks the CRC of an empty body nowhere and stores 0 for it: crc32(b"") is 0 as well.
+    # Java stores 0 as the CRC of an empty body and never checks it: crc32(b"") is 0 as well.
     actual = crc32(body) & 0x7FFFFFFF
     if actual != expected:
         raise RecordError(at, f"body CRC {actual:08X}, {expected:08X} recorded")
@@ -236,7 +236,7 @@ def _check_crcs(
 
 
 def _almost_crc_property(tail: bytes) -> bool:
-    """Whether a flipped byte hides the CRC property: chance does not spell most of it."""
+    """Whether a flipped byte hides the CRC property: a match of most of it is no coincidence."""
     if len(tail) != CRC_PROPERTY_SIZE:
         return False
     fixed = CRC_HEAD + tail[9:19] + b"\x02"
@@ -247,7 +247,7 @@ def _almost_crc_property(tail: bytes) -> bool:
 def check_record(
     data: bytes | bytearray | memoryview, at: int, log_offset: int, *, check_crc: bool = True
 ) -> Record:
-    """`decode_record`, and the record must say that it lies at `log_offset`."""
+    """`decode_record`, and the record's own offset must be `log_offset`."""
     record = decode_record(data, at, check_crc=check_crc)
     if record.log_offset != log_offset:
         raise RecordError(at, f"says it lies at {record.log_offset}, lies at {log_offset}")

@@ -1,4 +1,4 @@
-"""Records of a batch: they share topic, times and hosts, which are packed once for all of them."""
+"""Records of a batch: they share topic, times and hosts, which are packed only once."""
 
 import struct
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ from sparrowmq.protocol.record_layout import (
 
 
 class BatchedPuts(NamedTuple):
-    """What messages of a batch do not share, in columns: whole columns are worked on at once."""
+    """The parts that differ between a batch's messages, as columns, which are processed at once."""
 
     flags: Sequence[int]
     bodies: Sequence[bytes]
     properties: Sequence[bytes]
     tags_codes: Sequence[int]
-    """For the queue: of the tags in the properties."""
+    """For the queue: hashes of the tags in the properties."""
     uniq_keys: Sequence[str]
-    """For the index, as are the keys: found in the properties, empty where there is none."""
+    """For the index, like the keys: taken from the properties, empty if there are none."""
     keys: Sequence[str]
 
 
 @lru_cache(maxsize=4)
 def _heads(host_bits: int) -> tuple[struct.Struct, struct.Struct]:
-    """The fields that all records share, and the head of one with these as a single field."""
+    """Structs for the fields that all records share, and for a head with these as one field."""
     shared = struct.Struct(f">{head_codes('sys_flag', 'prepared_transaction_offset', host_bits)}")
     own, last = head_codes("size", "log_offset"), head_codes("body_size", "body_size")
     return shared, struct.Struct(f">{own}{shared.size}s{last}")
@@ -53,10 +53,10 @@ def encode_records(
     messages: BatchedPuts,
     record_crc: bool,
 ) -> tuple[list[bytes], list[int]]:
-    """The bytes of all records, in pieces, and the size of each: what `encode_record` makes of
-    each message, in half of its time.
+    """The bytes of all records, in pieces, and the size of each: the same as `encode_record` for
+    each message, in half the time.
 
-    Offsets are those of the first one. No half messages: these do not come in batches.
+    Offsets are those of the first one. Half messages do not come in batches.
     """
     sys_flag = with_host_bits(sys_flag, born_host, store_host)
     shared_head, head = _heads(sys_flag & HOSTS_V6)

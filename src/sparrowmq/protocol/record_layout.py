@@ -1,4 +1,4 @@
-"""The layout of a commit-log record, declared once: RocketMQ's message on disk and in pull replies.
+"""The layout of a commit log record, RocketMQ's format of messages on disk and in pull replies.
 
 ```
  0 total size 4        36 sysFlag 4                       then  reconsume times 4
@@ -10,11 +10,13 @@
 28 physical offset 8   (the record's own position in the log)
 ```
 
-The optional whole-record CRC is the last property: `__CRC32#` 0x01, ten decimal digits with the
-lowest first, 0x02 (MessageDecoder.createCrc32). It covers every byte before it. A Java consumer
-sees it as one more system property, nothing else changes for it.
+The optional whole-record CRC is the last property: `__CRC32#` 0x01, ten decimal digits, least
+significant first, 0x02 (MessageDecoder.createCrc32). It covers every byte before it. A Java
+consumer sees one more system property; nothing else changes.
 
-A log file ends with a blank: the size of the rest of the file, and a magic of its own.
+A log file ends with a blank: the size of the rest of the file, and its own magic.
+
+This is the only declaration of the layout.
 
 Only the standard library is imported: Spark's executors read records too, and have neither msgspec
 nor the rest of the broker's dependencies.
@@ -28,13 +30,13 @@ from sparrowmq.protocol.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
-"""Of records whose topic has a length of two bytes (MessageVersion.MESSAGE_VERSION_V2)."""
+"""Marks records with a two-byte topic length (MessageVersion.MESSAGE_VERSION_V2)."""
 TOPIC_LENGTH_SIZES = {MAGIC_V1: 1, MAGIC_V2: 2}
 MAGIC_BYTES = tuple(magic.to_bytes(4, "big") for magic in TOPIC_LENGTH_SIZES)
 MAX_V1_TOPIC = 127  # Java reads the one-byte length as signed
 
 BLANK = Struct(">II")
-"""The two fields of a blank, which are the first two of a record as well: size and magic."""
+"""A blank's two fields, size and magic; a record begins with the same two."""
 BLANK_MAGIC = 0xCBD43194
 
 _FIELDS = {
@@ -54,10 +56,10 @@ _FIELDS = {
     "prepared_transaction_offset": ("q", ">i8"),
     "body_size": ("i", ">i4"),
 }
-"""The head: each field with its code for `struct`, and for numpy where hosts are IPv4."""
+"""The head's fields, each with its codes for `struct` and numpy; both assume IPv4 hosts."""
 
 HEAD_DTYPE = [(name, code) for name, (_, code) in _FIELDS.items()]
-"""What `numpy.dtype` makes the head of a record with IPv4 hosts of. A host is one opaque number."""
+"""The head of a record with IPv4 hosts, for `numpy.dtype`. A host is one opaque number."""
 
 HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _HOST_BITS = (0, BORN_HOST_V6, STORE_HOST_V6, HOSTS_V6)
@@ -66,7 +68,7 @@ IPV6_MORE_BYTES = 12
 
 
 def head_codes(first: str, last: str, host_bits: int = 0) -> str:
-    """What `struct` calls the fields from one to another, both included."""
+    """The `struct` format of the fields from `first` to `last`, inclusive."""
     names = list(_FIELDS)
     is_v6 = {"born_host": host_bits & BORN_HOST_V6, "store_host": host_bits & STORE_HOST_V6}
     chosen = names[names.index(first) : names.index(last) + 1]
@@ -74,7 +76,7 @@ def head_codes(first: str, last: str, host_bits: int = 0) -> str:
 
 
 def head_of(*names: str) -> Struct:
-    """Reads these fields of a head with IPv4 hosts, in their order, and skips the others."""
+    """A Struct that reads these fields of a head with IPv4 hosts, in record order."""
     codes = (
         code if name in names else f"{Struct(code).size}x" for name, (code, _) in _FIELDS.items()
     )
@@ -82,33 +84,33 @@ def head_of(*names: str) -> Struct:
 
 
 HEADS = {bits: Struct(f">{head_codes('size', 'body_size', bits)}") for bits in _HOST_BITS}
-"""The whole head, by the two bits of sysFlag that say which hosts are IPv6."""
+"""The whole head, by the two sysFlag bits that mark hosts as IPv6."""
 
 _sizes = (Struct(f">{code}").size for code, _ in _FIELDS.values())
 AT = dict(zip(_FIELDS, accumulate(_sizes, initial=0), strict=False))
-"""Where each field lies in a record with IPv4 hosts; up to `born_host`, in every record."""
+"""Each field's position in a record with IPv4 hosts; up to `born_host`, in any record."""
 
 HEAD_SIZE = HEADS[0].size
 MIN_RECORD_SIZE = HEAD_SIZE + 1 + 2
-"""Bytes of a v1 record between IPv4 hosts with an empty body, topic and properties."""
+"""Size of a v1 record with IPv4 hosts and an empty body, topic and properties."""
 
 SYS_FLAG = Struct(">i")
 SYS_FLAG_AT = AT["sys_flag"]
 _TIMESTAMP = Struct(">q")
 _STORE_TIMESTAMP_AT = AT["store_timestamp"]
 STORE_TIMESTAMP_BYTES = _STORE_TIMESTAMP_AT + IPV6_MORE_BYTES + _TIMESTAMP.size
-"""How much of a record `store_timestamp` needs."""
+"""How many of a record's first bytes `store_timestamp` needs."""
 
 CRC_HEAD = CRC32.encode() + b"\x01"
-"""How the property with the whole record's CRC begins."""
+"""How the whole-record CRC property begins."""
 CRC_END = 2
 CRC_PROPERTY_SIZE = len(CRC_HEAD) + 10 + 1
 CRC_ALIKE = 7
-"""Of the ten fixed bytes of that property, so many are no chance: it is one with a flipped byte."""
+"""If this many of that property's ten fixed bytes match, it is one that was damaged."""
 
 
 def store_timestamp(head: bytes) -> int:
-    """When a record was stored, of its first STORE_TIMESTAMP_BYTES."""
+    """A record's store time, from its first STORE_TIMESTAMP_BYTES bytes."""
     is_v6 = SYS_FLAG.unpack_from(head, SYS_FLAG_AT)[0] & BORN_HOST_V6
     at = _STORE_TIMESTAMP_AT + (IPV6_MORE_BYTES if is_v6 else 0)
     time: int = _TIMESTAMP.unpack_from(head, at)[0]

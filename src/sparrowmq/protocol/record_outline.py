@@ -1,8 +1,8 @@
-"""What queues and index need of a record, read from many records in a row.
+"""Outlines: what queues and index need of a record, read from many records in a row.
 
 A slave and a start that scans the log look at every record, and need neither its body nor most of
-its head. In a slave, outlines and their dispatch take half of the time that whole records took: 3.3
-instead of 7.0 µs for one of 300 bytes, with everything else that an append costs.
+its head. In a slave, outlines and their dispatch take half the time that whole records took: 3.3
+instead of 7.0 µs for one of 300 bytes, including everything else that an append costs.
 """
 
 import msgspec
@@ -35,11 +35,11 @@ class RecordOutline(msgspec.Struct, frozen=True, gc=False):
     store_timestamp: int
     properties: bytes
     is_delivered: bool
-    """As `Record.is_delivered`."""
+    """See `Record.is_delivered`."""
 
     @staticmethod
     def of(record: Record) -> "RecordOutline":
-        """The outline of a record that was decoded as a whole."""
+        """The outline of a fully decoded record."""
         return RecordOutline(
             record.log_offset,
             record.size,
@@ -55,8 +55,8 @@ class RecordOutline(msgspec.Struct, frozen=True, gc=False):
 def outline_run(data: bytes, at: int, log_offset: int, limit: int) -> list[RecordOutline]:
     """The records in a row from `at` on, the first of which lies at `log_offset`.
 
-    The run ends at log offset `limit`, and at the first record that is not an ordinary one: it is
-    incomplete, damaged or a blank, has IPv6 hosts, a long topic or no CRC of its own.
+    The run ends at log offset `limit`, or at the first record that is not an ordinary one: it is
+    incomplete, damaged or a blank, has IPv6 hosts, a long topic or no whole-record CRC.
     `check_record` finds out what it is.
 
     One loop without calls: it runs for every record that a slave copies or a start scans. The CRC

@@ -1,4 +1,4 @@
-"""What a broker announces to a name server about its topics when it registers.
+"""The topics that a broker announces when it registers with a name server.
 
 JSON, or compressed (zlib over length-prefixed parts, all lengths 4 bytes):
 
@@ -35,12 +35,12 @@ class RegisterBrokerBody(Body, frozen=True, kw_only=True):
     filter_server_list: tuple[str, ...] = ()
 
     def encode(self, *, compressed: bool) -> bytes:
-        """The body in one of its two forms."""
+        """The body in one of its two formats."""
         return self._compressed() if compressed else self.to_json()
 
     @classmethod
     def decode(cls, data: bytes, *, compressed: bool) -> "RegisterBrokerBody":
-        """Read either form. Raises BodyError (TooLarge above 64 MiB decompressed)."""
+        """Read either format. Raises BodyError (TooLarge above 64 MiB decompressed)."""
         if not compressed:
             return cls.from_json(data)
         return _read(_Parts(inflate(data, MAX_PLAIN_BYTES)))
@@ -93,7 +93,7 @@ class _Parts:
         return part
 
     def parts(self) -> list[bytes]:
-        # Each part takes 4 bytes at least, so a lying count ends with the data
+        # Each part takes at least 4 bytes, so a false count ends with the data
         return [self.part() for _ in range(self.number())]
 
     @property

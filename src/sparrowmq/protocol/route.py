@@ -21,13 +21,13 @@ class QueueData(Body, frozen=True, kw_only=True):
 
 
 class BrokerData(Body, frozen=True, kw_only=True):
-    """The brokers of one name: a master and its slaves."""
+    """The brokers that share a name: a master and its slaves."""
 
     cluster: str
     broker_name: str
     broker_addrs: dict[int, str] = field(default_factory=dict)
-    """Broker id to `host:port`. Written with quoted ids: Apache does so for clients from 4.9.4 on,
-    older Java and the Go client read them as well."""
+    """Broker id to `host:port`. Ids are written in quotes: Apache does so for clients from 4.9.4
+    on, and older Java clients and the Go client read them as well."""
     enable_acting_master: bool = False
     zone_name: str | None = None
 
@@ -38,9 +38,9 @@ class BrokerData(Body, frozen=True, kw_only=True):
 
 
 class TopicQueueMappingInfo(Body, frozen=True, kw_only=True):
-    """Which logic queues of a static topic one broker name holds, and on which queues they lie.
+    """Which logic queues of a static topic one broker name holds, and in which queues they are.
 
-    Our brokers have no static topics; the name server carries what Apache's register.
+    Our brokers have no static topics; the name server serves those that Apache's register.
     """
 
     topic: str | None = None
@@ -54,7 +54,7 @@ class TopicQueueMappingInfo(Body, frozen=True, kw_only=True):
 
 
 class LogicQueueMappingItem(Body, frozen=True, kw_only=True):
-    """Where a stretch of a logic queue lies."""
+    """The location of a section of a logic queue."""
 
     gen: int = 0
     queue_id: int = 0
@@ -67,7 +67,7 @@ class LogicQueueMappingItem(Body, frozen=True, kw_only=True):
 
 
 class TopicQueueMappingDetail(TopicQueueMappingInfo, frozen=True, kw_only=True):
-    """The stretches of all logic queues that one broker name holds."""
+    """The sections of all logic queues that one broker name holds."""
 
     hosted_queues: dict[int, tuple[LogicQueueMappingItem, ...]] = field(default_factory=dict)
 
@@ -78,7 +78,7 @@ class TopicRoute(Body, frozen=True, kw_only=True):
     queue_datas: tuple[QueueData, ...] = ()
     broker_datas: tuple[BrokerData, ...] = ()
     order_topic_conf: str | None = None
-    """`broker-a:4;broker-b:4` when the topic has a fixed queue list."""
+    """`broker-a:4;broker-b:4` if the topic has a fixed queue list."""
     filter_server_table: dict[str, tuple[str, ...]] = field(default_factory=dict)
     topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
 

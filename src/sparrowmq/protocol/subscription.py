@@ -1,4 +1,4 @@
-"""What a group wants of a topic, as heartbeats announce it."""
+"""Subscriptions: what a group wants of a topic, as announced in heartbeats."""
 
 from typing import Self
 
@@ -17,7 +17,7 @@ class SubscriptionData(Body, frozen=True, kw_only=True):
     tags_set: frozenset[str] = frozenset()
     code_set: frozenset[int] = frozenset()
     sub_version: int = 0
-    """When the subscription was made or changed, ms; the broker keeps the newest."""
+    """When the subscription was created or changed, ms; the broker keeps the newest."""
     expression_type: str = TAG
     class_filter_mode: bool = False
 

@@ -18,7 +18,7 @@ STORE_HOST_V6 = 0x20
 
 NEED_UNWRAP = 0x40
 INNER_BATCH = 0x80
-"""Several messages in one record, which clients take apart (batch consume queues of 5.x)."""
+"""Several messages in one record, which clients split (batch consume queues of 5.x)."""
 
 COMPRESSION_SHIFT = 8
 COMPRESSION_MASK = 0x700
@@ -26,7 +26,7 @@ COMPRESSION_MASK = 0x700
 PULL_COMMIT_OFFSET = 0x1
 """The pull's commitOffset counts."""
 PULL_SUSPEND = 0x2
-"""Wait at the broker when there is nothing."""
+"""Wait at the broker if there are no messages."""
 PULL_SUBSCRIPTION = 0x4
 """The filter is in the request; otherwise the heartbeat's counts."""
 PULL_CLASS_FILTER = 0x8

@@ -1,4 +1,4 @@
-"""Tag expressions such as `created || paid`, and the hash that consume queues keep of a tag.
+"""Tag expressions such as `created || paid`, and the hash of a tag that consume queues keep.
 
 Standard library only: Spark's executors read expressions without msgspec.
 """
@@ -14,7 +14,7 @@ _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
 def parse_tags(expression: str | None) -> tuple[str, ...]:
-    """The tags of an expression in their order, () for all (`*`, empty or None).
+    """The tags of an expression in order, () for all (`*`, empty or None).
 
     Raises ValueError for an expression that names no tag at all, such as `||`.
     """
@@ -28,12 +28,12 @@ def parse_tags(expression: str | None) -> tuple[str, ...]:
 
 
 def tags_fault(expression: str, *, for_comma: str) -> str | None:
-    """What is wrong with a filter that cannot be meant, None where nothing is.
+    """What is wrong with a filter that cannot be intended, None if it is fine.
 
-    Brokers take an empty text for everything, and skip a missing name: where a variable was empty,
-    the reader would get what it did not ask for, or miss what it did. They take `created, paid` for
-    the name of one tag, which would match nothing. `for_comma` is how the caller's users choose a
-    tag that really has a comma (decision 30).
+    Brokers treat an empty text as everything, and skip a missing name: if a variable was empty, the
+    reader would get what it did not ask for, or miss what it did. They treat `created, paid` as the
+    name of one tag, which would match nothing. `for_comma` is how the caller's users select a tag
+    that really contains a comma (decision 30).
     """
     tags = [tag.strip() for tag in expression.split("||")]
     if not all(tags):
@@ -53,9 +53,9 @@ def tags_fault(expression: str, *, for_comma: str) -> str | None:
 
 
 def tag_code(tag: str | None) -> int:
-    """What a consume queue keeps of a message's tag: Java's hash, 0 without a tag."""
+    """The hash of a message's tag in a consume queue: Java's, 0 without a tag."""
     return java_hash(tag) if tag else 0
 
 
 cached_tag_code = lru_cache(maxsize=8_192)(tag_code)
-"""Topics have few tags, and Java's hash takes microseconds in Python."""
+"""Cached, because topics have few tags and Java's hash takes microseconds in Python."""

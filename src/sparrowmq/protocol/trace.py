@@ -2,8 +2,8 @@
 
 one line   kind \\x01 field \\x01 field … \\x02     several lines are the body of a trace message
 
-`TraceDataEncoder` of Apache's client dictates the fields and their order; what a message does not
-have is the word null there.
+`TraceDataEncoder` of Apache's client dictates the fields and their order; it writes the word null
+for what a message does not have.
 """
 
 from enum import IntEnum
@@ -15,13 +15,13 @@ from sparrowmq.protocol.properties import MSG_REGION, TRACE_SWITCH
 DEFAULT_REGION = "DefaultRegion"
 REGION_FIELD = {MSG_REGION: DEFAULT_REGION}
 TRACE_FIELDS = {**REGION_FIELD, TRACE_SWITCH: "true"}
-"""What Apache's brokers add to messages and to the answers of sends, there from the settings
-regionId and traceOn. Clients send a trace only where they find both."""
+"""What Apache's brokers add to messages and to the answers of sends, from their settings regionId
+and traceOn. Clients send a trace only if they find both."""
 _ABSENT = "null"
 
 
 class TracedKind(IntEnum):
-    """What kind of message was sent; Java's MessageType by its ordinal."""
+    """The kind of message that was sent; Java's MessageType by ordinal."""
 
     NORMAL = 0
     HALF = 1
@@ -30,7 +30,7 @@ class TracedKind(IntEnum):
 
 
 class TracedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What both kinds of line say of a message, its sender and its place."""
+    """What both kinds of line contain: a message, its sender and its place."""
 
     time_ms: int
     region: str = DEFAULT_REGION
@@ -63,7 +63,7 @@ def format_ended(half: TracedMessage, *, state: str, transaction_id: str, is_ans
 
 
 class TraceOutcome(IntEnum):
-    """How a call of a consumer's handler ended; the context code of its trace."""
+    """The result of a call of a consumer's handler: the context code of its trace."""
 
     SUCCESS = 0
     TIMEOUT = 1
@@ -82,7 +82,7 @@ def format_before(
     attempts: int,
     keys: str | None,
 ) -> str:
-    """The line of a message that a handler is about to get; `attempts` were made before."""
+    """The line of a message that a handler is about to get, after `attempts` earlier ones."""
     fields = (time_ms, region, group, request_id, msg_id, attempts, keys or _ABSENT)
     return _joined("SubBefore", *fields)
 
@@ -104,7 +104,7 @@ def format_after(
 
 
 def format_recalled(*, time_ms: int, group: str, topic: str, msg_id: str, is_ok: bool) -> str:
-    """The line of a message that its producer took back before its delivery, or tried to."""
+    """The line of a message that its producer recalled before its delivery, or tried to."""
     fields = (time_ms, DEFAULT_REGION, group, topic, msg_id, _java(is_ok))
     return _joined("Recall", *fields)
 
@@ -136,24 +136,24 @@ def _java(value: bool) -> str:
 
 
 class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
-    """What one line says. Java's and Go's consumers write lines too: before and after a handler."""
+    """A line's content. Java's and Go's consumers write lines too: before and after a handler."""
 
     kind: str
     """Pub, SubBefore, SubAfter, EndTransaction or Recall."""
     msg_id: str
     time_ms: int = 0
-    """0 where the line has none, as in SubAfter of clients before 5.0."""
+    """0 if the line has none, as in SubAfter of clients before 5.0."""
     group: str = ""
     topic: str = ""
     client: str = ""
-    """Address of the client, where the line has one."""
+    """Address of the client, if the line has one."""
     request_id: str = ""
-    """What links the lines before and after one call of a handler."""
+    """Links the lines before and after one call of a handler."""
     took_ms: int | None = None
     is_ok: bool | None = None
     retries: int | None = None
     state: str = ""
-    """Of a transaction, or why a handler failed."""
+    """The state of a transaction, or why a handler failed."""
     offset_msg_id: str = ""
 
 
@@ -240,7 +240,7 @@ def _truth(text: str) -> bool:
 
 
 _CONTEXT = {"1": "timed out", "2": "failed", "3": "returned null", "4": "asked to retry"}
-"""Java's ConsumeReturnType by its ordinal; 0 is success."""
+"""Java's ConsumeReturnType by ordinal; 0 is success."""
 
 _READERS = {
     "Pub": _published,

@@ -1,6 +1,6 @@
-"""Bodies as values: JSON and text, with classes of msgspec, pydantic and dataclasses.
+"""Bodies as values: JSON and text, with msgspec structs, pydantic models and dataclasses.
 
-pydantic is not a dependency: a class of its is known by its methods.
+pydantic is not a dependency: its models are recognized by their methods.
 """
 
 from typing import Any, TypeVar, cast
@@ -15,7 +15,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def json_body(value: object) -> bytes:
-    """A value as JSON. Raises ValueError that names what cannot be written as JSON."""
+    """A value as JSON. Raises ValueError naming what cannot be written as JSON."""
     dump = getattr(value, "model_dump_json", None)  # pydantic's
     if dump is not None:
         return cast(str, dump()).encode()
@@ -26,7 +26,7 @@ def json_body(value: object) -> bytes:
 
 
 def json_value(body: bytes, kind: type[T] | Any = Any) -> T:
-    """The value of a JSON body, checked against `kind`. Raises BodyError that says what differs."""
+    """The value of a JSON body, checked against `kind`. Raises BodyError naming what differs."""
     validate = getattr(kind, "model_validate_json", None)  # pydantic's
     try:
         if validate is not None:

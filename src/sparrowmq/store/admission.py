@@ -1,16 +1,16 @@
-"""Whether the store takes messages, and the reason when it does not.
+"""Whether the store accepts messages, and the reason if it does not.
 
 ```
 stopped    a write or a sync failed      until the store is opened again
 no space   the device was full           until a tick succeeds
 over mark  the disk is fuller than       until it is emptier than `force_clean_ratio`
            `refuse_ratio`
-held       the broker says so            until it says otherwise; a master's bytes are still taken
+held       the broker asked for it       until it lets go; a master's bytes are still accepted
 ```
 
 They are independent: a tick that finds space again must not admit messages to a store that has
-stopped. So each is set on its own and `refusal` is the first that holds. It is one attribute,
-decided when something changes and not when it is asked for, because every append asks.
+stopped. So each is set separately, and `refusal` is the first that applies. It is one attribute,
+computed when something changes rather than when it is read, because every append reads it.
 """
 
 from sparrowmq.disk.errors import DiskFull
@@ -27,9 +27,9 @@ class Admission:
         self._no_space: DiskFull | None = None
         self._over_mark: DiskFull | None = None
         self._held: dict[str, AppendsHeld] = {}
-        """By holder: one that lets go must not admit messages that another one holds."""
+        """By holder: when one lets go, another's hold must still refuse messages."""
         self.refusal: StoreStopped | DiskFull | None = None
-        """Raised instead of taking a message; None while messages are taken."""
+        """Raised instead of accepting a message; None while messages are accepted."""
 
     def check(self) -> None:
         """Raises StoreStopped or DiskFull while messages are refused."""
@@ -38,7 +38,7 @@ class Admission:
             raise self.refusal.with_traceback(None)
 
     def check_copying(self) -> None:
-        """The same for a master's bytes, which a slave that takes no messages of its own takes."""
+        """`check` for a master's bytes, which a slave appends although it accepts no messages."""
         reason = self._stopped or self._no_space or self._over_mark
         if reason is not None:
             raise reason.with_traceback(None)
@@ -54,24 +54,24 @@ class Admission:
         return self._over_mark is not None
 
     def stop(self, reason: str) -> None:
-        """Refuse messages for good; the first reason stays."""
+        """Refuse messages permanently; the first reason stays."""
         if self._stopped is None:
             self._stopped = StoreStopped(reason)
             self._decide()
 
     def write_failed(self, error: OSError) -> StoreStopped:
-        """Stop, because it is unknown what reached the disk; the error to raise."""
+        """Stop, as it is unknown what reached the disk; returns the error to raise."""
         self.stop(f"writing failed: {error}")
         assert self._stopped is not None
         return self._stopped
 
     def set_no_space(self, error: DiskFull | None) -> None:
-        """The device is full, or has space again."""
+        """Note that the device is full, or with None that it has space again."""
         self._no_space = error
         self._decide()
 
     def set_over_mark(self, error: DiskFull | None) -> None:
-        """The disk is used above the mark, or no longer."""
+        """Note that the disk is fuller than the mark, or with None that it no longer is."""
         self._over_mark = error
         self._decide()
 

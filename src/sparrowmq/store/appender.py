@@ -4,8 +4,8 @@ This is the hot path, run once for every message on the broker's only thread, so
 Nothing is created, allocated, opened or synced here that `Store.tick` can prepare or `begin_flush`
 can hand to another thread: between ticks an append is one `pwrite` into reserved, warmed pages and
 one addition to a queue's tail in memory. And nothing is written twice: the record is encoded once,
-with the log offset it will have; only where the file turns out to be full, which is once in a
-gibibyte, is it encoded again for its place in the next file.
+with its final log offset; only if the file turns out to be full, once per gibibyte, is it encoded
+again for the next file.
 
 The log comes first. A record in the log without its unit is repaired by every recovery; a unit
 without its record would lead consumers to bytes that are not a message. After a failed write it is
@@ -25,11 +25,11 @@ from sparrowmq.store.messages import PutBatch, PutMessage, Stored, StoredBatch
 from sparrowmq.store.raw_log import RawAppend
 
 _UNDELIVERED = 0x4
-"""The sysFlag bit that prepared and rolled-back records share."""
+"""The sysFlag bit that prepared and rolled-back records have in common."""
 
 
 class Appender:
-    """Takes messages, one at a time, in batches, or as the bytes of a master's log."""
+    """Appends messages, one at a time, in batches, or as bytes of a master's log."""
 
     def __init__(
         self, config: StoreConfig, log: CommitLog, dispatch: Dispatch, admission: Admission
@@ -75,7 +75,7 @@ class Appender:
         size = len(record)
         try:
             if log_offset + size + BLANK_SIZE > log.ready and log.make_room(size) != log_offset:
-                # Another place means another record: it says where it lies.
+                # A different offset needs a different record: a record contains its own offset.
                 return self.append(put, now_ms)
             log.file.write(log_offset - log.file_start, record)  # type: ignore[union-attr]  # ready: it is open
             log.end = log_offset + size
@@ -128,7 +128,7 @@ class Appender:
         return StoredBatch(log_offsets, end, queue_offset)
 
     def append_raw(self, log_offset: int, data: bytes) -> int:
-        """Take a master's log bytes; the log offset of the next byte to come.
+        """Append a master's log bytes; returns the log offset of the next byte expected.
 
         Raises ValueError for bytes out of turn, RecordError, DiskFull, StoreStopped.
         """
@@ -140,9 +140,9 @@ class Appender:
         return self._raw.next_offset
 
     def take_copied(self) -> Iterable[tuple[str, int]]:
-        """Topic and id of queues that got messages from a master since the last call."""
+        """Topic and id of queues that received messages from a master since the last call."""
         return self._raw.take_grown()
 
     def forget_held_bytes(self) -> None:
-        """The link to the master broke; it will begin with `max_log_offset` again."""
+        """The link to the master broke; it will start again at `max_log_offset`."""
         self._raw.forget_held()

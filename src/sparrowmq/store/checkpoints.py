@@ -1,13 +1,13 @@
-"""Checkpoints: queues and index made durable a portion at a time, and a snapshot that says so.
+"""Checkpoints: making queues and index durable a portion at a time, then writing a snapshot.
 
 ```
 due → queue tails written (a portion per tick) → files synced (a portion per flush) → snapshot
 ```
 
 A checkpoint bounds what a start after a crash has to scan: everything derived from the log before
-its offset is durable. The snapshot is written last, when that has become true; until then the older
-one counts, and recovery repeats more. Where senders wait for every flush, the portions are small,
-but they come: a log whose checkpoint never ends would have to be scanned as a whole.
+its offset is durable. The snapshot is written last, once that is true; until then the older one
+counts, and recovery repeats more. While senders wait for every flush the portions are small, but
+they do not stop: a log whose checkpoint never ends would have to be scanned as a whole.
 """
 
 from collections import deque
@@ -24,12 +24,12 @@ from sparrowmq.store.layout import CHECKPOINT
 
 
 class Checkpoint(msgspec.Struct):
-    """A checkpoint on its way."""
+    """A checkpoint under way."""
 
     log_offset: int
     store_timestamp: int
     queues_left: int
-    """Dirty queues of the time it began that are not written yet."""
+    """Queues that were dirty when it began and are not written yet."""
     paths: deque[str] | None = None
     """Files still to be synced; None until all tails are written."""
     directories: list[str] = []
@@ -42,7 +42,7 @@ class Checkpoint(msgspec.Struct):
 
 
 class Checkpoints:
-    """The checkpoint under way, and what the last one said."""
+    """The checkpoint under way, and the content of the last one."""
 
     def __init__(
         self, config: StoreConfig, log: CommitLog, dispatch: Dispatch, marks: Marks
@@ -56,9 +56,9 @@ class Checkpoints:
         self._began_ms = 0
         self._queue_time = 0
         self._states: list[QueueState] = []
-        """What the last snapshot said …"""
+        """States in the last snapshot …"""
         self._min_log_offset = -1
-        """… of a log that began here; -1 when that is not known."""
+        """… and where the log began then; -1 if that is not known."""
 
     def start(
         self, now_ms: int, log_offset: int, states: list[QueueState], min_log_offset: int
@@ -70,7 +70,7 @@ class Checkpoints:
         self._began_ms = now_ms
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """Topics were deleted: make that durable before it is reported."""
+        """Make the deletion of topics durable before it is reported."""
         self._states = self._without(topics, self._states, self._offset)
         if (checkpoint := self._under_way) is not None:
             checkpoint.queues = self._without(topics, checkpoint.queues, checkpoint.log_offset)
@@ -81,8 +81,8 @@ class Checkpoints:
     ) -> list[QueueState]:
         """States at `log_offset` without those of deleted topics.
 
-        A slave may learn of a deletion when the topic was made again. Then a queue has a state if
-        it had new messages by that log offset; of the others recovery finds all messages past it.
+        A slave may learn of a deletion when the topic exists again. Then a queue has a state if it
+        had new messages by that log offset; for the others recovery finds all messages past it.
         """
         queues = self._dispatch.queues
         return [
@@ -96,7 +96,7 @@ class Checkpoints:
         ]
 
     def save(self) -> None:
-        """Write the last snapshot once more, durably: the store is not a stopped one."""
+        """Write the last snapshot again, durably, without the note that the store was closed."""
         self._marks.save_snapshot(
             self._offset,
             self._states,
@@ -106,11 +106,11 @@ class Checkpoints:
         )
 
     def hurry(self) -> None:
-        """Let the next one begin at once."""
+        """Let the next checkpoint begin at once."""
         self._began_ms = 0
 
     def complete(self) -> None:
-        """Everything is durable, by other ways: take it for the last checkpoint."""
+        """Count this moment as the last checkpoint, as everything is durable by other means."""
         self._offset = self._log.end
         self._min_log_offset = self._log.min_offset
         self._states = [state_of(queue) for queue in self._dispatch.queues.values()]
@@ -160,14 +160,14 @@ class Checkpoints:
 
     @property
     def files_left(self) -> int:
-        """How many files the checkpoint under way still has to sync, as far as it is known."""
+        """How many files the checkpoint under way still has to sync, as far as known."""
         checkpoint = self._under_way
         return 0 if checkpoint is None or checkpoint.paths is None else len(checkpoint.paths)
 
     def take(self, at_once: int, all_from: int | None) -> tuple[list[str], list[str]]:
-        """Files and directories to be synced next: so many files, or all that are left.
+        """Files and directories to sync next: `at_once` files, or as many as are left.
 
-        All of them where there are more than `all_from`.
+        All of them if there are more than `all_from`.
         """
         checkpoint = self._under_way
         if checkpoint is None or checkpoint.paths is None:
@@ -179,9 +179,9 @@ class Checkpoints:
         return [checkpoint.paths.popleft() for _ in range(count)], directories
 
     def finish(self, durable: int, store_timestamp: int) -> set[str]:
-        """What was taken is durable, and so is the log up to `durable`.
+        """Note that what was taken is durable, and the log up to `durable`.
 
-        Ends the checkpoint if nothing is left of it; the files that say so are not synced yet.
+        Ends the checkpoint if nothing is left; the files that record this are not synced yet.
         """
         checkpoint = self._under_way
         if checkpoint is None or not checkpoint.is_synced(durable):
@@ -189,7 +189,7 @@ class Checkpoints:
         self._dispatch.index.end_sync()
         dropped = self._dispatch.dropped
         # A topic dropped exactly at this offset may have been dropped after its state was taken.
-        # If it was made again, all of its messages lie from there on, where recovery reads them.
+        # If it exists again, all of its messages lie from there on, where recovery reads them.
         self._states = [
             state
             for state in checkpoint.queues
@@ -211,6 +211,6 @@ class Checkpoints:
         return {path, CHECKPOINT}
 
     def abandon(self) -> tuple[Iterable[str], Iterable[str]]:
-        """Files and directories that the checkpoint under way, which ends here, had not synced."""
+        """End the checkpoint under way; returns the files and directories it had not synced."""
         checkpoint, self._under_way = self._under_way, None
         return ((checkpoint.paths or ()), checkpoint.directories) if checkpoint else ((), ())

@@ -1,4 +1,4 @@
-"""The commit log: one sequence of bytes over files of equal size, of which the last is written.
+"""The commit log: one sequence of bytes across files of equal size; only the last is written.
 
 ```
        file 0            file 1                  file 2 (made ahead)
@@ -6,9 +6,9 @@
 ^ min                             ^ end ^ ready   ^ reserved
 ```
 
-A record goes in only if eight bytes are left after it, for the blank record that ends a file.
-Space is reserved ahead of the writer by `prepare`, outside of appends; `make_room` does it inside
-one only where the writer was faster. Its pages are brought into memory in small steps.
+A record fits only if eight bytes are left after it, for the blank record that ends a file.
+`prepare` reserves space ahead of the writer, outside appends; `make_room` does so within an append
+only if the writer was faster. Its pages are brought into memory in small steps.
 """
 
 from bisect import bisect_left
@@ -24,12 +24,12 @@ from sparrowmq.store.trash import Trash
 
 BLANK_SIZE = BLANK.size
 WARM_BYTES = 256 * 1024
-"""How much is warmed at once. Less costs more calls; from 1 MiB on, cold memory (decision 14)."""
+"""Bytes warmed at once. Less costs more calls; 1 MiB and more, cold memory (decision 14)."""
 _OPEN_FOR_READING = 64
 
 
 class CommitLog:
-    """The log's files. `end` is where the next record goes, `ready` how far it may be written."""
+    """The log's files. The next record goes to `end` and may reach to `ready`."""
 
     def __init__(self, config: StoreConfig, disk: Disk) -> None:
         self._disk = disk
@@ -39,23 +39,23 @@ class CommitLog:
         self.starts: list[int] = []
         """First log offsets of the files, ascending."""
         self.file: DiskFile | None = None
-        """The file that is written; None until `prepare` or `make_room` opens it."""
+        """The file being written; None until `prepare` or `make_room` opens it."""
         self.file_start = 0
         self.end = 0
         self.ready = 0
         self.own_from = 0
         """Records from here on were written by this process: reading them needs no check."""
         self.last_record = -1
-        """Where the last record starts; -1 in a log that never had one."""
+        """Start of the last record; -1 if the log never had one."""
         self.last_timestamp = 0
-        """When that record was stored."""
+        """Store time of that record."""
         self._reserved = 0
         self._ahead: DiskFile | None = None
         self.names_changed = False
-        """A file was made or removed since the directory was synced."""
+        """A file was created or removed since the last sync of the directory."""
 
     def load(self) -> None:
-        """Take over the files in the directory."""
+        """Read which files the directory holds."""
         names = self._disk.listdir(LOG_DIR)
         self.starts = [start for name in names if (start := file_offset(name)) is not None]
 
@@ -69,14 +69,14 @@ class CommitLog:
         return log_offset - log_offset % self.file_size
 
     def starts_from(self, log_offset: int) -> list[int]:
-        """First offsets of the written files that hold `log_offset` or what follows it."""
+        """First offsets of the written files that hold `log_offset` or anything after it."""
         if log_offset >= self.file_start:
             return [self.file_start]  # the usual case, however many files there are
         first = bisect_left(self.starts, self.start_of(log_offset))
         return [start for start in self.starts[first:] if start < self.end]
 
     def continue_at(self, end: int, last_record: int, last_timestamp: int) -> None:
-        """Go on writing at `end`, where the log was found to end."""
+        """Continue writing at `end`, where recovery found the log to end."""
         self._close_active()
         self.end = self.ready = self._reserved = self.own_from = end
         self.last_record, self.last_timestamp = last_record, last_timestamp
@@ -95,15 +95,15 @@ class CommitLog:
         self.continue_at(start, self.last_record, self.last_timestamp)
 
     def write(self, data: Bytes) -> None:
-        """Put bytes at the end; `make_room` has made sure that they fit."""
+        """Append bytes; `make_room` has made sure that they fit."""
         end = self.end
         self.file.write(end - self.file_start, data)  # type: ignore[union-attr]  # make_room opened it
         self.end = end + len(data)
 
     def make_room(self, size: int) -> int:
-        """Make sure that `size` bytes and a blank record fit; the log offset where they go.
+        """Make sure that `size` bytes and a blank record fit; returns the log offset for them.
 
-        Ends the file and goes on in the next one if needed. Raises DiskFull, changing nothing, and
+        Continues in the next file if needed. Raises DiskFull, changing nothing, and
         MessageTooLarge.
         """
         if size + BLANK_SIZE > self.file_size:
@@ -120,7 +120,7 @@ class CommitLog:
         return self.end
 
     def end_file(self) -> None:
-        """Go on in the next file, whatever is left of this one. Raises DiskFull."""
+        """Continue in the next file, however much is left of this one. Raises DiskFull."""
         self._roll(self.file_start + self.file_size - self.end)
 
     def prepare(self) -> None:
@@ -189,9 +189,9 @@ class CommitLog:
         self._reserved = next_start + self._reserve
 
     def read(self, log_offset: int, length: int) -> bytes | None:
-        """Bytes of one file without waiting for the device, None if it would have to.
+        """Bytes of one file, None if reading them would have to wait for the device.
 
-        Fewer bytes than asked for mean that the file is gone or cut.
+        Fewer bytes than requested mean that the file is gone or truncated.
         """
         start = log_offset - log_offset % self.file_size
         file = self.file
@@ -207,7 +207,7 @@ class CommitLog:
         return read_log(self._disk, self.file_size, log_offset, length)
 
     def remove(self, start: int, trash: Trash | None = None) -> None:
-        """Delete a file that is not the one written, at once or by way of the trash."""
+        """Delete a file other than the one being written, directly or through the trash."""
         path = log_path(start)
         self._readers.drop(path)
         if trash is None:
@@ -218,7 +218,7 @@ class CommitLog:
         self.names_changed = True
 
     def close(self) -> None:
-        """Close the files; one made ahead and never used is removed."""
+        """Close the files; remove one created ahead and never used."""
         unused = self._ahead is not None
         self._close_active()
         self._readers.close()
@@ -233,7 +233,7 @@ class CommitLog:
 
 
 def read_log(disk: Disk, file_size: int, log_offset: int, length: int) -> bytes:
-    """Bytes of one log file through a descriptor of its own, so that any thread may call it."""
+    """Read one log file through a separate descriptor, so that any thread may call it."""
     start = log_offset - log_offset % file_size
     try:
         file = disk.open(log_path(start), write=False)

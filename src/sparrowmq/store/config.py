@@ -1,4 +1,4 @@
-"""Sizes and times of a store, RocketMQ's own by default."""
+"""Sizes and times of a store; the defaults are RocketMQ's."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -17,7 +17,7 @@ from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 
 CONSUME_QUEUE_UNIT = 20
 DISK_RATIOS = ("clean_ratio", "force_clean_ratio", "refuse_ratio")
-"""Fields with a share of the disk, in the order in which a disk that fills up reaches them."""
+"""Fields that are a share of the disk, in the order in which a filling disk reaches them."""
 _HOUR_MS = 3_600_000
 _MIB = 1024 * 1024
 _TIME_ZONES = Allowed(
@@ -165,8 +165,8 @@ class StoreConfig:
             yield ConfigError(DISK_RATIOS, ratios, "must not fall")
 
     def with_clean_ratio(self, clean_ratio: float) -> "StoreConfig":
-        """The same with another `clean_ratio`; the other two follow it if they follow the present
-        one. Raises ConfigError where they were chosen and do not fit."""
+        """A copy with another `clean_ratio`; the other two follow it if they follow the present
+        one. Raises ConfigError if they were chosen and do not fit."""
         chosen = {name: getattr(self, name) for name in DISK_RATIOS}
         is_scaled = chosen == scaled_ratios({"clean_ratio": self.clean_ratio})
         others = {} if is_scaled else chosen
@@ -185,12 +185,12 @@ class StoreConfig:
 
 
 def scaled_ratios(given: Mapping[str, float]) -> dict[str, float]:
-    """All `DISK_RATIOS`: those that were given, and the others where these leave room for them.
+    """All `DISK_RATIOS`: the given ones, and the others placed where these leave room.
 
-    A ratio that was not given keeps its default while that lies in order. Otherwise it divides the
+    A ratio that was not given keeps its default if that is still in order. Otherwise it divides the
     room between its neighbours as the default does: 0.75, 0.85 and 0.90 become 0.88, 0.928 and
-    0.952 when only the first is given. Ratios that cannot be used leave the others alone, so that
-    StoreConfig refuses them for what they are.
+    0.952 when only the first is given. Invalid ratios leave the others unchanged, so that
+    StoreConfig's error names the invalid ones.
     """
     declared: dict[str, Any] = {each.name: each.default for each in fields(StoreConfig)}
     defaults: dict[str, float] = {name: declared[name] for name in DISK_RATIOS}

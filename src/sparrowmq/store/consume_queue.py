@@ -9,8 +9,8 @@ unit 20   log offset 8, record size 4, tag hash 8 (delay topics: delivery time)
 ```
 
 New units stay in memory (`tail`) and are written together once per tick, so that an append touches
-no queue file: with 8,000 queues, a write for each message would go to 8,000 places. The youngest
-units stay in memory after that, because consumers that keep up read nothing else.
+no queue file: with 8,000 queues, a write for each message would go to 8,000 places. The newest
+units stay in memory even then, because consumers that keep up read nothing else.
 
 Files are sparse and named by the byte position of their first unit. Units that are missing because
 their log records are gone hold Apache's blank: log offset 0, size 2^31-1, tag 0.
@@ -36,15 +36,15 @@ BLANK_UNIT = UNIT.pack(0, BLANK_UNIT_SIZE, 0)
 KEPT_UNITS = 128
 """Written units that stay in memory, so that consumers that keep up need no file."""
 _READ_AHEAD = 128
-"""Units that one read of a file fetches for a consumer that goes through a backlog: four pulls."""
+"""Units that one file read fetches for a consumer working through a backlog: four pulls."""
 _LEAST_AHEAD, _MOST_AHEAD = 1024 * 1024, 8 * 1024 * 1024
 """How much of the log is read ahead for such a consumer."""
 _SMALL_RECORD = 128
-"""Bytes: a record of the log is hardly smaller."""
+"""Bytes: hardly any record of the log is smaller."""
 
 
 class QueueFiles:
-    """The files of all consume queues: opened when needed, made when missing."""
+    """The files of all consume queues: opened when needed, created when missing."""
 
     def __init__(self, config: StoreConfig, disk: Disk) -> None:
         self.disk = disk
@@ -57,7 +57,7 @@ class QueueFiles:
         self.unsynced_dirs: set[str] = set()
 
     def blank_unit(self, log_offset: int) -> bytes:
-        """The unit of a message that is lost, before one whose record lies at `log_offset`.
+        """The unit of a lost message that precedes one whose record lies at `log_offset`.
 
         Apache finds no record there and then skips units up to the log file after the one that the
         blank unit names, so it names the file before. In the first file of a log that begins at 0
@@ -74,7 +74,7 @@ class QueueFiles:
             return None
 
     def write(self, path: str, position: int, data: bytes) -> None:
-        """Write into a file, making it with its full size where it is missing."""
+        """Write into a file, creating it at its full size if it is missing."""
         file = self.open_file(path)
         if file is None:
             file = self._make(path)
@@ -89,13 +89,13 @@ class QueueFiles:
         file = self.disk.open(path, create=True)
         # Sparse: 8,000 queues with all their space allocated would take 48 GB.
         file.truncate(self._file_size)
-        # Topic and queue may be new as well: each name is durable with the directory it is in.
+        # Topic and queue may be new as well: syncing its directory makes each name durable.
         topic_dir = directory.rpartition("/")[0]
         self.unsynced_dirs |= {directory, topic_dir, topic_dir.rpartition("/")[0]}
         return self._open.put(path, file)
 
     def remove(self, path: str, trash: Trash | None = None) -> None:
-        """Delete a file, at once or by way of the trash."""
+        """Delete a file, directly or through the trash."""
         self._open.drop(path)
         self.unsynced.discard(path)
         if trash is None:
@@ -104,7 +104,7 @@ class QueueFiles:
             trash.put(path)
 
     def remove_topic(self, directory: str, trash: Trash) -> None:
-        """Delete the directory of a topic with the files of all its queues."""
+        """Delete a topic's directory with the files of all its queues."""
         inside = f"{directory}/"
         for path in self._open.paths():
             if path.startswith(inside):
@@ -134,7 +134,7 @@ class FileSum(msgspec.Struct, array_like=True):
 
 
 class ConsumeQueue:
-    """Units of one queue. `min_offset` up to `max_offset` can be read."""
+    """The units of one queue; those from `min_offset` to before `max_offset` can be read."""
 
     __slots__ = (
         "_ahead",
@@ -177,7 +177,7 @@ class ConsumeQueue:
         self.is_unsynced = False
         """Whether it has units whose records no flush has taken yet."""
         self.is_noted = False
-        """Both: an append has nothing to do but to add its unit."""
+        """Dirty and unsynced are both set: an append only has to add its unit."""
         self.sums: list[FileSum] = []
         self.min_offset = self.max_offset = self.tail_from = self.written_to = 0
         self.durable_to = 0
@@ -189,7 +189,7 @@ class ConsumeQueue:
         )
 
     def start_at(self, offset: int) -> None:
-        """Forget everything; the next unit is number `offset`."""
+        """Forget everything; the next unit gets number `offset`."""
         self.tail.clear()
         self._ahead = b""
         self.sums.clear()
@@ -202,7 +202,7 @@ class ConsumeQueue:
         return f"{self.directory}/{file_name(first * UNIT_SIZE)}"
 
     def write_tail(self) -> None:
-        """Write what is only in memory. Raises DiskFull or OSError, keeping what is not written."""
+        """Write what is only in memory. Raises DiskFull or OSError, keeping unwritten units."""
         per_file = self._files.units_per_file
         while self.written_to < self.max_offset:
             first = self.written_to
@@ -215,7 +215,7 @@ class ConsumeQueue:
         self.is_dirty = self.is_noted = False
         surplus = self.max_offset - self.tail_from - KEPT_UNITS
         if surplus > 0:
-            # A new object: bytearray keeps the capacity it once had.
+            # A new object, because a bytearray keeps the capacity it once had.
             self.tail = self.tail[surplus * UNIT_SIZE :]
             self.tail_from += surplus
 
@@ -229,7 +229,7 @@ class ConsumeQueue:
     def units(self, offset: int, count: int, *, may_block: bool = False) -> bytes | None:
         """Up to `count` units from `offset` on, fewer at the end of a file or of the queue.
 
-        None when the device would have to be waited for, unless `may_block`.
+        None if that would have to wait for the device, unless `may_block`.
         """
         end = min(offset + count, self.max_offset)
         if offset >= self.tail_from:
@@ -256,7 +256,7 @@ class ConsumeQueue:
         return data[:length]
 
     def units_at_once(self, offset: int, count: int) -> bytes | None:
-        """`units` for statistics: None where the device has to be waited for, and what was read
+        """`units` for statistics: None if that would have to wait for the device, and what was read
         ahead for consumers stays."""
         end = min(offset + count, self.max_offset)
         if offset >= self.tail_from:
@@ -270,10 +270,10 @@ class ConsumeQueue:
         return file.read_cached(offset % per_file * UNIT_SIZE, (end - offset) * UNIT_SIZE)
 
     def widen_ahead(self, offset: int) -> int:
-        """How many bytes of the log are to be read ahead of a cold read at `offset`.
+        """How many bytes of the log to read ahead of a cold read at `offset`.
 
-        More for each that goes on where the last one led: such a consumer waits for the device once
-        for so many bytes, which takes 50 ms each time if the device is saturated.
+        The amount grows with each read that continues the last one: such a consumer waits for the
+        device once per amount, which takes 50 ms each time on a saturated device.
         """
         goes_on = 0 < offset - self._cold_at <= self._cold_ahead // _SMALL_RECORD
         self._cold_ahead = min(2 * self._cold_ahead, _MOST_AHEAD) if goes_on else _LEAST_AHEAD
@@ -289,7 +289,7 @@ class ConsumeQueue:
         return b"".join(parts)
 
     def unit(self, offset: int) -> tuple[int, int, int] | None:
-        """Log offset, size and tag of one unit; None outside of the queue or if it is missing."""
+        """Log offset, size and tag of one unit; None outside the queue or if it is missing."""
         if not self.min_offset <= offset < self.max_offset:
             return None
         data = self.units(offset, 1, may_block=True)
@@ -303,7 +303,7 @@ class ConsumeQueue:
         low, high = self.min_offset, end
         while low < high:
             middle = probe = (low + high) // 2
-            # Blank units say nothing: the next one that does decides for them.
+            # Blank units have no offset: the next unit with one decides for them.
             while (found := self._log_offset(probe)) is None and probe < high - 1:
                 probe += 1
             if found is None or found >= log_offset:
@@ -318,17 +318,17 @@ class ConsumeQueue:
         return last is not None and last >= log_offset
 
     def _log_offset(self, offset: int) -> int | None:
-        """Where a unit leads to; None for a blank one."""
+        """The log offset in a unit; None for a blank one."""
         unit = self.unit(offset)
         return None if unit is None or unit[1] == BLANK_UNIT_SIZE else unit[0]
 
     def truncate(self, offset: int) -> None:
-        """Forget unit `offset` and all after it; what is in the files there becomes zero."""
+        """Forget unit `offset` and all after it; zeros replace them in the files."""
         if offset < self.max_offset:
             self.truncate_files(offset)
 
     def truncate_files(self, offset: int) -> None:
-        """The same, also for units in the files past `max_offset`, which a crash may leave."""
+        """`truncate`, also for units in files past `max_offset`, which a crash may leave."""
         self._ahead = b""
         if offset < self.tail_from:
             self.tail.clear()
@@ -361,7 +361,7 @@ class ConsumeQueue:
             self.sums.append(FileSum(last.first, offset, crc32(self.all_units(last.first, offset))))
 
     def overwrite(self, offset: int, units: bytes) -> None:
-        """Replace units that are there already, in memory and in the files."""
+        """Replace existing units, in memory and in the files."""
         per_file = self._files.units_per_file
         for at in range(0, len(units), UNIT_SIZE):
             unit, data = offset + at // UNIT_SIZE, units[at : at + UNIT_SIZE]
@@ -381,7 +381,7 @@ class ConsumeQueue:
         return [start // UNIT_SIZE for name in names if (start := file_offset(name)) is not None]
 
     def set_min(self, min_log_offset: int, trash: Trash | None = None) -> None:
-        """Records before `min_log_offset` are gone: move `min_offset`, delete files of no use.
+        """Move `min_offset` past units of records before `min_log_offset`; delete useless files.
 
         The last file stays even when all its records are gone: it says how far the queue came.
         """
@@ -398,7 +398,7 @@ class ConsumeQueue:
         self.sums = [entry for entry in self.sums if entry.end > needed]
 
     def delete(self, trash: Trash | None = None) -> None:
-        """Remove all files, at once or by way of the trash, and the directory."""
+        """Remove the directory and all files, directly or through the trash."""
         for first in self.file_starts():
             self._files.remove(self.path_of(first), trash)
         self._files.unsynced_dirs.discard(self.directory)

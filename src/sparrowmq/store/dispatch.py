@@ -1,11 +1,11 @@
-"""From the log to what is derived from it: queue units now, index entries in batches.
+"""Deriving from the log: queue units immediately, index entries in batches.
 
 Live appends, recovery and replicas all come through `Dispatch`, so that a rebuilt queue is the
 same as one that grew message by message.
 
-What is derived may lag behind the log, but never lead it. A unit is only added to the queue's tail
-in memory, and an index request only to a list: both are written by ticks and made durable by
-checkpoints. A crash loses them, and recovery dispatches the same records again.
+Derived data may lag behind the log, but never lead it. A unit is only added to the queue's tail in
+memory, and an index request only to a list: ticks write both, and checkpoints make them durable. A
+crash loses them, and recovery dispatches the same records again.
 """
 
 from collections import deque
@@ -43,14 +43,14 @@ class Dispatch:
         self._delays_ms = delays_ms
         self.queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.dirty: deque[ConsumeQueue] = deque()
-        """Queues with units that are only in memory, in the order they became so."""
+        """Queues with units that are only in memory, oldest first."""
         self.unsynced: list[ConsumeQueue] = []
         """Queues with units whose records no flush has taken yet."""
         self.dropped: dict[str, int] = {}
         """Deleted topics: their records before this log offset stay out of the queues."""
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, made when it is new. Raises ValueError for a name that is no topic."""
+        """The queue, created if it is new. Raises ValueError for an invalid topic name."""
         found = self.queues.get((topic, queue_id))
         if found is None:
             found = ConsumeQueue(topic, queue_id, self.files)
@@ -67,7 +67,7 @@ class Dispatch:
         keys: str,
         store_timestamp: int,
     ) -> None:
-        """The record at `log_offset` is the next message of `queue`."""
+        """Add the record at `log_offset` as the next message of `queue`."""
         queue.tail += UNIT.pack(log_offset, size, tags_code)
         queue.max_offset += 1
         if not queue.is_noted:
@@ -85,7 +85,7 @@ class Dispatch:
             self.unsynced.append(queue)
 
     def take_unsynced(self) -> list[tuple[ConsumeQueue, int]]:
-        """Queues that grew since the last call, and where they end now: a flush takes them."""
+        """Queues that grew since the last call, and their ends now, for a flush."""
         taken, self.unsynced = self.unsynced, []
         for queue in taken:
             queue.is_unsynced = queue.is_noted = False
@@ -99,7 +99,7 @@ class Dispatch:
         messages: BatchedPuts,
         store_timestamp: int,
     ) -> None:
-        """The same for messages of one batch: one step for all of them."""
+        """`dispatch` for all messages of a batch in one step."""
         queue.tail += b"".join(map(UNIT.pack, log_offsets, sizes, messages.tags_codes))
         queue.max_offset += len(sizes)
         if not queue.is_noted:
@@ -115,14 +115,14 @@ class Dispatch:
         )
 
     def redispatch(self, record: RecordOutline, *, queues: bool = True, index: bool = True) -> None:
-        """A record read back from the log, or received from a master."""
+        """Dispatch a record read back from the log, or received from a master."""
         if not record.is_delivered:
             return
         tag, uniq_key, keys = self._indexed(record)
         if not index:
             uniq_key = keys = ""
         queue = self._queue_of(record) if queues else None
-        # Nearly always it is the next one; a call for each record would be felt.
+        # It is nearly always the next one, and a call per record would cost noticeable time.
         if queue is not None and (
             record.queue_offset == queue.max_offset or self._align(queue, record)
         ):
@@ -139,8 +139,8 @@ class Dispatch:
         """`redispatch` for each: records in a row, received from a master.
 
         Nearly all are the next ones of queues that exist. Those are dispatched here without a call
-        for each, and properties that differ in the unique id alone are taken apart together: half
-        of the time that `redispatch` needs.
+        for each, and properties that differ only in the unique id are parsed together: half the
+        time that `redispatch` needs.
         """
         queues, dropped, add = self.queues, self.dropped, self.index.add
         columns = indexed_columns([record.properties for record in records])
@@ -173,8 +173,8 @@ class Dispatch:
         return cached_tag_code(found) if found else 0, uniq_key, keys
 
     def _queue_of(self, record: RecordOutline) -> ConsumeQueue | None:
-        """The record's queue, made when it is new; None for a deleted topic or a name that is no
-        topic."""
+        """The record's queue, created if it is new; None for a deleted topic or an invalid topic
+        name."""
         if self.dropped and record.log_offset < self.dropped.get(record.topic, 0):
             return None
         found = self.queues.get((record.topic, record.queue_id))
@@ -183,7 +183,7 @@ class Dispatch:
         return found
 
     def _align(self, queue: ConsumeQueue, record: RecordOutline) -> bool:
-        """Make the record's offset the queue's next one; False if its unit is there already."""
+        """Make the record's offset the queue's next one; False if its unit already exists."""
         offset = record.queue_offset
         if offset == queue.max_offset:
             return True
@@ -194,18 +194,18 @@ class Dispatch:
             queue.truncate(offset)
             return True
         if queue.max_offset == 0 or offset - queue.max_offset > self.files.units_per_file:
-            # Everything older has expired, or was dropped with its topic.
+            # Everything older has expired or was dropped with its topic.
             queue.delete()
             queue.start_at(offset)
         else:
-            # Messages between are damaged: blank units keep the offsets of those after them.
+            # Messages in between are damaged: blank units preserve the offsets of later ones.
             blank = self.files.blank_unit(record.log_offset)
             queue.tail += blank * (offset - queue.max_offset)
             queue.max_offset = offset
         return True
 
     def write_tails(self, limit: int) -> None:
-        """Write units of at most `limit` queues. Raises DiskFull or OSError, losing nothing."""
+        """Write units of up to `limit` queues. Raises DiskFull or OSError, losing nothing."""
         for _ in range(min(limit, len(self.dirty))):
             self.dirty[0].write_tail()
             self.dirty.popleft()
@@ -218,10 +218,10 @@ class Dispatch:
         queue.delete()
 
     def drop_topic(self, topic: str, before: int, trash: Trash) -> None:
-        """Forget a topic's records before a log offset, and the queues that have no others.
+        """Forget a topic's records before a log offset, and the queues without later ones.
 
-        On a master there are no others. A slave may have messages of the topic that was made again
-        when it learns of the deletion.
+        A master has no later ones. A slave may learn of the deletion when it already has messages
+        of a topic created again under that name.
         """
         found = list(self.of_topic(topic))
         dropped = {queue for queue in found if not queue.reaches(before)}
@@ -241,18 +241,18 @@ class Dispatch:
         self.dropped[topic] = before
 
     def set_min(self, min_log_offset: int, trash: Trash | None = None) -> None:
-        """Records before `min_log_offset` are gone: the queues begin later."""
+        """Let the queues begin later, as records before `min_log_offset` are gone."""
         for queue in self.queues.values():
             queue.set_min(min_log_offset, trash)
 
     def forget_dropped(self, min_log_offset: int) -> None:
-        """Records of deleted topics that have expired need no more remembering."""
+        """Forget deleted topics whose records have all expired."""
         for topic, log_offset in list(self.dropped.items()):
             if log_offset <= min_log_offset:
                 del self.dropped[topic]
 
     def clamp_dropped(self, log_end: int) -> None:
-        """The log was cut: what comes at those offsets now is new."""
+        """Adjust to a log that was cut: records at offsets past its end will be new."""
         for topic, log_offset in self.dropped.items():
             self.dropped[topic] = min(log_offset, log_end)
 

@@ -1,4 +1,4 @@
-"""What the store knows to be durable, in files of our own beside RocketMQ's checkpoint.
+"""What the store knows to be durable: our own files beside RocketMQ's checkpoint.
 
 ```
 sparrowmq/mark        two slots of 4 KiB: how far the log is durable, written after every sync
@@ -7,8 +7,9 @@ sparrowmq/queues.0/1  the queues as they were when everything derived from the l
 checkpoint            RocketMQ's: times of the last durable message, queue unit and index entry
 ```
 
-Each is written only after what it speaks of, alternately in one of two places and with a CRC: the
-newer one that is whole counts. All positions are log offsets; no clock decides anything.
+Each is written only after what it describes is durable. Mark and snapshots alternate between two
+places and carry a CRC: the newest intact one counts. The checkpoint has neither, as in RocketMQ.
+All positions are log offsets; no clock decides anything.
 """
 
 import struct
@@ -58,23 +59,23 @@ class Snapshot(msgspec.Struct):
     sequence: int
     log_offset: int
     is_clean: bool
-    """Nothing follows: the store was closed."""
+    """The store was closed: there is nothing after this snapshot."""
     log_file_size: int
     queue_file_units: int
     queues: list[QueueState]
     dropped: dict[str, int]
     min_log_offset: int = -1
-    """Where the log began; the queues' minima belong to it."""
+    """Where the log began; the queues' minimum offsets refer to it."""
 
 
 def state_of(queue: ConsumeQueue) -> QueueState:
-    """The written part of a queue."""
+    """A queue's state, without units that are only in memory."""
     sums = [FileSum(entry.first, entry.end, entry.crc) for entry in queue.sums]
     return QueueState(queue.topic, queue.queue_id, queue.min_offset, queue.written_to, sums)
 
 
 class Marks:
-    """Reads and writes the three kinds of file."""
+    """Reads and writes mark, snapshots and checkpoint."""
 
     def __init__(self, config: StoreConfig, disk: Disk) -> None:
         self._config = config
@@ -84,7 +85,7 @@ class Marks:
         self._snapshot_sequence = 0
 
     def load_mark(self) -> Mark | None:
-        """The newest whole mark."""
+        """The newest intact mark."""
         data = read_file(self._disk, MARK) or b""
         found = [mark for at in (0, _SLOT_SIZE) if (mark := _decode_mark(data, at)) is not None]
         best = max(found, key=lambda mark: mark.sequence, default=None)
@@ -93,7 +94,7 @@ class Marks:
         return best
 
     def save_mark(self, log_offset: int, last_record: int, store_timestamp: int) -> None:
-        """The log is durable up to `log_offset`. Raises DiskFull, or OSError."""
+        """Record that the log is durable up to `log_offset`. Raises DiskFull, or OSError."""
         self._mark_sequence += 1
         head = _MARK.pack(
             _MARK_MAGIC, self._mark_sequence, log_offset, last_record, store_timestamp
@@ -105,7 +106,7 @@ class Marks:
         self._mark_file.write(position, head + _CRC.pack(crc32(head)))
 
     def load_snapshot(self) -> Snapshot | None:
-        """The newest whole snapshot."""
+        """The newest intact snapshot."""
         found = [
             snapshot
             for slot in (0, 1)
@@ -126,7 +127,10 @@ class Marks:
         is_clean: bool = False,
         sync: bool = False,
     ) -> str:
-        """Everything derived from records before `log_offset` is durable; the path written."""
+        """Record that everything derived from records before `log_offset` is durable.
+
+        Returns the path written.
+        """
         self._snapshot_sequence += 1
         snapshot = Snapshot(
             self._snapshot_sequence,
@@ -146,13 +150,13 @@ class Marks:
             file.write(0, _SNAPSHOT_HEAD.pack(_SNAPSHOT_MAGIC, len(body), crc32(body)) + body)
             if sync:
                 file.sync()
-                self._disk.sync_dir(OWN_DIR)  # it may be the first of its name
+                self._disk.sync_dir(OWN_DIR)  # the file may be new
         finally:
             file.close()
         return path
 
     def save_checkpoint(self, log_time: int, queue_time: int, index_time: int) -> None:
-        """RocketMQ's checkpoint; the offsets in it belong to replication and stay as they are."""
+        """Write RocketMQ's checkpoint; its offsets belong to replication and stay unchanged."""
         file = self._disk.open(CHECKPOINT, create=True)
         try:
             old = file.read(0, _CHECKPOINT.size)
@@ -164,21 +168,21 @@ class Marks:
             file.close()
 
     def sync(self) -> None:
-        """Make all of it durable, for a normal stop."""
+        """Make all of them durable, for a normal stop."""
         for path in (MARK, CHECKPOINT, _snapshot_path(0), _snapshot_path(1)):
             if self._disk.exists(path):
                 self._disk.sync(path)
         self._disk.sync_dir(OWN_DIR)
 
     def close(self) -> None:
-        """Close the mark's file."""
+        """Close the mark file."""
         if self._mark_file is not None:
             self._mark_file.close()
             self._mark_file = None
 
 
 def load_checkpoint(disk: Disk) -> tuple[int, int, int]:
-    """Times of the last durable message, queue unit and index entry; zeros where there is none."""
+    """Times of the last durable message, queue unit and index entry; zeros if there is none."""
     data = (read_file(disk, CHECKPOINT) or b"")[: _CHECKPOINT.size]
     if len(data) < _CHECKPOINT.size:
         return 0, 0, 0

@@ -3,7 +3,7 @@
 A queue can get shorter. A power cut takes messages that were not synced, a deleted topic starts
 again at 0; new messages then get offsets that live consumers believe they have consumed. Within an
 epoch that cannot happen. An epoch begins at every start of the store and at every deletion of a
-topic, and what began is durable before anything is appended.
+topic, and is durable before anything is appended.
 
 ```
 epoch 1            epoch 2           epoch 3
@@ -13,23 +13,22 @@ start 0            start 8,192       start 20,480
 A position that was learned in epoch 1 is good up to the queue's first message at or past 8,192.
 ```
 
-A consumer that says in which epoch it learned its position is judged exactly (`end_since`). One
-that cannot say it, a Java or Go client, is in doubt where readers may have seen messages that are
-gone: from the queue's end at the start of an epoch, as far past it as unsynced messages were
-served (`doubts`).
+For a consumer that sends the epoch in which it learned its position, the answer is exact
+(`end_since`). The position of one that cannot, a Java or Go client, is in doubt where readers may
+have seen messages that are gone: from the queue's end at the start of an epoch, as far past it as
+unsynced messages were served (`doubts`).
 
-Deciding by epochs and not by times or checksums has a reason: a position is a bare number, sent by
-clients that never heard of epochs, and the only thing that can be known of it is when it was
-learned. Epochs are few, one for each start and deletion, so they are kept until the log has no
-record of them any more.
+Why epochs rather than times or checksums: a position is a bare number, sent by clients that never
+heard of epochs, and all that can be known about it is when it was learned. Epochs are few, one for
+each start and deletion, so they are kept until the log no longer holds a record of them.
 
 A slave's log is a copy: it takes over the epochs of its master and begins none, not even when it
-restarts, because the bytes it lost come again from the master. The starts of masters, without the
-deletions of topics, are the log's lineage: two copies with the same lineage up to a place are equal
-up to there.
+restarts, because it gets lost bytes from the master again. The starts of masters, without the
+deletions of topics, are the log's lineage: two copies with the same lineage up to an offset are
+equal up to there.
 
-The file is JSON, replaced as a whole. Where it is missing the last life of the store is unknown:
-another release or Apache's broker wrote it, and any position past the end is in doubt.
+The file is JSON, replaced as a whole. If it is missing, the last run of the store is unknown:
+another release or Apache's broker wrote the store, and any position past the end is in doubt.
 """
 
 import sys
@@ -45,14 +44,14 @@ from sparrowmq.store.layout import OWN_DIR
 EPOCHS = f"{OWN_DIR}/epochs"
 
 UNBOUNDED = sys.maxsize // 2
-"""It is unknown how far past the end readers have seen."""
+"""For when it is unknown how far past the end readers have seen."""
 _MOST_DELETED = 10_000
-"""Deleted topics that are remembered; each costs about 100 bytes."""
+"""How many deleted topics are remembered; each costs about 100 bytes."""
 
 
 class Epoch(msgspec.Struct, frozen=True):
-    """Began at log offset `start`. Before that, readers may have seen up to `seen_past_end`
-    messages of a queue which are gone."""
+    """Began at log offset `start`. Before it began, readers may have seen up to `seen_past_end`
+    messages of a queue that are gone."""
 
     number: int
     start: int
@@ -67,14 +66,14 @@ class LogStart(msgspec.Struct, frozen=True):
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """A topic was deleted in an epoch of its own; no position in it was ever past `longest`."""
+    """A topic's deletion began an epoch; no position in the topic was ever past `longest`."""
 
     epoch: int
     longest: int
 
 
 class Doubt(msgspec.Struct, frozen=True):
-    """Positions past `after`, up to `until`, may stem from before `epoch`."""
+    """Positions past `after`, up to `until`, may date from before `epoch`."""
 
     epoch: int
     after: int
@@ -82,11 +81,11 @@ class Doubt(msgspec.Struct, frozen=True):
 
 
 class EpochTable(msgspec.Struct):
-    """All epochs, as the file has them and as a slave takes them over."""
+    """All epochs, as stored in the file and adopted by slaves."""
 
     epochs: list[Epoch]
     unsynced_window: int
-    """How far past the synced end readers see in the life that wrote this."""
+    """How far past the synced end readers could see in the run that wrote this."""
     deleted: dict[str, Deletion] = {}
     lineage: list[LogStart] = []
     is_copy: bool = False
@@ -94,7 +93,7 @@ class EpochTable(msgspec.Struct):
 
 
 class LogEpochs:
-    """The epochs that the log still holds something of, oldest first."""
+    """The epochs that the log still holds records of, oldest first."""
 
     def __init__(
         self,
@@ -108,20 +107,20 @@ class LogEpochs:
         self._epochs: list[Epoch] = []
         self._deleted: dict[str, Deletion] = {}
         self.lineage: list[LogStart] = []
-        """Every start of a master that the log holds something of, oldest first."""
+        """Every start of a master that the log still holds records of, oldest first."""
         self._window = 0
         self.was_copy = False
-        """Whether the log is, or was in its last life, a slave's."""
+        """Whether the log is a slave's, or was in its last run."""
         self._is_saved = True
         self._ends: dict[tuple[str, int, int], int] = {}
         self._doubts: dict[tuple[str, int], tuple[Doubt, ...]] = {}
         self.current = 0
-        """The epoch of everything that is learned now."""
+        """The epoch in which positions are learned now."""
         self.has_doubts = False
         """Whether any queue has positions that a client without epochs must prove."""
 
     def load(self) -> int:
-        """Read the file; how far past the synced end readers of the last life have seen."""
+        """Read the file; returns how far past the synced end readers of the last run saw."""
         data = self._file.read()
         if data is None:
             return UNBOUNDED
@@ -133,7 +132,7 @@ class LogEpochs:
         return saved.unsynced_window
 
     def table(self) -> EpochTable:
-        """Everything, for a slave to adopt."""
+        """All epochs, for a slave to adopt."""
         return EpochTable(
             epochs=list(self._epochs),
             unsynced_window=self._window,
@@ -143,7 +142,7 @@ class LogEpochs:
         )
 
     def adopt(self, table: EpochTable) -> None:
-        """Take over a master's epochs. Call `save` before its bytes are taken."""
+        """Adopt a master's epochs. Call `save` before appending its bytes."""
         table = msgspec.structs.replace(table, is_copy=True)
         if table != self.table():
             self._take(table)
@@ -162,14 +161,15 @@ class LogEpochs:
         self._note_doubts()
 
     def take_starts(self, lineage: Sequence[LogStart], log_end: int) -> None:
-        """Bytes of another copy are about to follow from the log's end on. Starts of our own there
-        count no more: nothing was stored since. Call `save` before the bytes are taken."""
+        """Take over starts of another copy, whose bytes are about to follow from the log's end on.
+        Our own starts there no longer count: nothing was stored since. Call `save` before the bytes
+        are appended."""
         kept = [one for one in self.lineage if one.start < log_end]
         self.lineage = kept + [one for one in lineage if one.start >= log_end]
         self._is_saved = False
 
     def begin(self, start: int, seen_past_end: int, window: int, now_ms: int) -> None:
-        """The store starts, with a log that ends at `start`. Call `save` before it serves."""
+        """Begin an epoch at a start whose log ends at `start`. Call `save` before serving."""
         self._window = window
         self.was_copy = False
         self._begin(start, seen_past_end, now_ms)
@@ -178,8 +178,8 @@ class LogEpochs:
         self.lineage.append(LogStart(self.current, start))
 
     def delete_topic(self, topic: str, log_end: int, longest: int, now_ms: int) -> None:
-        """A topic's queues are gone, and may begin again. Call `save` before that is reported."""
-        # A position may be older than the last loss, and than the last deletion of this topic.
+        """Begin an epoch because a topic was deleted. Call `save` before reporting that."""
+        # A position may be older than the last loss and the last deletion of this topic.
         longest += max((one.seen_past_end for one in self._epochs), default=0)
         before = self._deleted.pop(topic, None)
         if before is not None:
@@ -192,11 +192,11 @@ class LogEpochs:
 
     def _begin(self, start: int, seen_past_end: int, now_ms: int) -> None:
         last = self._epochs[-1].number if self._epochs else 0
-        # The time keeps numbers apart where an older copy of the store was brought back; the clock
+        # The time keeps numbers distinct if an older copy of the store was restored; the clock
         # decides nothing else.
         self.current = max(last + 1, now_ms)
-        # Damage, or older files, may have cut the log before epochs that had begun: what follows
-        # the cut is of none of them.
+        # Damage or older files may have cut the log before epochs that had begun: what follows
+        # the cut belongs to none of them.
         self._epochs = [
             one if one.start <= start else msgspec.structs.replace(one, start=start)
             for one in self._epochs
@@ -211,7 +211,7 @@ class LogEpochs:
         self.has_doubts = bool(self._deleted) or any(one.seen_past_end for one in self._epochs)
 
     def save(self) -> None:
-        """Make what began durable; nothing is written when it is. Raises DiskFull, or OSError."""
+        """Make all changes durable, if there are any. Raises DiskFull, or OSError."""
         if self._is_saved:
             return
         saved = self.table()
@@ -219,8 +219,9 @@ class LogEpochs:
         self._is_saved = True
 
     def forget_before(self, min_log_offset: int) -> None:
-        """Records before it have expired. The last epoch that began there stays: a position from
-        an older one is good for nothing that is left, and as far in doubt as it was."""
+        """Forget epochs whose records have all expired. The last epoch that began before
+        `min_log_offset` stays: a position from an older one is void for all that is left, and in
+        doubt as before."""
         while len(self._epochs) > 1 and self._epochs[1].start <= min_log_offset:
             seen_past_end = max(one.seen_past_end for one in self._epochs[:2])
             following = msgspec.structs.replace(self._epochs[1], seen_past_end=seen_past_end)
@@ -232,10 +233,10 @@ class LogEpochs:
             self._is_saved = False
 
     def end_since(self, topic: str, queue_id: int, epoch: int) -> int | None:
-        """How far positions reach that were learned in `epoch`; None when nothing limits them.
+        """How far positions learned in `epoch` can be valid; None when nothing limits them.
 
         A slave learns of an epoch before its copy of the log gets there. Until then everything in
-        the copy is older, and where the queue will have ended is not known yet.
+        the copy is older, and it is not known yet where the queue will have ended.
         """
         following = next((one for one in self._epochs if one.number > epoch), None)
         if following is None or following.start > self._log_end():
@@ -263,7 +264,7 @@ class LogEpochs:
         return tuple(found)
 
     def _end_at(self, topic: str, queue_id: int, epoch: Epoch) -> int:
-        """Where a queue ended when an epoch began. Asked once for each: it may read the disk."""
+        """Where a queue ended when an epoch began. Looked up once each: it may read the disk."""
         key = topic, queue_id, epoch.number
         end = self._ends.get(key)
         if end is None:

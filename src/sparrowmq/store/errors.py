@@ -1,24 +1,24 @@
 """Errors of the store.
 
 StoreError
-├── StoreStopped     a write or sync failed, nothing may be acknowledged any more: stop
-├── StoreCorrupted   our own files are wrong and cannot be repaired by themselves: stop
+├── StoreStopped     a write or sync failed, nothing more may be acknowledged: stop
+├── StoreCorrupted   our own files are damaged and cannot be repaired automatically: stop
 └── MessageTooLarge  it does not fit into a log file
 
-AppendsHeld is a DiskFull: nothing is lost by it, and what appends tries again later.
+AppendsHeld is a DiskFull: nothing is lost, and the appending code tries again later.
 """
 
 from sparrowmq.disk.errors import DiskFull
 
 
 class StoreError(Exception):
-    """The store cannot do what it was asked for."""
+    """The store cannot do what was requested."""
 
 
 class AppendsHeld(DiskFull):
-    """The owner of the store lets nothing be appended for now: `reason` says why.
+    """The owner of the store allows no appends for now: `reason` says why.
 
-    Met as a full disk is, because everything that appends knows how to wait for one.
+    Handled like a full disk, because all code that appends knows how to wait for one.
     """
 
     def __init__(self, reason: str) -> None:
@@ -45,7 +45,7 @@ class StoreCorrupted(StoreError):
 
 
 class MessageTooLarge(StoreError):
-    """A record, or a batch that has to stay together, of `size_bytes` where `limit_bytes` fit."""
+    """A record, or a batch that must stay together, has `size_bytes` where `limit_bytes` fit."""
 
     def __init__(self, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(f"{size_bytes} bytes to store at once, at most {limit_bytes} fit")

@@ -1,7 +1,7 @@
 """Reading a store's files without opening the store: for tools, and for Spark's log source.
 
 Nothing is written and no lock is taken: a directory may be live, stopped or a copy. In a live one
-the last record may still be on its way: it counts as the end.
+the last record may still be incomplete: it counts as the end.
 """
 
 from collections.abc import Iterator
@@ -39,9 +39,9 @@ class StoreFiles:
         return [start for name in names if (start := file_offset(name)) is not None]
 
     def log_file_size(self) -> int:
-        """Bytes of a log file, 0 where there is none. Raises StoreCorrupted if they differ.
+        """Size of a log file, 0 if there is none. Raises StoreCorrupted if sizes differ.
 
-        The last one may be shorter for the moment in which it is made.
+        The last one may be shorter while it is being created.
         """
         starts = self.log_starts()
         if not starts:

@@ -1,16 +1,16 @@
-"""Making things durable without stopping the writer: what to sync, and what is true afterwards.
+"""Making things durable without stopping the writer: what to sync, and what holds afterwards.
 
 ```
-begin_flush   names the files; the caller syncs them, in another thread or process
-finish_flush  the log is durable up to where it was at begin_flush: the mark says so
+begin_flush   names the files; the caller syncs them in another thread or process
+finish_flush  the log is durable up to its end at begin_flush: the mark records that
 ```
 
-The writer never waits: `begin_flush` notes where the log ends, and what is appended while the sync
+The writer never waits: `begin_flush` notes where the log ends, and anything appended while the sync
 runs belongs to the next flush. One flush at a time is enough, because each covers everything before
-it, and the mark must not say more than the last sync that ended.
+it, and the mark must not claim more than the last completed sync.
 
-A checkpoint makes queues and index durable as well, in small portions, so that a sender that waits
-for the log never waits for hundreds of other files.
+A checkpoint makes queues and index durable as well, in small portions, so that a sender waiting for
+the log never waits for hundreds of other files.
 """
 
 from collections.abc import Collection
@@ -28,17 +28,17 @@ from sparrowmq.store.durable_marks import MARK, Marks, QueueState, state_of
 from sparrowmq.store.layout import LOG_DIR, log_path
 
 FILES_AT_ONCE = 32
-"""Queue and index files one flush syncs along with the log."""
+"""Queue and index files that one flush syncs along with the log."""
 FILES_BESIDE_WAITERS = 2
-"""… and so many when senders wait for the log, but only each time that …"""
+"""… and how many while senders wait for the log, but none before …"""
 PATIENT_FLUSHES = 50
-"""… so many flushes in a row were waited for; with each where …"""
+"""… this many flushes in a row had waiting senders; each flush after that syncs some if …"""
 FILES_IN_A_HURRY = 16
-"""… so many files are left: two in fifty flushes would keep the checkpoint from ending."""
+"""… this many files are left: two per fifty flushes would never finish the checkpoint."""
 
 
 class Recovered(msgspec.Struct):
-    """What was found at start."""
+    """What recovery found at start."""
 
     end: int = 0
     """Where the log ends."""
@@ -52,21 +52,21 @@ class Recovered(msgspec.Struct):
     min_log_offset: int = -1
     """… and where the log began then."""
     scanned_bytes: int = 0
-    """How much of the log was read to get here …"""
+    """How much of the log recovery read …"""
     scanned_records: int = 0
     """… and how many records that were."""
     cut_bytes: int = 0
-    """What lay past the end of the log: a torn tail, or files of what cannot be used."""
+    """Bytes past the end of the log: a torn tail, or files that cannot be used."""
     rebuilt_queues: int = 0
-    """Queues that came from the log alone."""
+    """Queues that were rebuilt from the log alone."""
     was_running: bool = False
     """The store was not closed …"""
     was_foreign: bool = False
-    """… and it was not this code that had it open."""
+    """… and another release or another broker had it open last."""
 
 
 class FlushPlan(SyncPlan):
-    """Sync these paths, all of them or nothing counts, then call `finish_flush`."""
+    """Paths to sync; call `finish_flush` only if all of them succeed."""
 
     log_offset: int
     last_record: int
@@ -92,24 +92,24 @@ class Flushing:
         """Log records before this offset survive a power cut."""
         self._plan: FlushPlan | None = None
         self._urgent_flushes = 0
-        """In a row, since something derived was synced at last."""
+        """Urgent flushes in a row since derived files were last synced."""
         self._unsynced_marks: set[str] = set()
         """Written after the last sync: the next one makes them durable."""
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """Topics were deleted: make that durable before it is reported."""
+        """Make the deletion of topics durable before it is reported."""
         self._checkpoints.forget_topics(topics)
 
     def save_start(self) -> None:
-        """From now on the store is not a stopped one; that, and the marks' names, are durable."""
+        """Durably record that the store is open, along with the marks' file names."""
         self._checkpoints.save()
         self._marks.save_mark(self.durable, self._log.last_record, self._log.last_timestamp)
         self._marks.sync()
 
     def save_scanned(self) -> None:
-        """Make everything durable after a start that had to scan much of the log: a store that
-        crashes again and again must not scan more each time. Thousands of queues would keep senders
-        waiting for seconds; they get a checkpoint that begins at once, a portion at a time."""
+        """Make everything durable after a start that scanned much of the log: a store that crashes
+        repeatedly must not scan more each time. Thousands of queues would keep senders waiting for
+        seconds; for them a checkpoint begins at once, one portion at a time."""
         dispatch = self._dispatch
         if len(dispatch.files.unsynced) > MANY_FILES:
             self._checkpoints.hurry()
@@ -125,7 +125,7 @@ class Flushing:
         self._checkpoints.complete()
 
     def sync_recovered(self) -> None:
-        """Make the log durable as it was found: what is read from now on stays. Raises OSError."""
+        """Make the log durable as found, so that all that is read now stays. Raises OSError."""
         if self.durable < self._log.end:
             for start in self._log.starts_from(self.durable):
                 self._disk.sync(log_path(start))
@@ -141,7 +141,7 @@ class Flushing:
         self._checkpoints.start(now_ms, found.checkpointed, found.states, found.min_log_offset)
 
     def begin_flush(self, *, urgent: bool = False) -> FlushPlan | None:
-        """What to sync now; None if nothing is to be done or a flush is under way.
+        """What to sync now; None if there is nothing to do or a flush is under way.
 
         With `urgent` the log alone: senders wait.
         """
@@ -168,7 +168,7 @@ class Flushing:
         return self._plan
 
     def _last_plan(self) -> FlushPlan:
-        """Everything that may not be durable, also what a cancelled flush was about to sync."""
+        """Everything that may not be durable, including what a cancelled flush was to sync."""
         cancelled, files = self._plan, self._dispatch.files
         left, left_directories = self._checkpoints.abandon()
         self._plan = None
@@ -196,7 +196,7 @@ class Flushing:
         return taken + files
 
     def finish_flush(self, plan: FlushPlan) -> list[ConsumeQueue]:
-        """Everything in the plan is durable; the queues that readers see more of now."""
+        """Note that the whole plan is durable; returns the queues readers see more of now."""
         assert plan is self._plan, "one flush at a time"
         self._plan = None
         shown = []
@@ -216,7 +216,7 @@ class Flushing:
         self._checkpoints.tick(now_ms, portion)
 
     def close(self) -> None:
-        """Make everything durable, here and now, and mark a normal stop."""
+        """Make everything durable before returning, and mark a normal stop."""
         self._dispatch.write_tails(len(self._dispatch.dirty))
         self._dispatch.index.close()
         sync_plan(self._disk, self._last_plan())

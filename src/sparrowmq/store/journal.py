@@ -1,14 +1,14 @@
-"""A journal: entries appended to a file, each with its CRC, to be replayed over a table at start.
+"""A journal: entries appended to a file, each with its CRC, and replayed over a table at start.
 
 ```
 magic 4, length 4, CRC32 of the entry 4, entry
 ```
 
-Consumer offsets change all the time and their table is large, so it is saved seldom and the changes
-between are appended here every second. Two files take turns: `rotate` begins a new one when the
-table has been saved, and the one before stays, for the case that the table's `.bak` has to be used.
-Entries say what is, not what changed, so replaying too much does no harm as long as everything in a
-saved table was appended before.
+Consumer offsets change all the time and their table is large, so it is saved rarely and the changes
+in between are appended here every second. Two files take turns: `rotate` begins a new one when the
+table has been saved, and the previous one stays in case the table's `.bak` has to be used. Entries
+hold states, not changes, so replaying too much does no harm as long as everything in a saved table
+was appended before.
 """
 
 import struct
@@ -35,7 +35,7 @@ class Journal:
         self._disk = disk
         self._file: DiskFile | None = None
         self._is_unnamed = False
-        """The file was made, and its name is not durable yet."""
+        """The file was created, and its name is not durable yet."""
         self.size = 0
         """Bytes since the last `rotate`."""
 
@@ -63,7 +63,7 @@ class Journal:
         return entries
 
     def read(self) -> list[bytes]:
-        """All whole entries, oldest first, of a journal that another process may be writing."""
+        """All complete entries, oldest first, of a journal that another process may be writing."""
         found: list[bytes] = []
         for path in (self._before, self.path):
             data = read_file(self._disk, path) or b""
@@ -78,16 +78,16 @@ class Journal:
         if not 0 < len(entry) <= _MAX_ENTRY:
             raise ValueError(f"an entry of {len(entry)} bytes, 1 to {_MAX_ENTRY} are allowed")
         file = self._open()
-        # A failed write leaves half an entry past `size`; the next one goes over it.
+        # A failed write leaves half an entry past `size`; the next write overwrites it.
         file.write(self.size, _HEAD.pack(_MAGIC, len(entry), crc32(entry)) + entry)
         self.size += _HEAD.size + len(entry)
 
     def sync(self) -> None:
-        """Make it durable, here and now."""
+        """Make the journal durable before returning."""
         self._open().sync()
 
     def rotate(self, first: bytes | None = None) -> None:
-        """Everything appended is in a table that is durable: begin anew, with `first` if given."""
+        """Start over, as a durable table now has all entries; with `first` if given."""
         self._open().close()
         self._file = None
         self._disk.replace(self.path, self._before)
@@ -108,7 +108,7 @@ class Journal:
                 self._disk.sync_dir(OWN_DIR)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

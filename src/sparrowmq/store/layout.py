@@ -1,4 +1,4 @@
-"""Where things lie in a store directory: RocketMQ's names, and one directory of our own.
+"""The layout of a store directory: RocketMQ's names, and one directory of our own.
 
 ```
 commitlog/00000000000000000000     log files, named by their first log offset
@@ -31,7 +31,7 @@ def file_name(offset: int) -> str:
 
 
 def file_offset(name: str) -> int | None:
-    """The offset a file starts at; None if it is not named like one of RocketMQ's files."""
+    """The offset a file starts at; None if it is not named like RocketMQ's files."""
     return int(name) if len(name) == _NAME_LENGTH and name.isascii() and name.isdigit() else None
 
 

@@ -76,7 +76,7 @@ class ReadStatus(Enum):
 
 
 class QueueRead(msgspec.Struct, gc=False):
-    """What a read of a queue found: whole records, in order, ready to be sent as they are."""
+    """The result of reading a queue: complete records, in order, ready to be sent unchanged."""
 
     status: ReadStatus
     next_offset: int
@@ -86,11 +86,11 @@ class QueueRead(msgspec.Struct, gc=False):
     count: int = 0
     size: int = 0
     has_unsynced: bool = False
-    """More is there, which consumers see when it is synced."""
+    """There are more messages, which consumers see once they are synced."""
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Bytes of a file that are not what they should be, and what was done about it."""
+    """Damaged bytes of a file, and what was done about them."""
 
     path: str
     position: int
@@ -106,7 +106,7 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 class StartProgress(msgspec.Struct, frozen=True):
-    """How far a long piece of work at start has come."""
+    """Progress of a long task at start."""
 
     what: str
     done: int

@@ -1,4 +1,4 @@
-"""Finding messages by other things than their queue offset: time, key, log offset."""
+"""Finding messages by something other than their queue offset: time, key, log offset."""
 
 import struct
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from sparrowmq.store.index.key_index import KeyIndex
 
 _SIZE = struct.Struct(">i")
 _USUAL_RECORD_BYTES = 1024
-"""Bytes that hold nearly any record: read at once instead of its size first."""
+"""Enough for nearly any record: read at once, instead of reading the size first."""
 
 
 class Boundary(Enum):
-    """Which of the messages around a time is meant."""
+    """Which of the messages around a time to find."""
 
     LOWER = "LOWER"
     """The first one stored at that time or later."""
@@ -32,7 +32,7 @@ class KeyFound(msgspec.Struct):
 
     log_offsets: Sequence[int]
     is_cut: bool
-    """There may be more than were asked for."""
+    """There may be more than the limit allowed."""
     last_timestamp: int
     """Store time and log offset of the last message the index knows."""
     last_log_offset: int
@@ -73,7 +73,7 @@ def offset_by_time(log: CommitLog, queue: ConsumeQueue, timestamp: int, boundary
     """The queue offset at a store time.
 
     LOWER: the first message at or after it, the maximum if all are older. UPPER: the last one at or
-    before it, 0 if all are younger. Where the clock was set back, one of the places that fit.
+    before it, 0 if all are newer. Where the clock was set back, one of the offsets that fit.
     """
     first = _first_after(log, queue, timestamp, inclusive=boundary is Boundary.LOWER)
     if boundary is Boundary.LOWER:
@@ -85,7 +85,7 @@ def _first_after(log: CommitLog, queue: ConsumeQueue, timestamp: int, *, inclusi
     low, high = queue.min_offset, queue.max_offset
     while low < high:
         middle = probe = (low + high) // 2
-        # Units without a record (blank, damaged) take the time of the next one that has it.
+        # Units without a record (blank, damaged) take the time of the next one with a record.
         while (time := _time_of(log, queue, probe)) is None and probe < high - 1:
             probe += 1
         if time is None or time > timestamp or (inclusive and time == timestamp):
@@ -111,7 +111,7 @@ def find_by_key(
 ) -> tuple[list[int], bool]:
     """Log offsets of messages that really have the key, newest first, and whether there are more.
 
-    Index entries hold hashes and whole seconds, so each message found is looked at.
+    Index entries hold hashes and whole seconds, so each message found is checked.
     """
     found = index.find(topic, key, begin_ms, end_ms, limit)
     matching = []

@@ -1,8 +1,8 @@
-"""Single facts about messages of queues, for statistics: when one was stored, how large some are.
+"""Lookups about messages of queues, for statistics: when one was stored, how large some are.
 
-Statistics ask about every queue of a broker, so a lookup on the loop never waits for the device and
-keeps nothing. What is not in memory becomes a `ColdTime`, and a worker reads many of those at once.
-Sizes are summed from the units: an append counts nothing.
+Statistics look at every queue of a broker, so a lookup on the loop never waits for the device and
+caches nothing. A time that is not in memory becomes a `ColdTime`, and a worker reads many of those
+at once. Sizes are summed from the units, so appends keep no counters.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,8 +20,8 @@ from sparrowmq.store.layout import log_path
 _SIZE_AT = 8
 """Where the record's size lies in a unit."""
 _MOST_SUMMED = 16_384
-"""Units of one range that are read; the others are taken to be as large on average. Reading and
-adding so many takes half a millisecond."""
+"""Units of one range that are read; the others are assumed to be as large on average. Reading and
+adding this many takes half a millisecond."""
 
 
 class ColdTime(msgspec.Struct, frozen=True, gc=False):
@@ -35,7 +35,7 @@ class ColdTime(msgspec.Struct, frozen=True, gc=False):
 
 
 class QueueLookups:
-    """Looks into the queues and the log of a store."""
+    """Looks up facts in the queues and the log of a store."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class QueueLookups:
         self._units_per_file = units_per_file
 
     def time_at(self, topic: str, queue_id: int, offset: int) -> int | ColdTime:
-        """When a message of a queue was stored; -1 if it is not there."""
+        """When a message of a queue was stored; -1 if it does not exist."""
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return -1
@@ -65,7 +65,7 @@ class QueueLookups:
         return ColdTime(log_offset=log_offset) if head is None else _time_of(head)
 
     def load_times(self, cold: Sequence[ColdTime]) -> list[int]:
-        """Read store times; may be called in any thread, and waits for the device there."""
+        """Read store times, waiting for the device; may be called in any thread."""
         with ExitStack() as opened:
             logs: dict[str, DiskFile | None] = {}
             return [self._load(one, logs, opened) for one in cold]
@@ -106,8 +106,8 @@ class QueueLookups:
             return None
 
     def bytes_in(self, topic: str, queue_id: int, first: int, end: int) -> int:
-        """How many bytes the records of a range have in the log, as far as they can be known
-        without waiting: the newest are read, the others taken to be as large on average."""
+        """How many bytes the records of a range take in the log, estimated without waiting: the
+        newest are read, the others assumed to be as large on average."""
         queue = self._queues.get((topic, queue_id))
         if queue is None or first >= end:
             return 0
@@ -126,10 +126,10 @@ def _time_of(head: bytes) -> int:
 
 
 def _sizes(units: bytes) -> tuple[int, int]:
-    """What the sizes in some units add up to, and how many units have one.
+    """The sum of the sizes in some units, and how many units have one.
 
-    Summing the bytes of one weight over all units takes a third of the time of unpacking them. No
-    record has 16 MiB, so that only blank units have a first byte.
+    Summing the bytes of equal weight over all units takes a third of the time of unpacking them. No
+    record has 16 MiB, so only blank units have a nonzero first byte.
     """
     if any(units[_SIZE_AT::UNIT_SIZE]):
         return _sum_without_blanks(size for _, size, _ in UNIT.iter_unpack(units))

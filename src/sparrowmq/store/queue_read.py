@@ -1,4 +1,4 @@
-"""Reading a queue: choose among its units and fetch their records in as few reads as possible.
+"""Reading a queue: select units and fetch their records in as few reads as possible.
 
 ```
 ReadPlan ─▶ read_planned ─▶ pick ─┬─ _pick_all       everything fits: most pulls
@@ -7,8 +7,8 @@ ReadPlan ─▶ read_planned ─▶ pick ─┬─ _pick_all       everything fi
 ```
 
 A plan carries all that a read needs, so that it can be finished anywhere: on the loop, from memory,
-or, where the device has to be waited for, in another thread (`ColdRead`). Nothing is decoded on the
-way to a consumer. Records that this process did not write itself are checked first (CRC, position,
+or, if it has to wait for the device, in another thread (`ColdRead`). Nothing is decoded on the way
+to a consumer. Records that this process did not write itself are checked first (CRC, position,
 topic, queue, offset): a damaged one is reported and left out.
 """
 
@@ -30,22 +30,22 @@ from sparrowmq.store.messages import QueueRead, ReadStatus
 _UNITS_AT_ONCE = 256
 _LARGEST_READ = 1024 * 1024
 _UNITS_AHEAD = 64 * 1024
-"""Bytes of a queue that are read ahead of a cold read: 3,276 units."""
+"""Bytes of a queue to read ahead of a cold read: 3,276 units."""
 _MOST_BETWEEN = 8
-"""Reading ahead brings too little where only one byte in so many belongs to the queue."""
+"""Reading ahead does not pay where fewer than one byte in this many belongs to the queue."""
 
 AcceptsRecord: TypeAlias = Callable[[bytes | memoryview], bool]
 
 
 class Source(Protocol):
-    """Where units and records come from. None means: not without waiting for the device."""
+    """Where units and records come from. None means that the device would have to be waited for."""
 
     def units(self, offset: int, count: int) -> bytes | None:
         """Up to `count` units; fewer at the end of a file, none if it is missing."""
         ...
 
     def log(self, log_offset: int, length: int) -> bytes | None:
-        """Bytes of the log; fewer than asked for if they are gone."""
+        """Bytes of the log; fewer than requested if some are gone."""
         ...
 
 
@@ -73,15 +73,15 @@ class ReadPlan(msgspec.Struct, gc=False):
 
 
 class Picked(msgspec.Struct, gc=False):
-    """What a run of units gave."""
+    """What was selected from a run of units."""
 
     scanned: int
-    """Units that were looked at."""
+    """How many units were examined."""
     count: int = 0
     size: int = 0
     chunks: Sequence[bytes | memoryview] = ()
     any_gone: bool = False
-    """Some record was no longer, or not properly, there."""
+    """Some record was gone or damaged."""
 
 
 def read_planned(plan: ReadPlan, source: Source) -> QueueRead | None:
@@ -96,7 +96,7 @@ def read_planned(plan: ReadPlan, source: Source) -> QueueRead | None:
         if units is None:
             return None
         if not units:
-            # The queue's file is missing: go on with the next, as Apache does.
+            # The queue's file is missing: continue with the next one, as Apache does.
             status = ReadStatus.OFFSET_FOUND_NULL
             offset = min(
                 offset - offset % plan.units_per_file + plan.units_per_file, plan.max_offset
@@ -134,15 +134,15 @@ class ColdRead:
         self._disk = disk
         self._path_of = queue.path_of
         self._ahead_bytes = queue.widen_ahead(plan.offset)
-        # What is in memory belongs to the writer's thread: take a copy of what may be needed.
+        # Memory belongs to the writer's thread: copy what may be needed.
         self._recent_from = queue.tail_from
         count = max(0, plan.offset + max(plan.scan_units, plan.max_count) - queue.tail_from)
         self._recent = bytes(queue.tail[: count * UNIT.size])
         self._log_from = self._log_to = -1
-        """What was read of the log, from where to where."""
+        """Start and end of what was read of the log."""
 
     def load(self) -> QueueRead:
-        """Wait for the device and finish the read; it reads on for the pulls that follow."""
+        """Wait for the device and finish the read, then read ahead for the pulls that follow."""
         read = read_planned(self._plan, self)
         assert read is not None, "a source that waits never says that it would have to"
         if self._log_to - self._log_from < _MOST_BETWEEN * read.size:
@@ -150,7 +150,7 @@ class ColdRead:
         return read
 
     def _read_ahead(self) -> None:
-        """Let the pulls that follow find what they need in memory."""
+        """Bring what the next pulls need into memory."""
         start = self._log_to - self._log_to % self._plan.file_size
         with suppress(FileNotFoundError), closing(self._open(log_path(start))) as file:
             file.read_ahead(self._log_to - start, self._ahead_bytes)
@@ -159,7 +159,7 @@ class ColdRead:
         return self._disk.open(path, write=False)
 
     def units(self, offset: int, count: int) -> bytes | None:
-        """Units from memory, or from the file through a descriptor of this read's own."""
+        """Units from memory, or from the file through this read's own descriptor."""
         if offset >= self._recent_from:
             start = (offset - self._recent_from) * UNIT.size
             return self._recent[start : start + count * UNIT.size]
@@ -169,7 +169,7 @@ class ColdRead:
         return self._read(self._path_of(offset), position, length, ahead=_UNITS_AHEAD)
 
     def log(self, log_offset: int, length: int) -> bytes | None:
-        """Records from the file, through a descriptor of this read's own."""
+        """Records from the file, through this read's own descriptor."""
         if self._log_from < 0:
             self._log_from = log_offset
         self._log_to = log_offset + length
@@ -178,8 +178,8 @@ class ColdRead:
 
     def _read(self, path: str, position: int, length: int, ahead: int = 0) -> bytes:
         with suppress(FileNotFoundError), closing(self._open(path)) as file:
-            # Asked for first, so that the read itself finds its pages, and leaves no mark on one
-            # at which a later read would have to start read-ahead.
+            # Requested first, so that the read itself finds its pages and leaves no mark on one
+            # that would make a later read start read-ahead.
             file.read_ahead(position, length + ahead)
             return file.read(position, length)
         return b""
@@ -190,7 +190,7 @@ Span: TypeAlias = tuple[int, int]
 
 
 def pick(plan: ReadPlan, offset: int, units: bytes, source: Source) -> Picked | None:
-    """Choose among units that start at `offset` and fetch their records."""
+    """Select among units that start at `offset` and fetch their records."""
     if plan.accepts_record is None and UNIT.unpack_from(units)[0] >= plan.own_from:
         picked = _pick_all(plan, units, source) or _pick_plain(plan, units, source)
         if picked is None or not picked.any_gone:
@@ -199,7 +199,7 @@ def pick(plan: ReadPlan, offset: int, units: bytes, source: Source) -> Picked | 
 
 
 def _pick_all(plan: ReadPlan, units: bytes, source: Source) -> Picked | None:
-    """What most pulls get: every record, and there is room for them. None if not, or not yet."""
+    """All records, as in most pulls; None if tags are chosen, or records do not fit or are cold."""
     if plan.accepts_tag is not None:
         return None
     fields = _many_units(len(units) // UNIT.size).unpack(units)
@@ -208,13 +208,13 @@ def _pick_all(plan: ReadPlan, units: bytes, source: Source) -> Picked | None:
     if count > plan.max_count or total > plan.max_bytes:
         return None
     start, end = fields[0], fields[-3] + fields[-2]
-    # Mostly one after the other, as after a batch; then they are in one file.
+    # Mostly adjacent, as after a batch; then they are in one file.
     spans = [(start, end)] if end - start == total else _spans(fields[::3], sizes)
     return _fetched(plan, source, spans, count, count, total)
 
 
 def _spans(offsets: Sequence[int], sizes: Sequence[int]) -> list[Span]:
-    """Where records lie, neighbours together."""
+    """The spans of the records, adjacent ones merged."""
     ends = [*map(add, offsets, sizes)]
     spans: list[Span] = []
     start = offsets[0]
@@ -232,7 +232,7 @@ def _many_units(count: int) -> Struct:
 
 
 def _pick_plain(plan: ReadPlan, units: bytes, source: Source) -> Picked | None:
-    """Records of our own making: only lengths are added up."""
+    """Select records that this process wrote: only lengths are added up."""
     accepts_tag, max_bytes, max_count = plan.accepts_tag, plan.max_bytes, plan.max_count
     spans: list[Span] = []
     start = end = -1
@@ -267,7 +267,7 @@ def _fetched(
 
 
 def fetch(spans: Sequence[Span], plan: ReadPlan, source: Source) -> list[bytes | memoryview] | None:
-    """The bytes of each span; spans close to each other are read together."""
+    """The bytes of each span; spans that are close together are read at once."""
     if len(spans) == 1:
         data = source.log(spans[0][0], spans[0][1] - spans[0][0])
         return None if data is None else [data]
@@ -299,7 +299,7 @@ def fetch(spans: Sequence[Span], plan: ReadPlan, source: Source) -> list[bytes |
 
 
 def _pick_checked(plan: ReadPlan, offset: int, units: bytes, source: Source) -> Picked | None:
-    """Records of another process, or a filter that wants to see them: one by one."""
+    """Select records of another process, or with a filter that inspects them: one by one."""
     picked = Picked(0)
     wanted = _wanted_units(plan, offset, units, picked)
     records = fetch([(start, start + size) for _, start, size in wanted], plan, source)
@@ -319,7 +319,7 @@ def _pick_checked(plan: ReadPlan, offset: int, units: bytes, source: Source) -> 
 def _wanted_units(
     plan: ReadPlan, offset: int, units: bytes, picked: Picked
 ) -> list[tuple[int, int, int]]:
-    """Queue offset, log offset and size of the units to fetch; `picked` learns what was passed."""
+    """Queue offset, log offset and size of the units to fetch; `picked` counts those passed."""
     wanted: list[tuple[int, int, int]] = []
     for log_offset, size, tag in UNIT.iter_unpack(units):
         if log_offset < plan.min_log_offset or not 0 < size <= plan.file_size:

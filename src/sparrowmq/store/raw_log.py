@@ -1,7 +1,7 @@
-"""Log bytes as they travel between master and slave.
+"""Raw log bytes that a slave receives from its master.
 
-A master sends pieces that end anywhere. Only whole, checked records go into the slave's log; the
-beginning of one that is still to come is held back, so that the log never holds half a record.
+A master sends pieces that may end anywhere. Only complete, checked records go into the slave's log;
+the beginning of an incomplete one is held back, so that the log never holds half a record.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from sparrowmq.store.dispatch import Dispatch
 
 
 class RawAppend:
-    """Takes a master's bytes into the log and dispatches their records."""
+    """Appends a master's bytes to the log and dispatches their records."""
 
     def __init__(self, log: CommitLog, dispatch: Dispatch) -> None:
         self._log = log
@@ -24,22 +24,22 @@ class RawAppend:
 
     @property
     def next_offset(self) -> int:
-        """The log offset of the next byte to come."""
+        """The log offset of the next byte expected."""
         return self._log.end + len(self._held)
 
     def forget_held(self) -> None:
-        """The connection broke: the master will begin with the log's end again."""
+        """The connection broke: the master will start again at the log's end."""
         self._held = b""
 
     def take_grown(self) -> Iterable[tuple[str, int]]:
-        """Topic and id of queues that got messages since the last call."""
+        """Topic and id of queues that received messages since the last call."""
         grown, self._grown = self._grown, {}
         return grown
 
     def append(self, log_offset: int, data: bytes) -> None:
-        """Take bytes that start at `log_offset`.
+        """Append bytes that start at `log_offset`.
 
-        Raises ValueError for bytes out of turn, RecordError for bytes that are no records,
+        Raises ValueError for bytes out of sequence, RecordError for bytes that are not records,
         DiskFull.
         """
         log = self._log
@@ -47,7 +47,7 @@ class RawAppend:
             log.restart_at(log_offset)
         if log_offset > self.next_offset or log_offset < log.end - log.file_size:
             raise ValueError(f"bytes for log offset {log_offset}, expected {self.next_offset}")
-        # What follows a blank record is sent too, and is known already.
+        # The master also sends the bytes after a blank record, which are already known.
         data = self._held + data[self.next_offset - log_offset :]
         self._held = b""
         run: list[RecordOutline] = []
@@ -77,18 +77,18 @@ class RawAppend:
 
     @property
     def _room_to(self) -> int:
-        """The log offset up to which records may reach in this file: a blank has to fit after."""
+        """How far records may reach in this file: a blank must fit after them."""
         return self._log.file_start + self._log.file_size - BLANK.size
 
     def _check(self, data: bytes, at: int, log_offset: int) -> RecordOutline:
-        """A record that is not an ordinary one. Raises RecordError, ValueError."""
+        """Check a record that is not an ordinary one. Raises RecordError, ValueError."""
         record = check_record(data, at, log_offset)
         if log_offset + record.size > self._room_to:
             raise ValueError(f"the record at {log_offset} leaves no room for a blank")
         return RecordOutline.of(record)
 
     def _write(self, data: bytes, records: list[RecordOutline]) -> None:
-        """Write whole records at once: a third of what a write for each costs."""
+        """Write several records at once: a third of the cost of one write each."""
         if not records:
             return
         log = self._log
@@ -101,10 +101,10 @@ class RawAppend:
             self._grown[record.topic, record.queue_id] = None
 
     def _end_file(self, size: int) -> int:
-        """End the file as the master did; how many bytes of the master's that covers."""
+        """End the file as the master did; returns how many of the master's bytes that covers."""
         before = self._log.end
         left = self._log.file_start + self._log.file_size - before
         if size != left:
-            raise RecordError(before, f"a blank record of {size} bytes, where {left} are left")
+            raise RecordError(before, f"a blank record of {size} bytes, but {left} are left")
         self._log.end_file()
         return self._log.end - before

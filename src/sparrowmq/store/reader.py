@@ -37,7 +37,7 @@ class Reader:
         self._window = config.unsynced_window
         self._report = report
         self._reported: set[int] = set()
-        """Log offsets of damaged records: each is reported once, however often it is read."""
+        """Log offsets of damaged records: each is reported only once."""
 
     def read_queue(
         self,
@@ -51,11 +51,11 @@ class Reader:
         accepts_record: AcceptsRecord | None = None,
         only_visible: bool = False,
     ) -> QueueRead | ColdRead:
-        """Records of a queue from `offset` on, or a ColdRead if the device has to be waited for.
+        """Records of a queue from `offset` on, or a ColdRead if reading has to wait for the device.
 
-        At least one message is returned however large it is. A filter that rejects a long run of
-        messages ends the read early; `next_offset` is where to go on. With `only_visible` the
-        queue ends where consumers may see it: see `visible_range`.
+        At least one message is returned, however large it is. A filter that rejects a long run of
+        messages ends the read early; `next_offset` is where to continue. With `only_visible` the
+        queue ends where it ends for consumers: see `visible_range`.
         """
         queue = self._queues.get((topic, queue_id))
         if queue is None:
@@ -98,7 +98,8 @@ class Reader:
     def _newest(self, queue: ConsumeQueue, accepts_tag: Container[int] | None) -> bytes | None:
         """The last record of a queue, which is all that a consumer that keeps up ever asks for.
 
-        None when it is not in memory, not of our own making, or not accepted: the long way then.
+        None if it is not in memory, another process wrote it, or the filter rejects it: the caller
+        then reads in the general way.
         """
         if not queue.tail:
             return None
@@ -132,9 +133,9 @@ class Reader:
         return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
 
     def visible_range(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """What consumers may know of a queue: `min_offset`, and an end that is at most
+        """The part of a queue that consumers may see: from `min_offset` to at most
         `unsynced_window` messages past the last durable one. A consumer that has seen more
-        could, after a power cut, miss what gets the same offsets."""
+        could, after a power cut, miss new messages that get the same offsets."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return 0, 0
@@ -157,8 +158,8 @@ class Reader:
     def units_at_once(
         self, topic: str, queue_id: int, from_offset: int, limit: int
     ) -> bytes | None:
-        """Some of the units from an offset on, as they are stored; none out of range, None where
-        the device has to be waited for."""
+        """Some of the units from an offset on, as they are stored; none out of range, None if that
+        would have to wait for the device."""
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= from_offset < queue.max_offset:
             return b""
@@ -170,12 +171,12 @@ class Reader:
         return None if found is None else found[1]
 
     def read_record(self, log_offset: int) -> Record | None:
-        """`read_message`, decoded: it has to be for the check whether it is there."""
+        """`read_message`, decoded: checking that the record exists decodes it anyway."""
         found = read_record(self._log, log_offset, check_crc=log_offset < self._log.own_from)
         return None if found is None else found[0]
 
     def read_log(self, log_offset: int, max_bytes: int) -> bytes:
-        """Raw bytes from `log_offset` on, of one file, for a slave; empty at the end of the log.
+        """Raw bytes of one file from `log_offset` on, for a slave; empty at the end of the log.
 
         It may block: `read_log_at_once` does not.
         """
@@ -186,7 +187,7 @@ class Reader:
         return data
 
     def read_log_at_once(self, log_offset: int, max_bytes: int) -> bytes | None:
-        """`read_log` without waiting for the device; None where that is necessary."""
+        """`read_log` without waiting for the device; None if it would have to."""
         length = self._log_bytes_at(log_offset, max_bytes)
         return self._log.read(log_offset, length) if length > 0 else b""
 
@@ -209,7 +210,7 @@ class Reader:
         return -1
 
     def store_time(self, log_offset: int) -> int:
-        """When the record at a log offset was stored, -1 if there is none.
+        """When the record at a log offset was stored, -1 if none starts there.
 
         Reads only its head: statistics of a group look at a message of every queue.
         """
@@ -223,7 +224,7 @@ class Reader:
 
 
 class _Hot:
-    """The queue and the log as far as they are in memory."""
+    """The parts of queue and log that are in memory."""
 
     __slots__ = ("_queue", "log")
 

@@ -1,7 +1,7 @@
 """Deleting log files: expired ones in the deletion hour, more when the disk fills up.
 
-`files_to_delete` and `refuses` decide, `Retention` acts. What is derived from a deleted file, queue
-units and index entries, goes with it; the queues' offsets stay.
+`files_to_delete` and `refuses` decide, `Retention` acts. Everything derived from a deleted file,
+queue units and index entries, goes with it; the queues' offsets stay.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,9 +48,9 @@ def files_to_delete(
     needed_from: int | None = None,
     zone: Zone = utc,
 ) -> list[int]:
-    """Starts of the files to delete now, oldest first; `files` are all but the one written.
+    """Starts of the files to delete now, oldest first; `files` are all but the one being written.
 
-    What a slave still needs, from `needed_from` on, is kept as long as the disk has room.
+    Files that a slave still needs, from `needed_from` on, are kept while the disk has room.
     """
     expired = []
     if any_hour or is_deletion_hour(config, now_ms, zone) or used_ratio >= config.clean_ratio:
@@ -61,13 +61,13 @@ def files_to_delete(
                 break
             expired.append(file.start)
     if not expired and files and used_ratio >= config.force_clean_ratio:
-        # One at a time: the caller looks at the disk again before the next.
+        # One at a time: the caller checks the disk again before the next.
         return [files[0].start]
     return expired[:FILES_AT_ONCE]
 
 
 def refuses(config: StoreConfig, *, was_refusing: bool, used_ratio: float) -> bool:
-    """Whether messages are refused: from the upper mark on, until the disk is below the lower."""
+    """Whether to refuse messages: from the upper mark on, until the disk is below the lower."""
     limit = config.force_clean_ratio if was_refusing else config.refuse_ratio
     return used_ratio >= limit
 
@@ -99,7 +99,7 @@ class Retention:
         self._zone = zone
 
     def configure(self, config: StoreConfig) -> None:
-        """Delete and refuse by the times and marks of `config` from now on.
+        """Use the times and marks of `config` for deleting and refusing from now on.
 
         An operator may change these while the store is open; the rest of `config` is ignored.
         """
@@ -113,12 +113,12 @@ class Retention:
         set_forward: Callable[[int], int] = lambda log_offset: 0,
         needed_from: int | None = None,
     ) -> list[int]:
-        """Delete log files that have expired or that the disk has no room for; what was deleted.
+        """Delete log files that expired or that the disk has no room for; returns what was deleted.
 
-        With `any_hour` expired files need not wait for the deletion hour. `set_forward` says by how
-        much the clock was set since a record was stored: that does not make it older. From
-        `needed_from` on a slave still needs the log.
-        Decides also whether messages are refused because the disk is nearly full.
+        With `any_hour` expired files need not wait for the deletion hour. `set_forward` returns by
+        how much the clock was set forward since a record was stored: that does not make it older.
+        From `needed_from` on a slave still needs the log.
+        Also decides whether messages are refused because the disk is nearly full.
         """
         deleted: list[int] = []
         while starts := self.clean_some(
@@ -136,9 +136,9 @@ class Retention:
         set_forward: Callable[[int], int] = lambda log_offset: 0,
         needed_from: int | None = None,
     ) -> list[int]:
-        """One step of `clean`, whose files are in the trash afterwards; empty when it was the last.
+        """One step of `clean`, which moves files to the trash; empty when it was the last.
 
-        The trash has to be emptied before the next step, which looks at the disk again.
+        The trash must be emptied before the next step, which checks the disk again.
         """
         starts = files_to_delete(
             self._config,
@@ -175,7 +175,7 @@ class Retention:
         return 1 - usage.free_bytes / usage.total_bytes if usage.total_bytes else 0.0
 
     def _finished_files(self, set_forward: Callable[[int], int]) -> list[LogFile]:
-        """Files that are not written any more; the first message of the next dates their last."""
+        """Files no longer written to; each one's time is that of the next one's first message."""
 
         def stored_ms(log_offset: int) -> int | None:
             time_ms = store_time(log, log_offset)
@@ -186,6 +186,6 @@ class Retention:
         return [
             LogFile(start, stored_ms(following))
             for start, following in pairwise(starts)
-            # One that is not durable yet may just be on its way to the device.
+            # A file that is not durable yet may be on its way to the device right now.
             if start + log.file_size <= self._flushing.durable
         ]

@@ -6,13 +6,13 @@ Store ── Appender ──▶ CommitLog       the records themselves; the rest
      ├── Reader ────▶ both
      ├── Flushing                     what is durable, what to sync next, checkpoints
      ├── Retention                    deletes expired files
-     ├── LogEpochs                    since when offsets mean what they mean
-     └── Admission                    whether messages are taken; every part that writes asks it
+     ├── LogEpochs                    since when an offset means the message it means now
+     └── Admission                    whether messages are accepted; every part that writes asks it
 ```
 
-Synchronous, one writer, no clock, no threads: the caller says what time it is and syncs files where
-it likes. A full disk is an answer (`DiskFull`) that ends when there is space again; a write or sync
-that fails otherwise is the end (`StoreStopped`), because it is unknown what reached the disk.
+Synchronous, one writer, no clock, no threads: the caller passes the time and syncs files where it
+likes. A full disk is a temporary error (`DiskFull`) that ends when there is space again; any other
+failed write or sync is final (`StoreStopped`), because it is unknown what reached the disk.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ __all__ = ["Boundary", "ColdRead", "ColdTime", "Store"]
 Grown = list[tuple[ConsumeQueue, int]]
 _QUEUES_PER_TICK = 256
 _MUCH_SCANNED = 32
-"""A start that scanned more than this part of `checkpoint_bytes` makes a checkpoint at once."""
+"""A start that scanned more than 1/32 of `checkpoint_bytes` makes a checkpoint at once."""
 
 
 def _ignore(_: Damage | StartProgress) -> None:
@@ -54,7 +54,7 @@ def _ignore(_: Damage | StartProgress) -> None:
 
 
 class Store:
-    """An open store. Made by `Store.open`, ended by `close`."""
+    """An open store. `Store.open` creates it, `close` ends it."""
 
     def __init__(
         self, config: StoreConfig, disk: Disk, lock: DiskLock, report: Report, zone: Zone
@@ -62,7 +62,7 @@ class Store:
         self.config = config
         self.zone = config.zone(zone)
         self.recovered = Recovered()
-        """What was found and done when it was opened."""
+        """What opening the store found and did."""
         self._disk = disk
         self._lock = lock
         self._report = report
@@ -75,7 +75,7 @@ class Store:
         self._flushing = Flushing(config, disk, self._log, self._dispatch, self._marks)
         self.admission = Admission()
         self.trash = Trash(disk)
-        """What was deleted and still takes space; `trash.empty` may be called by any thread."""
+        """Deleted files that still take space; any thread may call `trash.empty`."""
         self.epochs = LogEpochs(disk, self._dispatch.queues, lambda: self._log.end)
         self._seen_past_end = 0
         self._scanned_bytes = 0
@@ -132,11 +132,11 @@ class Store:
         is_copy: bool = False,
         zone: Zone = utc,
     ) -> "Store":
-        """Open the store on `disk`, repairing what a crash left. `report` learns of damage, `zone`
-        is the host's time zone.
+        """Open the store on `disk`, repairing what a crash left. `report` is called with any
+        damage; `zone` is the host's time zone.
 
-        With `is_copy` no epoch begins: the log is continued with another broker's bytes, until
-        `begin_epoch` says otherwise.
+        With `is_copy` no epoch begins: another broker's bytes continue the log, until `begin_epoch`
+        is called.
 
         Raises StoreLocked, StoreCorrupted, DiskFull, or OSError.
         """
@@ -167,20 +167,20 @@ class Store:
         self._scanned_bytes = found.scanned_bytes
 
     def _note_last_life(self, found: Recovered) -> None:
-        """How far past the log's end readers may have seen."""
+        """Note how far past the log's end readers may have read."""
         self._seen_past_end = self.epochs.load()
         if found.was_foreign:
             self._seen_past_end = UNBOUNDED
         if not found.was_running:
             self._seen_past_end = 0
-        if self.epochs.was_copy:  # readers of its master may have seen any number of messages more
+        if self.epochs.was_copy:  # its master's readers may have seen any number more
             self._seen_past_end = UNBOUNDED
 
     def begin_epoch(self, now_ms: int, *, nothing_is_lost: bool = False) -> None:
-        """A store that was opened as a copy is a master's from now on.
+        """Make a store that was opened as a copy a master's from now on.
 
-        `nothing_is_lost`: what readers saw of the last life is in the log again, because slaves
-        had it.
+        `nothing_is_lost`: everything readers saw in the last run is in the log again, because
+        slaves had it.
         """
         self._begin_epoch(now_ms, 0 if nothing_is_lost else self._seen_past_end)
         try:
@@ -189,8 +189,8 @@ class Store:
             self.admission.set_no_space(error)
 
     def _begin_epoch(self, now_ms: int, seen_past_end: int) -> None:
-        """What readers saw of the last life and the log does not hold any more is forgotten."""
-        # What copies keep readers from losing is not bounded by any window here.
+        """Begin an epoch: what readers saw in the last run and the log has lost is void."""
+        # Where copies protect what readers saw, no local window bounds it.
         window = UNBOUNDED if self.config.is_shown_by_owner else self.config.unsynced_window
         self.epochs.begin(self._log.end, seen_past_end, window, now_ms)
 
@@ -201,7 +201,7 @@ class Store:
             self.admission.set_no_space(error)
 
     def _prepare(self, scanned_bytes: int) -> None:
-        """Everything that needs space: on a full disk the store can still be read."""
+        """Do everything that needs space: on a full disk the store can still be read."""
         self._disk.open(ABORT, create=True).close()
         for path in (LOG_DIR, QUEUE_DIR, OWN_DIR):
             self._disk.mkdir(path)
@@ -214,9 +214,9 @@ class Store:
         self._log.prepare()
 
     def close(self) -> None:
-        """Make everything durable and let go of the directory.
+        """Make everything durable and release the directory.
 
-        After a failure nothing is marked: the next start recovers as after a crash.
+        After a failure no marks are written: the next start recovers as after a crash.
         """
         try:
             if not self.admission.has_stopped:
@@ -225,7 +225,7 @@ class Store:
                 self._disk.unlink(ABORT)
                 self._disk.sync_dir("")
         except DiskFull:
-            pass  # the abort marker stays, the next start scans
+            pass  # the abort marker stays, so the next start scans
         finally:
             self._dispatch.index.abandon()
             self._log.close()
@@ -234,7 +234,7 @@ class Store:
             self._lock.release()
 
     def abandon(self) -> None:
-        """Let go of the directory without marking anything: the next start recovers."""
+        """Release the directory without writing marks: the next start recovers."""
         self.admission.stop("it was abandoned")
         self.close()
 
@@ -264,11 +264,11 @@ class Store:
         return self.admission.has_stopped
 
     def fail(self, reason: str) -> None:
-        """Nothing may be acknowledged any more, for instance because a sync failed."""
+        """Stop acknowledging messages, for instance because a sync failed."""
         self.admission.stop(reason)
 
     def tick(self, now_ms: int) -> None:
-        """Write what is only in memory, prepare space; call it every 20 to 100 ms."""
+        """Write what is only in memory and prepare space; call every 20 to 100 ms."""
         if self.admission.has_stopped:
             return
         try:
@@ -283,8 +283,8 @@ class Store:
             self.admission.write_failed(error)
 
     def slots_ahead(self) -> Callable[[], None] | None:
-        """What brings the part of the index into memory that is written soon, for a worker; None
-        while nothing is going to be written. Entries become durable first, so there is time."""
+        """A function for a worker that reads the part of the index written next into memory; None
+        if nothing is about to be written. Entries become durable first, so there is time."""
         files = self._dispatch.index.unplaced_files
         if not files:
             return None
@@ -296,7 +296,7 @@ class Store:
         return read_ahead
 
     def finish_flush(self, plan: FlushPlan) -> list[tuple[str, int]]:
-        """Everything in the plan has been synced; the queues that readers see more of now."""
+        """Note that the whole plan is synced; returns the queues readers see more of now."""
         try:
             shown = self._flushing.finish_flush(plan)
             return [(queue.topic, queue.queue_id) for queue in shown]
@@ -307,14 +307,14 @@ class Store:
         return []
 
     def take_grown(self) -> Grown:
-        """Queues that grew since the last call and where they end, to be handed to `show`.
+        """Queues that grew since the last call, and their ends, to pass to `show`.
 
         Only for an owner that shows messages itself (`is_shown_by_owner`).
         """
         return self._dispatch.take_unsynced()
 
     def show(self, grown: Grown) -> list[tuple[str, int]]:
-        """Readers may see these queues up to there; the queues that they see more of now."""
+        """Let readers see these queues up to there; returns those they see more of now."""
         shown = []
         for queue, end in grown:
             if queue.durable_to < end:
@@ -323,16 +323,16 @@ class Store:
         return shown
 
     def delete_topic(self, topic: str, now_ms: int) -> bool:
-        """Forget a topic: its messages can no longer be read; False if it had none.
+        """Delete a topic: its messages can no longer be read; False if it had none.
 
-        Positions in its queues are worth nothing if it is made again. Raises DiskFull, or OSError.
+        If it is created again, old positions in its queues are void. Raises DiskFull, or OSError.
         """
         ends = [queue.max_offset for queue in self._dispatch.of_topic(topic)]
         if not ends:
             return False
         # Epochs and snapshot are synced here, on the caller's thread, although that may take tens
-        # of milliseconds: the epoch has to be durable before another message is appended, or
-        # positions learned from now on would pass for good after a power cut that undoes the
+        # of milliseconds: the epoch must be durable before another message is appended, or
+        # positions learned from now on would pass as valid after a power cut that undoes the
         # deletion. It comes first, so that a full disk leaves the topic as it was.
         self.epochs.delete_topic(topic, self._log.end, max(ends), now_ms)
         self.epochs.save()
@@ -342,12 +342,12 @@ class Store:
 
     @property
     def deletions(self) -> dict[str, int]:
-        """Deleted topics: their messages before this log offset cannot be read any more."""
+        """Deleted topics: their messages before this log offset can no longer be read."""
         return dict(self._dispatch.dropped)
 
     def follow_deletions(self, deletions: Mapping[str, int]) -> list[str]:
-        """Delete what a master deleted, up to the place in the log where it did: topics that were
-        made again keep what was stored since. The topics that lost something, or may have.
+        """Delete what a master deleted, up to the log offset where it did: topics that were created
+        again keep what was stored since. Returns the topics that lost messages, or may have.
 
         Raises DiskFull, or OSError.
         """

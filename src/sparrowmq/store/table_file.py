@@ -1,14 +1,14 @@
-"""A table of the broker in config/: a JSON file that is replaced as a whole, and its `.bak`.
+"""A table of the broker in config/: a JSON file that is replaced atomically, and its `.bak`.
 
 ```
-save    replace name atomically, what it held before becomes name.bak
+save    replace name atomically; its previous content becomes name.bak
 load    name, else name.bak (reported), else nothing: fine in a new store, refused in a used one
 ```
 
-In a new store loading writes an empty table at once: from then on a missing one was lost.
+In a new store loading writes an empty table at once: if one is missing after that, it was lost.
 
-Whatever moment the power fails at, one of the two is whole and holds what was saved last or the
-time before. What a table means is the broker's business: it brings the function that decodes it.
+Whenever the power fails, one of the two is intact and holds the last saved content or the one
+before. The meaning of a table is the broker's business: it passes the function that decodes it.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _EMPTY = b"{}"
 
 
 class TableMissing(StoreError):
-    """A used store lacks one of its tables; starting with an empty one would lose what it said."""
+    """A used store lacks one of its tables; starting with an empty one would lose its content."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class TableFile(Generic[Table]):
         store_is_used: bool,
         may_be_missing: bool = False,
     ) -> Table | None:
-        """The table as last saved, None where there is none yet, which makes an empty one.
+        """The table as last saved; None if there is none yet, which writes an empty one.
 
         `store_is_used` when the log holds messages; `may_be_missing` for tables that Apache does
         not always write. Raises TableMissing, or DiskFull and OSError.
@@ -85,15 +85,15 @@ class TableFile(Generic[Table]):
         raise TableMissing(self.path, "are missing" if missing else " and ".join(reasons))
 
     def save(self, data: bytes) -> bool:
-        """Replace the table; durable when it returns. False if it says the same as before.
+        """Replace the table; durable when it returns. False if the content is unchanged.
 
-        Raises DiskFull or OSError, and then the old one is still there.
+        Raises DiskFull or OSError, and the old one is then kept.
         """
         if data == self._saved:
             return False
         self._file.replace(data)
         if self._saved is None:
-            # A process that was killed may have made the directory without syncing its name.
+            # A process that was killed may have created the directory without syncing its name.
             self._disk.sync_dir("")
         self._saved = data
         return True
@@ -101,7 +101,7 @@ class TableFile(Generic[Table]):
     def _put_aside(
         self, path: str, size: int, reason: str, report: Callable[[Damage], None]
     ) -> None:
-        # Left where it is, the next save would make it the backup, over the one that is whole.
+        # If it stayed, the next save would make it the backup, replacing the intact one.
         self._disk.replace(path, f"{path}.damaged")
         self._disk.sync_dir(CONFIG_DIR)
         report(Damage(path, 0, size, reason, f"kept as {path}.damaged"))

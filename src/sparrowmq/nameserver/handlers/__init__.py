@@ -1,1 +1,1 @@
-"""What a name server answers, one module per capability."""
+"""The request handlers of a name server, one module per capability."""

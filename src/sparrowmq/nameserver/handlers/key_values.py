@@ -28,12 +28,12 @@ routes: Routes[NameServer] = Routes()
 
 _MAX_VALUE_BYTES = 64 * 1024
 _MAX_ALL_BYTES = 4 * 1024 * 1024
-"""The whole file is written at every change."""
+"""Bounded, because every change rewrites the whole file."""
 
 
 @routes.on(PutKvConfig)
 def put_kv_config(server: NameServer, request: Request[PutKvConfig]) -> Reply:
-    """Set a value; it is on disk when the answer comes."""
+    """Set a value; it is durable before the answer is sent."""
     namespace, key, value = request.header.namespace, request.header.key, request.header.value
     check_name("namespace", namespace)
     check_name("key", key)
@@ -59,7 +59,7 @@ def get_kv_config(server: NameServer, request: Request[GetKvConfig]) -> Reply:
 
 @routes.on(DeleteKvConfig)
 def delete_kv_config(server: NameServer, request: Request[DeleteKvConfig]) -> Reply:
-    """Remove a value; one that is not there has been removed already."""
+    """Remove a value; a missing one has been removed already."""
     namespace, key = request.header.namespace, request.header.key
     _change(server, key, lambda: server.kv.delete(namespace, key))
     audit(request, "removed %r from namespace %r", key, namespace)
@@ -79,7 +79,7 @@ def list_kv_config(server: NameServer, request: Request[ListKvConfig]) -> Reply:
 
 def _change(server: NameServer, topic: str, change: Callable[[], None]) -> None:
     try:
-        # Not in a worker: operators do this by hand, and the next request must see it.
+        # Not in a worker: operators do this rarely, by hand, and the next request must see it.
         change()
     except (OSError, DiskFull) as error:
         log.exception("the key-value configuration could not be saved")

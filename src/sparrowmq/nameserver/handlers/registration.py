@@ -1,4 +1,4 @@
-"""Brokers announce themselves, say that they are alive, and leave."""
+"""Brokers register, send heartbeats, and leave."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ log = logging.getLogger(__name__)
 routes: Routes[NameServer] = Routes()
 
 _ANSWER_S = 1.0
-"""How long a master may take to answer before another one gets its name; brokers wait 3 s for
-their registration."""
+"""How long a master may take to answer before another one takes over its name; brokers wait 3 s for
+the answer to a registration."""
 _ZLIB = 0x78
 _V3_0_11 = 37
-"""Brokers before this version register a bare topic table."""
+"""Brokers before this version send only a topic table when they register."""
 
 
 @routes.on(RegisterBroker)
 def register_broker(
     server: NameServer, request: Request[RegisterBroker]
 ) -> Reply | Awaitable[Reply]:
-    """A broker and its topics; the answer tells a slave where its master is.
+    """Register a broker and its topics; the answer gives a slave its master's address.
 
-    A second master of a name is refused while the first one answers: producers would send to one
-    of them and consumers read from the other, depending on the name server they asked.
+    A second master of a name is refused while the first one answers: producers could send to one of
+    them and consumers read from the other, depending on the name server they asked.
     """
     registration = _registration(server, request)
     _check_is_whole(server, registration)
@@ -76,7 +76,7 @@ async def _register_in_place_of(
     request: Request[RegisterBroker],
     registration: Registration,
 ) -> Reply:
-    """Register unless the present master answers over the connection that it registered with."""
+    """Register, unless the current master answers over the connection it registered with."""
     if await _answers(rival):
         name = registration.broker_name
         log.warning(
@@ -91,13 +91,13 @@ async def _register_in_place_of(
             f"or give {registration.address} a name of its own",
         )
     reply = _registered(server, request, registration)
-    # It learns so that it has lost its name as soon as it goes on, and not by its next round.
+    # This way it learns that it lost its name as soon as it resumes, not in its next round.
     server.end_session(rival)
     return reply
 
 
 async def _answers(broker: LiveBroker) -> bool:
-    """Any answer counts, a refusal too: Apache's broker knows no request on this connection."""
+    """Whether a broker answers. A refusal counts: Apache's serve no requests on this connection."""
     assert isinstance(broker.session, Connection)
     try:
         await broker.session.call(GetRuntimeInfo(), timeout_s=_ANSWER_S)
@@ -121,21 +121,21 @@ def _registered(
 
 @routes.on(UnregisterBroker)
 def unregister_broker(server: NameServer, request: Request[UnregisterBroker]) -> Reply:
-    """A broker leaves; one that is not there has left already."""
+    """Remove a broker that leaves; succeeds if it has left already."""
     server.unregister(request.header.broker_name, request.header.broker_addr)
     return Reply()
 
 
 @routes.on(BrokerHeartbeat)
 def broker_heartbeat(server: NameServer, request: Request[BrokerHeartbeat]) -> Reply:
-    """A sign of life; it does not register a broker."""
+    """Note a sign of life, which does not register a broker."""
     server.note_alive(request.header.broker_addr)
     return Reply()
 
 
 @routes.on(QueryDataVersion)
 def query_data_version(server: NameServer, request: Request[QueryDataVersion]) -> Reply:
-    """Whether the broker has to register again. The question counts as a sign of life."""
+    """Answer whether the broker has to register again. Asking counts as a sign of life."""
     offered = _read_data_version(request.body)
     address = request.header.broker_addr
     broker = server.table.live.get(address)
@@ -182,8 +182,8 @@ def _read_body(request: Request[RegisterBroker]) -> RegisterBrokerBody:
     try:
         if request.version < _V3_0_11:
             return RegisterBrokerBody(topics=RegisteredTopics.from_json(body))
-        # Apache's broker with compressedRegister=true compresses but says compressed=false; JSON
-        # never begins like zlib data does.
+        # Apache's broker with compressedRegister=true compresses but sends compressed=false; JSON
+        # never begins like zlib data.
         is_compressed = header.compressed or body[0] == _ZLIB
         return RegisterBrokerBody.decode(body, compressed=is_compressed)
     except BodyError as error:
@@ -210,10 +210,10 @@ def _check_room(server: NameServer, registration: Registration) -> None:
 
 
 def _check_is_whole(server: NameServer, registration: Registration) -> None:
-    """A broker that is not known yet must register with all topics.
+    """Check that an unknown broker registers with all its topics.
 
-    One topic alone is an update. Taken for the whole, it would leave the others unknown until
-    the broker's next change, for brokers that ask for the version before they register.
+    A single topic is an update. Mistaken for all topics, it would leave the others unknown until
+    the broker's next change, for brokers that compare versions before they register.
     """
     name, number = registration.broker_name, registration.broker_id
     if len(registration.topics) == 1 and server.table.holder(name, number) is None:

@@ -1,4 +1,4 @@
-"""Topics: the route of one, lists of them, and topics that are added or deleted one at a time."""
+"""Topics: routes, lists of topics, and adding or deleting single topics."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _UNIT_SUB = 2
 
 @routes.on(GetTopicRoute)
 def get_topic_route(server: NameServer, request: Request[GetTopicRoute]) -> Reply:
-    """The brokers of a topic and its queues on them."""
+    """Answer with a topic's brokers and its queues on them."""
     if not server.is_in_service:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,
@@ -76,7 +76,7 @@ def _encode(server: NameServer, topic: str, quoted: bool, zone: str) -> bytes:
     for queues in sorted(table.topics.queues_of(topic).values(), key=lambda data: data.broker_name):
         group = table.groups[queues.broker_name]
         stands_in = may_stand_in and group.acting_master and not is_writable(queues.perm)
-        # Where the master is away, its slaves are shown to all clients, as by Apache.
+        # If the master is away, all clients get its slaves, as from Apache.
         has_master = group.master is not None or stands_in
         if not zone or not has_master or (group.zone_name or "").lower() == zone:
             shown.append((queues, group, stands_in))
@@ -129,7 +129,7 @@ def get_topics_by_cluster(server: NameServer, request: Request[GetTopicsByCluste
 
 @routes.on(GetSystemTopics)
 def get_system_topics(server: NameServer, request: Request[GetSystemTopics]) -> Reply:
-    """Cluster and broker names, and the address of a broker that knows the other ones."""
+    """Cluster and broker names, and the address of a broker that knows the other system topics."""
     table = server.table
     return _listed(
         frozenset(table.clusters()) | frozenset(table.groups),
@@ -155,7 +155,7 @@ def get_unit_sub_topics(server: NameServer, request: Request[GetUnitSubTopics]) 
 def get_unit_sub_non_unit_topics(
     server: NameServer, request: Request[GetUnitSubNonUnitTopics]
 ) -> Reply:
-    """Topics outside of any unit that have subscriptions of a unit."""
+    """Topics outside any unit that have subscriptions of a unit."""
     _check_is_allowed(server.config.enable_topic_list, "enableTopicList")
     both = _UNIT | _UNIT_SUB
     return _listed(server.table.topics.names_with_flag(lambda flag: flag & both == _UNIT_SUB))
@@ -176,7 +176,7 @@ def _check_is_allowed(is_enabled: bool, setting: str) -> None:
 
 @routes.on(RegisterTopic)
 def register_topic(server: NameServer, request: Request[RegisterTopic]) -> Reply:
-    """A broker made a topic and does not want to wait for its next registration."""
+    """Add a topic that a broker created and announces before its next registration."""
     topic = request.header.topic
     queue_datas = _read_queues(request.body)
     for queues in queue_datas:
@@ -188,7 +188,7 @@ def register_topic(server: NameServer, request: Request[RegisterTopic]) -> Reply
 
 @routes.on(DeleteTopicRoute)
 def delete_topic_route(server: NameServer, request: Request[DeleteTopicRoute]) -> Reply:
-    """Forget a topic; brokers that still have it bring it back when they register."""
+    """Forget a topic; brokers that still have it add it again when they register."""
     header = request.header
     server.table.delete_topic(header.topic, header.cluster_name or None)
     server.lost.forget_topic(header.topic)

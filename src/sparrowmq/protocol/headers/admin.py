@@ -1,4 +1,4 @@
-"""What operators ask a broker about itself, and let it do."""
+"""Headers for operators' requests about a broker itself, and for its housekeeping."""
 
 from typing import ClassVar
 
@@ -13,13 +13,13 @@ class GetBrokerConfig(RequestHeader, frozen=True, kw_only=True):
 
 
 class BrokerConfigFound(ResponseHeader, frozen=True, kw_only=True):
-    """Counts the changes since the broker started."""
+    """The version of the settings, which counts changes since the broker's start."""
 
     version: str
     """A DataVersion as JSON."""
     changeable: str | None = None
     """Names of the settings that may change while the broker runs, separated by commas; only
-    SparrowMQ's brokers say it."""
+    SparrowMQ's brokers send it."""
 
 
 class UpdateBrokerConfig(RequestHeader, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class CleanExpiredQueues(RequestHeader, frozen=True, kw_only=True):
 
 
 class CleanUnusedTopics(RequestHeader, frozen=True, kw_only=True):
-    """Delete queues of topics that the broker does not have any more."""
+    """Delete queues of topics that the broker no longer has."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CLEAN_UNUSED_TOPIC
 
@@ -56,11 +56,11 @@ class Cleaned(ResponseHeader, frozen=True, kw_only=True):
     """Answers the three requests above."""
 
     deleted: int | None = None
-    """How many files or topics are gone; only SparrowMQ's brokers say it."""
+    """How many files or topics were deleted; only SparrowMQ's brokers send it."""
 
 
 class UpdateGroupForbidden(RequestHeader, frozen=True, kw_only=True):
-    """Whether a group may read a topic; changed if `readable` is given, answered in any case."""
+    """Ask whether a group may read a topic, and change that first if `readable` is given."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
 

@@ -1,4 +1,4 @@
-"""Clients announcing themselves, and the calls a broker makes back to them."""
+"""Headers for clients that announce themselves, and for a broker's calls back to them."""
 
 from typing import ClassVar
 
@@ -8,19 +8,19 @@ from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 
 NEW_SESSION = "new"
-"""What a heartbeat says that asks for a session."""
+"""The session field of a heartbeat that asks for a new session."""
 
 
 class Heartbeat(RequestHeader, frozen=True, kw_only=True):
-    """The body is HeartbeatData; empty when it is only a beat of a session.
+    """The body is HeartbeatData, or empty if the heartbeat only keeps a session alive.
 
-    Sessions are ours: other brokers do not look at the field.
+    Sessions are ours: other brokers ignore the field.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.HEART_BEAT
 
     session: str | None = msgspec.field(name="sparrowSession", default=None)
-    """NEW_SESSION, or the name of the session whose beat this is."""
+    """NEW_SESSION, or the name of the session to keep alive."""
 
 
 class HeartbeatAnswer(ResponseHeader, frozen=True, kw_only=True):
@@ -29,13 +29,13 @@ class HeartbeatAnswer(ResponseHeader, frozen=True, kw_only=True):
     supports_v2: bool = msgspec.field(name="IS_SUPPORT_HEART_BEAT_V2", default=True)
     is_sub_change: bool = msgspec.field(name="IS_SUB_CHANGE", default=True)
     session: str | None = msgspec.field(name="sparrowSession", default=None)
-    """The session of this connection, when one was asked for."""
+    """The session of this connection, if one was requested."""
     session_ms: int | None = msgspec.field(name="sparrowSessionMillis", default=None)
-    """A session without a beat for this long ends."""
+    """A session ends after this long without a heartbeat."""
 
 
 class UnregisterClient(RequestHeader, frozen=True, kw_only=True):
-    """A client says goodbye for one of its groups."""
+    """A client unregisters one of its groups."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UNREGISTER_CLIENT
 
@@ -51,7 +51,7 @@ class GetConsumerList(RequestHeader, frozen=True, kw_only=True):
 
     consumer_group: str
     owners_of: str | None = msgspec.field(name="sparrowOwnersOf", default=None)
-    """Ours: a topic, to learn as well which member holds which queue; other brokers ignore it."""
+    """Ours: a topic, to learn which member holds which queue as well; other brokers ignore it."""
 
 
 class NotifyConsumerIdsChanged(RequestHeader, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class NotifyConsumerIdsChanged(RequestHeader, frozen=True, kw_only=True):
 
     consumer_group: str
     is_freed: bool | None = msgspec.field(name="sparrowFreed", default=None)
-    """Ours: no member came or went, but a queue is free that this member was refused."""
+    """Ours: no member came or went, but a queue that this member was refused is free now."""
 
 
 class CheckClientConfig(RequestHeader, frozen=True, kw_only=True):
@@ -76,10 +76,10 @@ class LockBatch(RequestHeader, frozen=True, kw_only=True):
     CODE: ClassVar[RequestCode] = RequestCode.LOCK_BATCH_MQ
 
     tells_freed: bool | None = msgspec.field(name="sparrowTellsFreed", default=None)
-    """Ours: whether the member wants to be notified when what it is refused becomes free."""
+    """Ours: whether the member wants to be notified when a refused queue becomes free."""
 
 
 class UnlockBatch(RequestHeader, frozen=True, kw_only=True):
-    """Give locks of ordered queues back; the body is UnlockBatchRequest."""
+    """Release locks of ordered queues; the body is UnlockBatchRequest."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UNLOCK_BATCH_MQ

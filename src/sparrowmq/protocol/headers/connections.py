@@ -1,4 +1,4 @@
-"""What operators ask a broker about live clients and what they subscribe to."""
+"""Headers for operators' requests about live clients and their subscriptions."""
 
 from typing import ClassVar
 

@@ -1,7 +1,7 @@
 """Calls that reach a live consumer through its broker: an operator asks, the member answers.
 
-222 and 223 are what operators send; 220 and 221 is what the broker makes of them for each member;
-307 and 309 are passed on as they are.
+Operators send 222 and 223, which the broker turns into 220 and 221 for each member; 307 and 309 are
+forwarded unchanged.
 """
 
 from typing import ClassVar
@@ -23,14 +23,14 @@ class GetConsumerRunningInfo(RequestHeader, frozen=True, kw_only=True):
 
 class ConsumeMessageDirectly(RequestHeader, frozen=True, kw_only=True):
     """Let a member consume one stored message now; the body of the answer is
-    ConsumeDirectlyResult. The broker adds the message as body, and what stands after `topic`."""
+    ConsumeDirectlyResult. The broker adds the message as body, and the fields after `topic`."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CONSUME_MESSAGE_DIRECTLY
 
     consumer_group: str
     client_id: str | None = None
     msg_id: str | None = None
-    """The offset id: it names the broker and the place in its log."""
+    """The offset id, which names the broker and the log offset."""
     topic: str | None = None
     broker_name: str | None = None
     topic_sys_flag: int | None = None
@@ -38,7 +38,7 @@ class ConsumeMessageDirectly(RequestHeader, frozen=True, kw_only=True):
 
 
 class ResetConsumerOffset(RequestHeader, frozen=True, kw_only=True):
-    """Broker to member, one-way: go on at the offsets in the body, which is ResetOffset."""
+    """Broker to member, one-way: continue at the offsets in the body, which is ResetOffset."""
 
     CODE: ClassVar[RequestCode] = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
 
@@ -70,19 +70,19 @@ class InvokeResetOffset(RequestHeader, frozen=True, kw_only=True):
     timestamp: int
     """Below 0: to the end of each queue."""
     is_force: bool = True
-    """Else a queue never moves forward, so that nothing is skipped."""
+    """If false, a queue never moves forward, so that nothing is skipped."""
     queue_id: int = -1
     """Below 0: all queues."""
     offset: int | None = None
-    """For one queue; wins over the time."""
+    """For one queue; takes precedence over the time."""
 
 
 class InvokeConsumerStatus(RequestHeader, frozen=True, kw_only=True):
-    """Where the members of a group say they are; the body of the answer is ConsumerStatus."""
+    """The offsets that a group's members report; the body of the answer is ConsumerStatus."""
 
     CODE: ClassVar[RequestCode] = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
 
     topic: str
     group: str
     client_addr: str | None = None
-    """A client id, whatever its name says; all members when left out."""
+    """A client id, despite its name; all members if omitted."""

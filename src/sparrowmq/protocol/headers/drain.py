@@ -1,4 +1,4 @@
-"""Operators empty a broker before they stop it. Only SparrowMQ's brokers know these requests."""
+"""Headers for emptying a broker before it is stopped. Only SparrowMQ's brokers know them."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 
 
 class BeginDrain(RequestHeader, frozen=True, kw_only=True):
-    """Take no new messages from now on. Again changes nothing."""
+    """Accept no new messages from now on. Repeating it changes nothing."""
 
     CODE: ClassVar[RequestCode] = RequestCode.BEGIN_DRAIN
     grace_ms: int = 0
@@ -15,7 +15,7 @@ class BeginDrain(RequestHeader, frozen=True, kw_only=True):
 
 
 class LookAtDrain(RequestHeader, frozen=True, kw_only=True):
-    """What is left; the body of the answer is a DrainReport."""
+    """Ask what is left; the body of the answer is a DrainReport."""
 
     CODE: ClassVar[RequestCode] = RequestCode.LOOK_AT_DRAIN
 
@@ -28,13 +28,13 @@ class LeaveCluster(RequestHeader, frozen=True, kw_only=True):
 
 
 class ClusterLeft(ResponseHeader, frozen=True, kw_only=True):
-    """It is not registered any more."""
+    """The broker is no longer registered."""
 
     unconfirmed: str = ""
     """Name servers that did not answer, separated by commas; they forget it within two minutes."""
 
 
 class EndDrain(RequestHeader, frozen=True, kw_only=True):
-    """Register and take messages again. Again changes nothing."""
+    """Register and accept messages again. Repeating it changes nothing."""
 
     CODE: ClassVar[RequestCode] = RequestCode.END_DRAIN

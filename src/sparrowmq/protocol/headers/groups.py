@@ -1,4 +1,4 @@
-"""Consumer groups: their configuration, how they consume, the queues a broker allocates (5.x)."""
+"""Consumer groups: their configuration, how they consume, and allocation by brokers (5.x)."""
 
 from typing import ClassVar
 
@@ -41,10 +41,10 @@ class GetAllGroupConfig(RequestHeader, frozen=True, kw_only=True):
     CODE: ClassVar[RequestCode] = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
 
     group_seq: int | None = None
-    """From which group on, for tables too long for one answer (5.4)."""
+    """The first group to return, for tables too long for one answer (5.4)."""
     max_group_num: int | None = None
     data_version: str | None = None
-    """Of the pages before, as JSON: a table that has changed since begins anew."""
+    """The version of the previous pages, as JSON: if the table has changed, paging starts over."""
 
 
 class AllGroupConfig(ResponseHeader, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
-"""Finding stored messages; recalling one that waits for its delivery time.
+"""Headers for finding stored messages, and for recalling one that waits for its delivery time.
 
-The answer to a timed send carries a handle, which is all that is needed to take the message back.
+The answer to a timed send carries a handle, which is all that is needed to recall the message.
 """
 
 from base64 import urlsafe_b64decode
@@ -20,7 +20,7 @@ _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class ViewMessage(RequestHeader, frozen=True, kw_only=True):
-    """The message at a log offset, which is what an offset id names."""
+    """Ask for the message at a log offset, which is part of an offset id."""
 
     CODE: ClassVar[RequestCode] = RequestCode.VIEW_MESSAGE_BY_ID
 
@@ -39,7 +39,7 @@ class QueryMessage(RequestHeader, frozen=True, kw_only=True):
     begin_timestamp: int
     end_timestamp: int
     is_unique: str | None = msgspec.field(name="_UNIQUE_KEY_QUERY", default=None)
-    """"true" when the key is a unique id."""
+    """"true" if the key is a unique id."""
     index_type: str | None = None
     """K or nothing for keys, U for unique ids, T for tags, which Apache 5.5 indexes as well."""
 
@@ -50,11 +50,11 @@ class MessagesFound(ResponseHeader, frozen=True, kw_only=True):
     index_last_update_timestamp: int
     index_last_update_phyoffset: int
     cut: bool = False
-    """Ours: there were more than an answer may hold."""
+    """Ours: there were more messages than an answer may hold."""
 
 
 class RecallMessage(RequestHeader, frozen=True, kw_only=True):
-    """Take a message back before it is delivered."""
+    """Recall a message before it is delivered."""
 
     CODE: ClassVar[RequestCode] = RequestCode.RECALL_MESSAGE
 
@@ -64,7 +64,7 @@ class RecallMessage(RequestHeader, frozen=True, kw_only=True):
 
 
 class RecallableSent(SendAnswer, frozen=True, kw_only=True):
-    """Where a message with a delivery time waits, and what takes it back."""
+    """Where a message with a delivery time waits, and the handle that recalls it."""
 
     msg_id: str
     queue_id: int
@@ -74,7 +74,7 @@ class RecallableSent(SendAnswer, frozen=True, kw_only=True):
 
 
 class RecallAnswer(ResponseHeader, frozen=True, kw_only=True):
-    """In every answer, also of refusals: Java's client traces recalls only if it has the region."""
+    """Every answer, even a refusal, has these: Java's client traces recalls only with a region."""
 
     CONSTANTS: ClassVar[Mapping[str, str]] = REGION_FIELD
 
@@ -86,7 +86,7 @@ class MessageRecalled(RecallAnswer, frozen=True, kw_only=True):
 
 
 class RecallHandle(NamedTuple):
-    """What a handle says: `v1 topic broker time id` in URL-safe base64."""
+    """The content of a handle: `v1 topic broker time id` in URL-safe base64."""
 
     topic: str
     broker_name: str
@@ -95,7 +95,7 @@ class RecallHandle(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a handle. Raises ValueError if it is none."""
+        """Parse a handle. Raises ValueError if it is invalid."""
         try:
             parts = urlsafe_b64decode(text.encode("ascii")).decode().split(" ")
         except (ValueError, UnicodeError):
@@ -111,7 +111,7 @@ class RecallHandle(NamedTuple):
 def format_handle(topic: str, broker_name: str, time_ms: int, msg_id: str) -> str:
     """A handle as text."""
     text = f"v1 {topic} {broker_name} {time_ms} {msg_id}"
-    # As urlsafe_b64encode, in half of its time: every timed send is answered with a handle.
+    # Same as urlsafe_b64encode, in half the time: every timed send is answered with a handle.
     return b2a_base64(text.encode(), newline=False).translate(_URL_SAFE).decode("ascii")
 
 

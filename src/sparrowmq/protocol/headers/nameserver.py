@@ -1,4 +1,4 @@
-"""What brokers, clients and operators ask a name server."""
+"""Headers for requests of brokers, clients and operators to a name server."""
 
 from typing import ClassVar
 
@@ -8,12 +8,12 @@ from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 
 NAME_TAKEN = ResponseCode.CONTROLLER_MASTER_STILL_EXIST
-"""Refuses a registration because another master has the name and answers. Apache's controller
-answers an election so; no other answer to a registration has this code, and Apache's broker logs
-the text of any code that is not success."""
+"""Refuses a registration because another master has the name and answers. Apache's controller uses
+this code for elections; no other answer to a registration has it, and Apache's broker logs the text
+of any code other than success."""
 ROUTE_LOST = "no broker that has the topic is alive: "
-"""How our name server begins the reason for TOPIC_NOT_EXIST when brokers had the topic and are
-gone. Apache's does not know them any more."""
+"""The beginning of our name server's reason for TOPIC_NOT_EXIST if the brokers that had the topic
+are gone. Apache's no longer knows about them."""
 
 
 class RegisterBroker(RequestHeader, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class RegisterBroker(RequestHeader, frozen=True, kw_only=True):
     broker_addr: str
     ha_server_addr: str
     heartbeat_timeout_millis: int | None = None
-    """How long the broker may be silent; None takes the name server's own limit."""
+    """How long the broker may be silent; None means the name server's own limit."""
     enable_acting_master: bool | None = None
     """Whether the slave with the smallest id stands in for a lost master. None: before 5.0."""
     compressed: bool = False
@@ -44,7 +44,7 @@ class BrokerRegistered(ResponseHeader, frozen=True, kw_only=True):
 
 
 class UnregisterBroker(RequestHeader, frozen=True, kw_only=True):
-    """A broker stops."""
+    """A broker unregisters because it stops."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UNREGISTER_BROKER
 
@@ -66,7 +66,7 @@ class BrokerHeartbeat(RequestHeader, frozen=True, kw_only=True):
 
 
 class QueryDataVersion(RequestHeader, frozen=True, kw_only=True):
-    """A broker asks whether its topics have to be sent again; the body is its DataVersion."""
+    """A broker asks whether it must send its topics again; the body is its DataVersion."""
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_DATA_VERSION
 
@@ -83,13 +83,13 @@ class DataVersionCompared(ResponseHeader, frozen=True, kw_only=True):
 
 
 class GetTopicRoute(RequestHeader, frozen=True, kw_only=True):
-    """Which brokers serve a topic; the body of the answer is TopicRoute."""
+    """Ask which brokers serve a topic; the body of the answer is TopicRoute."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
     topic: str
     accept_standard_json_only: bool | None = None
-    """Whether broker ids have to be quoted, which old clients do not expect."""
+    """Whether broker ids must be quoted, which old clients do not expect."""
     zone_mode: str | None = msgspec.field(name="__ZONE_MODE", default=None)
     """`true`: only brokers of the client's own zone (Java's `rocketmq.zone.mode`)."""
     zone_name: str | None = msgspec.field(name="__ZONE_NAME", default=None)
@@ -111,7 +111,7 @@ class GetBrokerMemberGroup(RequestHeader, frozen=True, kw_only=True):
 
 
 class WipeWritePerm(RequestHeader, frozen=True, kw_only=True):
-    """Producers shall leave this broker name: before maintenance."""
+    """Make producers leave this broker name before maintenance."""
 
     CODE: ClassVar[RequestCode] = RequestCode.WIPE_WRITE_PERM_OF_BROKER
 
@@ -125,7 +125,7 @@ class WritePermWiped(ResponseHeader, frozen=True, kw_only=True):
 
 
 class AddWritePerm(RequestHeader, frozen=True, kw_only=True):
-    """Producers may come back to this broker name."""
+    """Let producers return to this broker name."""
 
     CODE: ClassVar[RequestCode] = RequestCode.ADD_WRITE_PERM_OF_BROKER
 
@@ -139,7 +139,7 @@ class WritePermAdded(ResponseHeader, frozen=True, kw_only=True):
 
 
 class GetAllTopics(RequestHeader, frozen=True, kw_only=True):
-    """Names of all topics; the body of this and the next five answers is TopicList."""
+    """Names of all topics; the body of the answer to this and the next five is TopicList."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 
@@ -153,7 +153,7 @@ class GetTopicsByCluster(RequestHeader, frozen=True, kw_only=True):
 
 
 class GetSystemTopics(RequestHeader, frozen=True, kw_only=True):
-    """Cluster and broker names, which are topics too, and a broker that knows the others."""
+    """Cluster and broker names, which are also topics, and a broker that knows the others."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS
 
@@ -171,7 +171,7 @@ class GetUnitSubTopics(RequestHeader, frozen=True, kw_only=True):
 
 
 class GetUnitSubNonUnitTopics(RequestHeader, frozen=True, kw_only=True):
-    """Topics outside of any unit that have subscriptions of a unit."""
+    """Topics outside any unit that have subscriptions of a unit."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST
 
@@ -213,7 +213,7 @@ class GetKvConfig(RequestHeader, frozen=True, kw_only=True):
 
 
 class KvConfigFound(ResponseHeader, frozen=True, kw_only=True):
-    """The value that was asked for."""
+    """The requested value."""
 
     value: str
 
@@ -242,7 +242,7 @@ class GetNameServerConfig(RequestHeader, frozen=True, kw_only=True):
 
 
 class NameServerConfigFound(ResponseHeader, frozen=True, kw_only=True):
-    """Says more than Apache's name server does."""
+    """Contains more than the answer of Apache's name server."""
 
     changeable: str | None = None
     """Names of the settings that may change while the server runs, separated by commas."""

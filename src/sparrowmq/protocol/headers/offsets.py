@@ -1,4 +1,4 @@
-"""Offsets of queues and of consumer groups."""
+"""Headers for offsets of queues and consumer groups."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 from sparrowmq.protocol.java_numbers import Long
 
 _EPOCH = msgspec.field(name="sparrowEpoch", default=None)
-"""In which epoch of the log offsets were learned; 0 when that is not known."""
+"""The epoch of the log in which offsets were learned; 0 if unknown."""
 
 
 class QueryConsumerOffset(RequestHeader, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class QueryConsumerOffset(RequestHeader, frozen=True, kw_only=True):
     queue_id: int
     set_zero_if_not_found: bool = True
     only_looks: bool | None = msgspec.field(name="sparrowOnlyLooks", default=None)
-    """The caller goes on where it is: a reset that it has not learned of is still pending."""
+    """The caller will not move: a reset it has not learned of stays pending."""
     epoch: int | None = _EPOCH
 
 
@@ -71,7 +71,7 @@ class SearchOffset(RequestHeader, frozen=True, kw_only=True):
 
 
 class GetEarliestStoreTime(RequestHeader, frozen=True, kw_only=True):
-    """When the oldest message of a queue was stored."""
+    """Ask when the oldest message of a queue was stored."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_EARLIEST_MSG_STORETIME
 
@@ -80,21 +80,21 @@ class GetEarliestStoreTime(RequestHeader, frozen=True, kw_only=True):
 
 
 class OffsetFound(ResponseHeader, frozen=True, kw_only=True):
-    """Answer to every question for one offset."""
+    """The answer to every request for one offset."""
 
     offset: int
 
 
 class OffsetInEpoch(OffsetFound, frozen=True, kw_only=True):
-    """The same for a client that says an epoch; Apache's brokers say none."""
+    """The same for a client that sends an epoch; Apache's brokers never send one."""
 
     epoch: int | None = _EPOCH
-    """In which epoch of the log the offset was learned."""
+    """The epoch of the log in which the offset was learned."""
     valid_end: int | None = msgspec.field(name="sparrowValidEnd", default=None)
-    """The queue got shorter: offsets of the request's epoch mean what they meant up to here."""
+    """The queue got shorter: offsets of the request's epoch are still valid up to here."""
 
 
 class TimestampFound(ResponseHeader, frozen=True, kw_only=True):
-    """Answer to the question for a store time; -1 when the queue is empty."""
+    """The answer to a request for a store time; -1 if the queue is empty."""
 
     timestamp: int

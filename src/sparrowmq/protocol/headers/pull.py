@@ -1,4 +1,4 @@
-"""Pulling messages (11), the same for lite pull consumers (361), and the answer."""
+"""Headers for pulling messages (11), the same for lite pull consumers (361), and the answer."""
 
 from typing import ClassVar
 
@@ -27,17 +27,17 @@ class PullMessage(RequestHeader, frozen=True, kw_only=True):
     expression_type: str | None = None
     max_msg_bytes: int | None = None
     epoch: int | None = msgspec.field(name="sparrowEpoch", default=None)
-    """In which epoch of the log the offsets were learned; 0 when that is not known."""
+    """The epoch of the log in which the offsets were learned; 0 if unknown."""
 
 
 class LitePullMessage(PullMessage, frozen=True, kw_only=True):
-    """A pull of a lite pull consumer: the same in every respect but its code."""
+    """A pull of a lite pull consumer: identical except for the code."""
 
     CODE: ClassVar[RequestCode] = RequestCode.LITE_PULL_MESSAGE
 
 
 class Pulled(ResponseHeader, frozen=True, kw_only=True):
-    """All four are required by every client."""
+    """Every client requires all four fields."""
 
     suggest_which_broker_id: int
     next_begin_offset: int
@@ -46,9 +46,9 @@ class Pulled(ResponseHeader, frozen=True, kw_only=True):
 
 
 class PulledInEpoch(Pulled, frozen=True, kw_only=True):
-    """The same for a client that says an epoch; Apache's brokers say none."""
+    """The same for a client that sends an epoch; Apache's brokers never send one."""
 
     epoch: int | None = msgspec.field(name="sparrowEpoch", default=None)
-    """In which epoch the next offset was learned."""
+    """The epoch in which the next offset was learned."""
     valid_end: int | None = msgspec.field(name="sparrowValidEnd", default=None)
-    """The queue got shorter: offsets of the request's epoch mean what they meant up to here."""
+    """The queue got shorter: offsets of the request's epoch are still valid up to here."""

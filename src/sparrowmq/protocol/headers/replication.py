@@ -1,5 +1,6 @@
-"""Brokers of one name compare their logs before one follows, and operators retire slaves, which
-only SparrowMQ's brokers know; and how far slaves are, as operators ask with Apache's codes."""
+"""Headers for replication. Brokers of one name compare their logs before one follows, and operators
+retire slaves: only SparrowMQ's brokers know these. Requests for slaves' progress have Apache's
+codes."""
 
 from typing import ClassVar
 
@@ -8,12 +9,12 @@ from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 
 
 class DescribeLog(RequestHeader, frozen=True, kw_only=True):
-    """Ask a broker what its log is; the answer's body is a LogDescription."""
+    """Ask a broker to describe its log; the answer's body is a LogDescription."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DESCRIBE_LOG
     returning_master: str = ""
-    """host:port of a master that starts: a slave that still follows its last life need not wait
-    until it notices."""
+    """host:port of a master that is starting: a slave still following its last run then need not
+    wait until it notices."""
 
 
 class FollowMaster(RequestHeader, frozen=True, kw_only=True):
@@ -26,16 +27,16 @@ class FollowAnswer(ResponseHeader, frozen=True, kw_only=True):
     """The broker may follow; the body is the LogDescription of the one it follows."""
 
     token: str = ""
-    """Hexadecimal, to be presented on the HA connection; good for one, and for a few seconds."""
+    """Hexadecimal, presented on the HA connection; valid for one connection, for a few seconds."""
     ha_address: str = ""
     start: int = 0
     """The log offset to begin with."""
     must_start_anew: bool = False
-    """It may follow with an empty log only: what follows its own has expired."""
+    """It may only follow with an empty log: the bytes after the end of its own have expired."""
 
 
 class HandOver(RequestHeader, frozen=True, kw_only=True):
-    """Ask a master to give its role to one of its slaves."""
+    """Ask a master to hand over its role to one of its slaves."""
 
     CODE: ClassVar[RequestCode] = RequestCode.HAND_OVER
     slave_id: int = -1
@@ -45,14 +46,14 @@ class HandOver(RequestHeader, frozen=True, kw_only=True):
 
 
 class HandedOver(ResponseHeader, frozen=True, kw_only=True):
-    """The slave has accepted; both brokers start again."""
+    """The slave has accepted; both brokers restart."""
 
     new_master: str
     """host:port"""
     slave_id: int = -1
-    """Its id until then."""
+    """The new master's id so far."""
     behind_bytes: int = 0
-    """What it lacked when it was asked."""
+    """How many bytes it lacked when it was asked."""
 
 
 class TakeOver(RequestHeader, frozen=True, kw_only=True):
@@ -73,7 +74,7 @@ class TakenOver(ResponseHeader, frozen=True, kw_only=True):
     """The slave has accepted, and starts again as the master."""
 
     slave_id: int
-    """Its id until then."""
+    """The slave's id so far."""
     log_end: int
     """Where its log ends."""
 
@@ -85,7 +86,7 @@ class ListSlaves(RequestHeader, frozen=True, kw_only=True):
 
 
 class RetireSlave(RequestHeader, frozen=True, kw_only=True):
-    """Let a master forget a slave that will not come back."""
+    """Make a master forget a slave that will not return."""
 
     CODE: ClassVar[RequestCode] = RequestCode.RETIRE_SLAVE
 
@@ -99,7 +100,7 @@ class CopyTables(RequestHeader, frozen=True, kw_only=True):
 
 
 class CopyTablesAnswer(ResponseHeader, frozen=True, kw_only=True):
-    """How the state travels."""
+    """How the state is encoded."""
 
     is_deflated: bool = False
     """The body is compressed, as zlib does it."""
@@ -121,7 +122,7 @@ class GetHaStatus(RequestHeader, frozen=True, kw_only=True):
 
 
 class ResetMasterFlushOffset(RequestHeader, frozen=True, kw_only=True):
-    """Tell a slave up to where its master's log is durable."""
+    """Tell a slave how far its master's log is durable."""
 
     CODE: ClassVar[RequestCode] = RequestCode.RESET_MASTER_FLUSH_OFFSET
 

@@ -1,4 +1,4 @@
-"""Request-reply: the answer of a consumer goes to its broker, which pushes it to the requester."""
+"""Request-reply: the consumer sends its reply to a broker, which pushes it to the requester."""
 
 from typing import ClassVar
 
@@ -20,7 +20,7 @@ class SendReplyV2(SendMessageV2, frozen=True, kw_only=True):
 
 
 class PushReply(RequestHeader, frozen=True, kw_only=True):
-    """Broker to the client that asked: here is your reply. The body is the message's."""
+    """A broker pushes a reply to its requester. The body is that of the reply message."""
 
     CODE: ClassVar[RequestCode] = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
 

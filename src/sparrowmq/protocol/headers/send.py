@@ -1,5 +1,5 @@
-"""Sending: the header with long names (10), with one-letter names (310, 320), the answer; and
-giving a message back that could not be consumed."""
+"""Headers for sends, with long names (10) and one-letter names (310, 320), for their responses, and
+for sending back a message that could not be consumed."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -82,13 +82,13 @@ AnySend = SendMessage | SendMessageV2 | SendBatchMessage
 
 
 class SendAnswer(ResponseHeader, frozen=True, kw_only=True):
-    """Base of what answers a send."""
+    """Base of the responses to a send."""
 
     CONSTANTS: ClassVar[Mapping[str, str]] = TRACE_FIELDS
 
 
 class MessageSent(SendAnswer, frozen=True, kw_only=True):
-    """Where a plain message ended up; the id names broker address and log offset."""
+    """Where a plain message was stored; the id encodes broker address and log offset."""
 
     msg_id: str
     queue_id: int
@@ -98,7 +98,7 @@ class MessageSent(SendAnswer, frozen=True, kw_only=True):
 
 
 class SpecialMessageSent(SendAnswer, frozen=True, kw_only=True):
-    """The same for batches and timers, with what only they carry."""
+    """The same for batches and timer messages, with the fields that only they have."""
 
     msg_id: str
     queue_id: int
@@ -109,22 +109,23 @@ class SpecialMessageSent(SendAnswer, frozen=True, kw_only=True):
 
 
 class SendLimited(ResponseHeader, frozen=True, kw_only=True):
-    """A send was refused because a limit is reached."""
+    """The send was refused because it exceeds a limit."""
 
     retry_after_ms: int = msgspec.field(name="sparrowRetryAfterMs")
-    """When it is worth another try; SparrowMQ's producers wait that long."""
+    """How long to wait before trying again; SparrowMQ's producers do."""
 
 
 class SendBack(RequestHeader, frozen=True, kw_only=True):
-    """Store a message again for its group, to be delivered later or, at last, as a dead letter."""
+    """Send back a message: store it again for its group, to be delivered later or, after the last
+    attempt, as a dead letter."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CONSUMER_SEND_MSG_BACK
 
     offset: int
-    """Where the message lies in the commit log."""
+    """The message's commit log offset."""
     group: str
     delay_level: int
-    """0: the broker decides by the number of attempts; -1: to the dead letters at once."""
+    """0: the broker decides by the number of attempts; -1: straight to the dead letters."""
     origin_msg_id: str | None = None
     origin_topic: str | None = None
     unit_mode: bool | None = None

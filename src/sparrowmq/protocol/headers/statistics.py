@@ -1,4 +1,4 @@
-"""Progress, lag and rates, as operators ask a broker for them."""
+"""Headers for operators' requests about progress, lag and rates."""
 
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ class GetConsumeStats(RequestHeader, frozen=True, kw_only=True):
 
     consumer_group: str
     topic: str | None = None
-    """All topics in which the group has progress when left out."""
+    """If omitted, all topics in which the group has progress."""
     topic_list: str | None = None
     """Several, each followed by a semicolon (5.4); subscribed to or not."""
 
@@ -75,7 +75,7 @@ class QueryCorrectionOffset(RequestHeader, frozen=True, kw_only=True):
     topic: str
     compare_group: str
     filter_groups: str | None = None
-    """Names of groups that do not count, separated by commas."""
+    """Names of groups to exclude, separated by commas."""
 
 
 class GetAllConsumerOffsets(RequestHeader, frozen=True, kw_only=True):
@@ -111,4 +111,4 @@ class CloneGroupOffset(RequestHeader, frozen=True, kw_only=True):
     dest_group: str
     topic: str | None = None
     offline: bool = False
-    """Else only topics that the live source group subscribes to."""
+    """If false, only topics that the live source group subscribes to."""

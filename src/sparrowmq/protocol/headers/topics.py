@@ -1,4 +1,4 @@
-"""What operators ask a broker about topics."""
+"""Headers for operators' requests about topics."""
 
 from typing import ClassVar
 
@@ -30,7 +30,7 @@ class CreateTopics(RequestHeader, frozen=True, kw_only=True):
 
 
 class DeleteTopic(RequestHeader, frozen=True, kw_only=True):
-    """Delete a topic with its messages' queues and every group's progress in it."""
+    """Delete a topic with its queues and every group's progress in it."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_TOPIC_IN_BROKER
 
@@ -51,10 +51,10 @@ class GetAllTopicConfig(RequestHeader, frozen=True, kw_only=True):
     CODE: ClassVar[RequestCode] = RequestCode.GET_ALL_TOPIC_CONFIG
 
     topic_seq: int | None = None
-    """From which topic on, for tables too long for one answer (5.4)."""
+    """The first topic to return, for tables too long for one answer (5.4)."""
     max_topic_num: int | None = None
     data_version: str | None = None
-    """Of the pages before, as JSON: a table that has changed since begins anew."""
+    """The version of the previous pages, as JSON: if the table has changed, paging starts over."""
 
 
 class AllTopicConfig(ResponseHeader, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Ending transactions, and asking producers how theirs ended."""
+"""Headers for ending transactions, and for asking producers how theirs ended."""
 
 from typing import ClassVar
 
@@ -20,7 +20,7 @@ class EndTransaction(RequestHeader, frozen=True, kw_only=True):
     commit_or_rollback: int
     """TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, or TRANSACTION_NONE for not known yet."""
     from_transaction_check: bool = False
-    """Whether it answers a question of the broker's."""
+    """Whether it answers a check by the broker."""
     msg_id: str = ""
     transaction_id: str | None = None
     topic: str | None = None

@@ -1,4 +1,4 @@
-"""From the grammar's rules to conditions, with RocketMQ's checks of what may stand where."""
+"""From the grammar's rules to conditions, with RocketMQ's checks of what is allowed where."""
 
 import operator
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from sparrowmq.protocol.sql92.operands import (
 from sparrowmq.protocol.sql92.values import INTEGER_MAX, LONG_MAX
 
 MAX_DEPTH = 64
-"""Conditions inside each other. Evaluation nests as many calls, far from Python's limit."""
+"""How deep conditions may nest. Evaluation nests as many calls, far below Python's limit."""
 
 _ORDERS: dict[str, Test] = {
     ">": operator.gt,
@@ -34,7 +34,7 @@ _TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
 
 
 class RuleViolation(Exception):
-    """A rule does not allow what stands at `position`."""
+    """A rule does not allow what is at `position`."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(reason)
@@ -43,12 +43,12 @@ class RuleViolation(Exception):
 
 
 def as_condition(operand: Operand) -> Condition:
-    """What a condition is made of; raises RuleViolation."""
+    """The operand as a condition; raises RuleViolation."""
     match operand:
         case Condition():
             return operand
         case Property(name=name):
-            # A property is never a Boolean, so alone it is false, or unknown where it is missing.
+            # A property is never a Boolean, so alone it is false, or unknown if it is missing.
             return Condition(lambda read: None if read(name) is None else False, operand.position)
         case Constant(value=bool() | None as value):
             return Condition(lambda read: value, operand.position)

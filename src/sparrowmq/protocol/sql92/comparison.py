@@ -1,9 +1,9 @@
 """Comparisons with RocketMQ's rules for mixed types.
 
-A property is text. Beside a number literal it is read as that literal's class (Integer, Long or
-Double), and a text that is none of it makes the whole evaluation fail: the message does not match,
-whatever stands beside the comparison. Two texts are equal or not as texts, and greater or less as
-Doubles.
+A property is text. Compared with a number literal it is converted to the literal's class (Integer,
+Long or Double), and a text that cannot be converted makes the whole evaluation fail: the message
+does not match, whatever else the expression contains. Two texts are compared for equality as texts,
+and for order as Doubles.
 """
 
 import operator
@@ -86,12 +86,12 @@ def ordering(test: Test, left: Operand, right: Operand) -> Condition:
 
 
 def numbers_in_order(low: Constant, high: Constant) -> bool:
-    """Whether two number constants stand in the order BETWEEN asks for."""
+    """Whether two number constants are in the order that BETWEEN requires."""
     return _order(operator.le, low.type, high.type)(low.value, high.value)
 
 
 def _property_equals(name: str, constant: Constant) -> Evaluate:
-    """The common cases, without calls to readers and converters that are not needed."""
+    """The common cases, without unneeded calls to readers and converters."""
     wanted = constant.value
     if constant.type is JavaType.NULL:
         return lambda read: read(name) is None

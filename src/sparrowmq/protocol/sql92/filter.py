@@ -11,7 +11,7 @@ second, and no one writes one by hand."""
 
 
 class Sql92:
-    """An expression ready to be asked about messages; immutable, and safe in several threads."""
+    """A compiled expression that matches messages; immutable and thread-safe."""
 
     __slots__ = ("_evaluate", "expression", "ignored_from")
 
@@ -19,7 +19,7 @@ class Sql92:
         self.expression = expression
         self.ignored_from = ignored_from
         """Where RocketMQ's grammar stopped reading although more follows, else None: worth a
-        warning, because RocketMQ ignores the rest as silently."""
+        warning, because RocketMQ silently ignores the rest, too."""
         self._evaluate = evaluate
 
     def matches(self, properties: Mapping[str, str]) -> bool:

@@ -1,8 +1,8 @@
 """The grammar of RocketMQ's SQL92 filter for lark, its words and its precedence.
 
-Read from top to bottom it binds tighter and tighter; note that NOT binds tighter than a comparison
-("NOT a = 1" is "(NOT a) = 1"), as RocketMQ's does. There is no end of input in it: RocketMQ stops
-reading at the first word that cannot continue a complete expression (parser.py does the same).
+Rules bind tighter from top to bottom; note that NOT binds tighter than a comparison ("NOT a = 1" is
+"(NOT a) = 1"), as in RocketMQ. The grammar has no end of input: RocketMQ stops reading at the first
+word that cannot continue a complete expression (parser.py does the same).
 
 Keywords are ASCII in any case. Numbers: decimal without leading zeros, with an optional L; a point
 or an exponent makes a Double. A comment from -- must end with a line end.
@@ -96,4 +96,4 @@ WORDS = {
     "DECIMAL": "a number",
     "NAME": "a property",
 }
-"""How error texts call the grammar's terminals; the other keywords are their own names."""
+"""Names of the grammar's terminals in error texts; other keywords are shown as they are."""

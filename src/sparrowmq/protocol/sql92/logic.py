@@ -1,4 +1,4 @@
-"""Conditions made of others, AND, OR and NOT in three-valued logic, and tests on texts."""
+"""Compound conditions (AND, OR and NOT in three-valued logic), and tests on texts."""
 
 from collections.abc import Callable, Sequence
 
@@ -69,7 +69,7 @@ def _combined(evaluate: Evaluate, conditions: Sequence[Condition]) -> Condition:
 
 
 def membership(subject: Property, texts: Sequence[str], is_in: bool) -> Condition:
-    """IN and NOT IN; unknown where the property is missing."""
+    """IN and NOT IN; unknown if the property is missing."""
     name, wanted = subject.name, frozenset(texts)
 
     def evaluate(read: Read) -> bool | None:
@@ -80,7 +80,7 @@ def membership(subject: Property, texts: Sequence[str], is_in: bool) -> Conditio
 
 
 def text_test(test: Test, subject: Operand, sought: str, is_wanted: bool) -> Condition:
-    """CONTAINS and its like. False, never unknown, for null, for no text and for an empty text."""
+    """CONTAINS and similar tests. False, not unknown, for null, non-texts and an empty `sought`."""
     if not sought:
         return Condition(lambda read: False, subject.position)
     read_subject = reader_of(subject)

@@ -1,6 +1,6 @@
-"""What a part of an expression is: a property, a constant, a condition, or always null.
+"""The parts of an expression: a property, a constant, a condition, or always null.
 
-RocketMQ decides by the Java class of a node what may stand where. The four shapes here keep exactly
+In RocketMQ the Java class of a node decides where it is allowed. The four shapes here keep exactly
 the differences that matter; every type is known when the expression is compiled.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 Read = Callable[[str], str | None]
-"""Looks a property up by its name; None where the message has none."""
+"""Looks up a property by name; None if the message does not have it."""
 Evaluate = Callable[[Read], bool | None]
 """A compiled condition; None is SQL's unknown. May raise Incomparable."""
 Value = str | int | float | bool | None
@@ -39,7 +39,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal, or a negated number, which is no literal to RocketMQ's checks."""
+    """A literal, or a negated number, which RocketMQ's checks do not count as a literal."""
 
     value: Value
     type: JavaType
@@ -53,9 +53,9 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something true, false or unknown. `depth` counts the calls inside each other.
+    """Something true, false or unknown. `depth` counts nested calls.
 
-    `opposite` is what this one negates, so that NOT NOT … needs no calls.
+    `opposite` is the condition that this one negates, so that NOT NOT … needs no calls.
     """
 
     evaluate: Evaluate
@@ -66,7 +66,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The negative of what is no number: null, once `condition` has been evaluated."""
+    """The negative of something that is not a number: null, once `condition` is evaluated."""
 
     position: int
     condition: Condition | None = None
@@ -76,7 +76,7 @@ Operand = Property | Constant | Condition | Nothing
 
 
 def type_of(operand: Operand) -> JavaType:
-    """The only class, beside null, that the operand's value can have."""
+    """The only class, apart from null, that the operand's value can have."""
     match operand:
         case Property():
             return JavaType.STRING

@@ -13,8 +13,8 @@ from sparrowmq.protocol.sql92.grammar import GRAMMAR, WORDS
 from sparrowmq.protocol.sql92.operands import Condition
 
 MAX_SIGNS = 64
-"""Minus signs in a row. Each of them may begin a comment, for which the lexer searches a line end,
-so that a long run of them would take quadratic time."""
+"""Minus signs in a row. Each may begin a comment, for which the lexer searches for a line end, so a
+long run of them would take quadratic time."""
 
 _END = Token("$END", "")
 
@@ -82,8 +82,8 @@ def _expected(unexpected: UnexpectedToken) -> str:
 
 @cache
 def _lark() -> Lark:
-    """Built at the first expression: about 30 ms that a process without SQL92 does not pay.
+    """The parser, built for the first expression: processes without SQL92 save about 30 ms.
 
-    The basic lexer reads words by themselves, as RocketMQ's does, and only as far as it is asked.
+    The basic lexer reads words independently of context, as RocketMQ's does, and only on demand.
     """
     return Lark(GRAMMAR, parser="lalr", lexer="basic", transformer=Builder())

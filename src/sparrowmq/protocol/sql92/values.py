@@ -1,4 +1,4 @@
-"""Texts turned into numbers and booleans exactly as Java's valueOf methods do it."""
+"""Converting texts to numbers and booleans exactly like Java's valueOf methods."""
 
 import math
 import re
@@ -9,9 +9,9 @@ INTEGER_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
 _LONG_DIGITS = 19
-_FAST_DIGITS = 9  # fits an Integer whatever the digits are
+_FAST_DIGITS = 9  # fits an Integer with any digits
 _INTEGER = re.compile(r"([+-]?)(\d+)")
-# Double.valueOf: control characters around it, NaN and Infinity spelled like this only, hexadecimal
+# Double.valueOf: control characters around it, NaN and Infinity in this spelling only, hexadecimal
 # digits with a binary exponent, and the suffixes of float and double literals.
 _DOUBLE = re.compile(
     r"""[\x00-\x20]*
@@ -74,9 +74,9 @@ def double_of(text: str) -> float:
 
 
 def double_beside_literal(text: str) -> float:
-    """A Double to be compared with a literal: NaN, above all in Java's order, becomes infinity.
+    """A Double to compare with a literal: NaN, the greatest in Java's order, becomes infinity.
 
-    A literal is finite and not zero, so nothing else of Double.compareTo's order can be seen.
+    A literal is finite and not zero, so no other detail of Double.compareTo's order matters.
     """
     value = double_of(text)
     return math.inf if value != value else value

@@ -1,4 +1,4 @@
-"""What an index file is made of, RocketMQ's hash table from keys to log offsets, and its entries.
+"""The layout of an index file, RocketMQ's hash table from keys to log offsets, and its entries.
 
 ```
 header 40   begin time 8, end time 8, begin log offset 8, end log offset 8, used slots 4, count 4
@@ -10,9 +10,9 @@ Entry numbers start at 1, so `count` is the number of the next entry and a file 
 holds one less. All numbers are big-endian.
 
 Entries of many messages are made at once, in columns. Every message of a Java client has a unique
-id and so an entry. One by one, hashing an id costs more than everything else the entry needs, and
-slots and entries are far apart in memory. With numpy a whole batch is a few steps, a tenth of the
-time (decision 13).
+id and therefore an entry. One at a time, hashing an id costs more than everything else the entry
+needs, and slots and entries are far apart in memory. With numpy a whole batch takes a few steps, a
+tenth of the time (decision 13).
 """
 
 import struct
@@ -96,7 +96,7 @@ _SIGN = 0x80000000
 
 @dataclass(frozen=True, slots=True)
 class KeyEntries:
-    """What the entries of a file say, apart from how they are chained."""
+    """The content of a file's entries, apart from how they are chained."""
 
     key_hashes: Words
     """As they are stored: 31 bits."""
@@ -109,14 +109,14 @@ class KeyEntries:
         return len(self.key_hashes)
 
     def part(self, start: int, stop: int | None = None) -> "KeyEntries":
-        """Those from `start` to before `stop`."""
+        """The entries from `start` to before `stop`."""
         return KeyEntries(
             self.key_hashes[start:stop], self.log_offsets[start:stop], self.timestamps[start:stop]
         )
 
 
 def entries_of(requests: Sequence[IndexRequest]) -> KeyEntries:
-    """An entry for the unique id and for each key of every message, in their order."""
+    """An entry for the unique id and for each key of every message, in order."""
     topics, keys, more, log_offsets, timestamps = zip(*requests, strict=True)
     if any(more) or not all(keys):
         each = [(request[0], key, *request[3:]) for request in requests for key in _keys(request)]
@@ -152,7 +152,7 @@ def stored_hashes(topics: Sequence[str], keys: Sequence[str]) -> Words:
 
 
 def _hashes(topics: Sequence[str], keys: Sequence[str], lengths: Longs) -> Words:
-    """String.hashCode of `topic#key`, unsigned: that of the topic, moved on, and that of the key.
+    """String.hashCode of `topic#key`, unsigned: the topic's hash, shifted, plus the key's.
 
     Zeros in front of a shorter key add nothing to its hash.
     """

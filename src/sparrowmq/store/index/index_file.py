@@ -1,19 +1,19 @@
 """One index file, written entry by entry and in rounds of syncs.
 
-A power cut must never leave a slot that leads to an entry which is not there: the whole chain
-after it would be lost. Entries are therefore written at once, but their slots only when a sync has
-made the entries durable; until then the slots in memory are the truth. The file moves forward in
-rounds, one sync each:
+A power cut must never leave a slot that leads to a missing entry: the whole chain after it would be
+lost. Entries are therefore written at once, but their slots only when a sync has made the entries
+durable; until then the slots in memory are authoritative. The file advances in rounds, one sync
+each:
 
 ```
-begin_round   what was appended so far will be covered by this sync
+begin_round   this sync will cover everything appended so far
 end_round     entries durable: header and slots may name them (place_slots)
 next round    the slots are durable too: the entries are settled
 ```
 
-So whatever a crash leaves, header and slots name durable entries only. Going back to the durable
-entries means walking those after them backwards, and placing the slots of those that are not
-settled once more.
+So whatever a crash leaves, header and slots only name durable entries. Going back to the durable
+entries means walking backwards through the later ones, and placing the slots of unsettled ones
+again.
 """
 
 import mmap
@@ -37,15 +37,15 @@ from sparrowmq.store.index.entries import (
 _PLACE_BATCH = 4096
 _MAX_SECONDS = 0x7FFFFFFF
 _FIRST = 0x80000000
-"""Marks a slot whose first entry this is; there are never so many slots."""
+"""Added to a slot's number if the entry is its first; no slot number is this high."""
 _ENTRIES = np.dtype(
     [("key_hash", ">u4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">u4")]
 )
-"""Many of `ENTRY`."""
+"""An array of `ENTRY`."""
 
 
 class IndexFile:
-    """An open index file; `header` is the truth in memory, the file's own may be older."""
+    """An open index file; `header` is authoritative, the one in the file may be older."""
 
     def __init__(self, file: DiskFile, layout: IndexLayout) -> None:
         self.file = file
@@ -56,9 +56,9 @@ class IndexFile:
         self._placed = self.header.count
         """Slots of entries before this one are in the file."""
         self._unplaced: Words = np.empty(0, "u4")
-        """The slots of the entries from there on, marked where the entry is the slot's first."""
+        """The slots of later entries, marked where the entry is the slot's first."""
         self.durable_header = self.header
-        """What the file itself says, for sure."""
+        """The header that the file is sure to hold."""
         self._slots: Words | None = None
         """All slots, for a file that is not settled: 20 MB at RocketMQ's size."""
 
@@ -78,7 +78,7 @@ class IndexFile:
             disk.unlink(path)
             raise
         made = IndexFile(file, layout)
-        # Nothing to read: 20 MB of zeros held the loop for 20 ms, and for longer on a busy machine.
+        # Not read back: 20 MB of zeros blocked the loop for 20 ms, and longer on a busy machine.
         made._slots = _zeros(layout.slots)
         return made
 
@@ -89,7 +89,7 @@ class IndexFile:
 
     @property
     def is_settled(self) -> bool:
-        """Entries, slots and header are on the disk."""
+        """Whether entries, slots and header are on the disk."""
         return self.settled.count == self.header.count and self.durable_header == self.header
 
     @property
@@ -154,7 +154,7 @@ class IndexFile:
             end = min(start + _PLACE_BATCH, stop)
             marked = self._unplaced[: end - start]
             # Both together, so that a killed process leaves RocketMQ a file that counts what can
-            # be found; the header first, because it takes a slot beyond the count for empty.
+            # be found; the header first, because RocketMQ treats a slot beyond the count as empty.
             self._count_entries(int(np.count_nonzero(marked >= _FIRST)), end)
             numbers = np.arange(start, end, dtype="u4")
             self.file.write_words(HEADER_SIZE, marked & np.uint32(_FIRST - 1), numbers)
@@ -163,7 +163,7 @@ class IndexFile:
         return stop - first
 
     def _count_entries(self, first_in_slot: int, end: int) -> None:
-        """Let the file's header count entries that are durable, up to number `end` - 1."""
+        """Let the file's header count the durable entries, up to number `end` - 1."""
         self._write_header(
             IndexHeader(
                 self.durable.begin_time,
@@ -184,23 +184,23 @@ class IndexFile:
             self.end_round()
 
     def prepare(self) -> None:
-        """Be ready to be written, now and not when the first message comes."""
+        """Get ready for writing now, not when the first message comes."""
         with suppress(DiskFull):
-            # Slots in reserved space are written through a map. Without space they are not.
+            # Slots in reserved space are written through a map, others through the descriptor.
             self.file.reserve(0, self.layout.entries_at)
         self.slots()
 
     def read_slots_ahead(self) -> None:
-        """Have the device bring in what is missing of the slots. For a worker: it may wait.
+        """Let the device load the slots that are not in memory. For a worker: it may wait.
 
-        Slots are written here and there, through a map, and each page that has left memory stops
+        Slots are written at random places, through a map, and each page that has left memory blocks
         the writer until the device has read it: 20 ms for a few, 40 to 130 ms on a busy device.
         """
-        with suppress(OSError):  # it was closed meanwhile
+        with suppress(OSError):  # the file was closed meanwhile
             self.file.read_ahead(0, self.layout.entries_at)
 
     def slots(self) -> Words:
-        """Every slot, as the entries in memory want it."""
+        """Every slot, as it must be for the entries in memory."""
         if self._slots is None:
             data = self.file.read(HEADER_SIZE, self.layout.slots * SLOT_SIZE)
             self._slots = _zeros(self.layout.slots)
@@ -236,8 +236,8 @@ class IndexFile:
     def chain(self, key_hash: int) -> Iterator[tuple[int, int]]:
         """The entries in a key hash's slot, newest first: log offset and time in whole seconds.
 
-        The log offset is -1 where the slot is shared with another hash. Entry numbers that do not
-        fall end it: a damaged file must not loop.
+        The log offset is -1 for an entry of another hash in the same slot. Entry numbers that do
+        not decrease end the chain: a damaged file must not loop.
         """
         number, above = self.newest_in_slot(key_hash % self.layout.slots), self.header.count
         begin_time = self.header.begin_time
@@ -247,7 +247,7 @@ class IndexFile:
             yield (log_offset if found == key_hash else -1), begin_time + seconds * 1000
 
     def reset(self, header: IndexHeader, changed: dict[int, int]) -> None:
-        """Go back to `header`, with `changed` slots; what lies past its entries becomes zeros."""
+        """Go back to `header`, with `changed` slots; zeros replace what lies past its entries."""
         slots = self.slots()
         self.file.truncate(self.entry_at(header.count))
         self.file.truncate(self.layout.file_size)
@@ -269,9 +269,9 @@ class IndexFile:
 
 
 def _zeros(count: int) -> Words:
-    """Slots in memory that goes back to the system with them: in the heap, those of a full file
-    leave a hole of 20 MB behind for as long as a broker lives."""
-    if not hasattr(mmap, "MAP_ANONYMOUS"):  # on Windows, where files are only looked at
+    """Slots in memory that is returned to the system with them: on the heap, those of a full file
+    leave a hole of 20 MB for as long as the broker runs."""
+    if not hasattr(mmap, "MAP_ANONYMOUS"):  # on Windows, where files are only read
         return np.zeros(count, "u4")
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     return np.frombuffer(mmap.mmap(-1, count * SLOT_SIZE, flags=private), "u4")
@@ -279,7 +279,7 @@ def _zeros(count: int) -> Words:
 
 def _chain(slots: Words, places: Words, numbers: Words, before: Words) -> Words:
     """Let slots name new entries; returns the entry that each of these follows in its slot."""
-    slots[places] = numbers  # where a place is named twice, the last stays
+    slots[places] = numbers  # if a place occurs twice, the last one stays
     if np.array_equal(slots[places], numbers):
         return before
     order = np.argsort(places, kind="stable")

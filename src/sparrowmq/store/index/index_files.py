@@ -1,4 +1,4 @@
-"""The index files of a store in the order of the log: made, synced, deleted and recovered."""
+"""The index files of a store in log order: creating, syncing, deleting and recovering them."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ from sparrowmq.store.trash import Trash
 
 
 class IndexFiles:
-    """A list of files, of which the last is written; `recover` comes first."""
+    """A list of files, of which only the last is written; call `recover` first."""
 
     def __init__(
         self, disk: Disk, directory: str, mark_path: str, layout: IndexLayout, zone: Zone
@@ -34,12 +34,12 @@ class IndexFiles:
         self.files: list[IndexFile] = []
         self._syncing: list[IndexFile] = []
         self._has_new_names = False
-        """Files were made whose names no sync has covered yet."""
+        """Files were created whose names no sync has covered yet."""
         self._mark_file = IndexMarkFile(disk, mark_path)
         self._marked: IndexMark | None = None
         self._mark_is_dirty = False
         self.damage: list[str] = []
-        """What `recover` found wrong and dropped; the log has it all."""
+        """Damage that `recover` found and dropped; everything is in the log."""
 
     @property
     def end_log_offset(self) -> int:
@@ -66,16 +66,16 @@ class IndexFiles:
         if self._mark_is_dirty:
             paths.append(self._mark_file.path)
         directories = self._directories() if self._has_new_names else []
-        # A file that is made from now on waits for the next round: its entries do so, too.
+        # A file created from now on waits for the next round, as do its entries.
         self._has_new_names = False
         return SyncPlan([], paths, directories) if paths or directories else None
 
     def _directories(self) -> list[str]:
-        """The one that the files are in, and the one that it is in itself."""
+        """The files' directory and its parent."""
         return [self._directory, self._directory.rpartition("/")[0]]
 
     def end_sync(self, built_to: int) -> None:
-        """What `begin_sync` returned is durable; records before `built_to` have their entries."""
+        """Note that the plan of `begin_sync` is durable; records before `built_to` have entries."""
         for file in self._syncing:
             file.end_round()
         self._syncing = []
@@ -100,7 +100,7 @@ class IndexFiles:
         else:
             return self._mark_at(newest, built_to, is_clean=is_clean)
         if newest is not None and missing_from == newest.durable.end_log_offset:
-            return None  # the keys of one record, of which only some are safe
+            return None  # the keys of one record, only some of which are safe
         return self._mark_at(newest, missing_from, is_clean=is_clean)
 
     def _mark_at(
@@ -151,7 +151,7 @@ class IndexFiles:
         del self.files[:expired]
 
     def settle(self, built_to: int) -> None:
-        """Make everything durable, with a mark that says so."""
+        """Make everything durable, and write a mark that records it."""
         for file in self.files:
             file.settle()
         for directory in self._directories():
@@ -170,11 +170,11 @@ class IndexFiles:
         self._mark_file.close()
 
     def recover(self, log_end: int, *, trust_unmarked: bool) -> int:
-        """Open the files and forget what the log does not have or a crash may have torn.
+        """Open the files and drop entries that the log lacks or a crash may have torn.
 
-        Returns the start of a record from which on all have to be added again: `log_end` when
-        nothing is missing. Without a mark of our own the files are Apache's: they are only used
-        when `trust_unmarked` says that Apache was stopped properly.
+        Returns the start of the first record that must be added again, with all after it: `log_end`
+        if nothing is missing. Without a mark of ours the files are Apache's: they are only used if
+        `trust_unmarked` says that Apache was stopped properly.
         """
         self.files, self.damage = load_index_files(self._disk, self._directory, self._layout)
         mark = self._mark_file.read()
@@ -187,7 +187,7 @@ class IndexFiles:
         again_from = min(again_from, self._truncate(log_end))
         if self.files and self.files[-1].room:
             self.files[-1].prepare()
-        # From now on a clean mark would be a lie.
+        # From now on a clean mark would be false.
         self._marked = self._mark_at(self.files[-1] if self.files else None, again_from)
         self._mark_file.write(self._marked)
         self._mark_file.sync()
@@ -239,7 +239,7 @@ class IndexFiles:
         return self._drop_last_record()
 
     def _drop_last_record(self) -> int:
-        """Its keys may not be whole, its time not exact. Returns where it starts."""
+        """Drop the last record: keys may be incomplete, the time inexact. Returns its start."""
         last = self.end_log_offset
         while self.files and self.files[-1].header.begin_log_offset >= last:
             self._drop_from(len(self.files) - 1)
@@ -249,7 +249,7 @@ class IndexFiles:
         return max(last, 0)
 
     def _cut(self, header: IndexHeader, linked: int | None = None) -> bool:
-        """Take entries out of the newest file; False if it was too damaged and had to go."""
+        """Remove entries from the newest file; False if it was too damaged and had to go."""
         try:
             cut_index_file(self.files[-1], header, header.count if linked is None else linked)
         except IndexDamaged as error:

@@ -1,16 +1,16 @@
-"""Opening the key index after a stop or a crash: what the mark says, what the files hold.
+"""Opening the key index after a stop or a crash, from its mark and its files.
 
-The mark says how far the index was on the disk at last, so that a start goes on from there. It has
-two slots of 512 bytes, written in turn, each with a CRC: a torn write leaves the other one. An old
-mark is as true as a new one, it only makes the next start repeat more.
+The mark records how far the index was last known to be on the disk, so that a start continues from
+there. It has two slots of 512 bytes, written in turn, each with a CRC: a torn write leaves the
+other one. An old mark is as valid as a new one; it only makes the next start repeat more.
 
 ```
 sequence 8, safe log offset 8, is clean 1, file name 17, its header 40, linked 4,
 oldest file's name 17, files 4, CRC32 of all that 4
 ```
 
-Entries past the mark, and those of records that the log lost, are taken out again. They are derived
-from the log, so a file that cannot be trusted is dropped and built anew rather than repaired.
+Entries past the mark, and those of records that the log lost, are removed. They are derived
+from the log, so a file that cannot be trusted is dropped and rebuilt rather than repaired.
 """
 
 import struct
@@ -30,21 +30,21 @@ _CHUNK = 4096
 
 @dataclass(frozen=True, slots=True)
 class IndexMark:
-    """What is on the disk: the files before `name`, and of that one what `header` counts."""
+    """What is on the disk: all files before `name`, and the entries of `name` in `header`."""
 
     safe_log_offset: int
-    """Start of a record; everything of the records before it is on the disk."""
+    """Start of a record; all entries of the records before it are on the disk."""
     is_clean: bool
     """The store was stopped and nothing was missing."""
     name: str
     """The newest index file with something on the disk, empty if there is none."""
     header: IndexHeader
     linked: int
-    """Slots of entries before this one are on the disk, too."""
+    """Slots of entries before this one are on the disk as well."""
     oldest: str
     """Name of the oldest file, and …"""
     files: int
-    """… how many there are from it up to `name`: one that is missing takes the others along."""
+    """… how many there are from it up to `name`: if one is missing, the others go too."""
 
 
 class IndexMarkFile:
@@ -57,7 +57,7 @@ class IndexMarkFile:
         self._sequence = 0
 
     def read(self) -> IndexMark | None:
-        """The newest whole mark, None where there is none."""
+        """The newest intact mark, None if there is none."""
         try:
             file = self._disk.open(self.path, write=False)
         except FileNotFoundError:
@@ -92,7 +92,7 @@ class IndexMarkFile:
         self._open().sync()
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -130,7 +130,7 @@ def _decode(slot: bytes) -> tuple[int, IndexMark] | None:
 
 
 class IndexDamaged(Exception):
-    """An index file that cannot be trusted; it is derived, so it is dropped and built anew."""
+    """An index file that cannot be trusted; as it is derived, it is dropped and rebuilt."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -158,7 +158,7 @@ def load_index_files(
         except IndexDamaged as error:
             damage.append(str(error))
         disk.unlink(path)
-    # Names do not decide the order: Apache's carry local time, and clocks go back.
+    # Not in the order of names: Apache's carry local time, and clocks go back.
     files.sort(key=lambda file: (file.header.begin_log_offset, file.name))
     kept: list[IndexFile] = []
     for file in files:
@@ -220,7 +220,7 @@ def first_entry_from(file: IndexFile, log_offset: int) -> int:
 
 
 def cut_index_file(file: IndexFile, header: IndexHeader, linked: int) -> None:
-    """Take out all entries that `header` does not count. Raises IndexDamaged.
+    """Remove all entries that `header` does not count. Raises IndexDamaged.
 
     Entries were durable before a slot or the header named them, so following them backwards
     restores each slot, also of entries that the file's own header does not count yet. Slots of
@@ -255,7 +255,7 @@ def _entries_backwards(
 
 
 def _end_of_entries(file: IndexFile) -> int:
-    """Where the entries end: past the header's count may lie some that it does not know of."""
+    """Where the entries end: there may be some past the header's count."""
     stop = file.header.count
     before = file.header.end_log_offset
     while stop < file.layout.entries:
@@ -269,9 +269,9 @@ def _end_of_entries(file: IndexFile) -> int:
 
 
 def header_before(file: IndexFile, log_offset: int) -> IndexHeader:
-    """What the header counts when entries at a log offset and later are taken out.
+    """The header without the entries at a log offset and later.
 
-    Its end time is a whole second of the last entry left, not the exact one.
+    Its end time is that of the last entry left, in whole seconds rather than exact.
     """
     header, count = file.header, first_entry_from(file, log_offset)
     if count <= 1:

@@ -1,7 +1,7 @@
 """The key index: which log offsets hold the messages of a topic with a certain key or unique id.
 
-Every message of a Java client carries a unique id, so every message passes here. The appending side
-therefore only remembers a request; entries are built in batches by ticks, and before a query.
+Every message of a Java client carries a unique id, so every message passes through here. The
+appending side therefore only queues a request; ticks, and queries, build the entries in batches.
 Index files are derived: the same messages in the same order give the same bytes.
 """
 
@@ -28,7 +28,7 @@ INDEX_MARK = f"{OWN_DIR}/index"
 
 _BATCH = 4096
 _CLOCK_SLACK_MS = 3_600_000
-"""How far a clock may have been set back before a query by time overlooks messages."""
+"""How far a clock may have been set back before a query by time misses messages."""
 _STEPS_LIMIT = 100_000
 
 
@@ -40,46 +40,46 @@ class FoundEntries(NamedTuple):
 
 
 class KeyIndex:
-    """Finds messages by key. One writer; `recover` before anything else."""
+    """Finds messages by key. One writer; call `recover` first."""
 
     def __init__(self, disk: Disk, layout: IndexLayout | None = None, *, zone: Zone = utc) -> None:
         self._files = IndexFiles(disk, INDEX_DIR, INDEX_MARK, layout or IndexLayout(), zone)
         self._pending: list[IndexRequest] = []
         self._hashed = NO_ENTRIES
         self.add: Callable[[IndexRequest], None] = self._pending.append
-        """Remember a message. Log offsets must rise; what has its entries already is skipped."""
+        """Queue a message. Log offsets must rise; messages that have entries are skipped."""
         self._next_log_offset = 0
         self._built_to = 0
 
     @property
     def damage(self) -> list[str]:
-        """What `recover` found wrong and dropped."""
+        """Damage that `recover` found and dropped."""
         return self._files.damage
 
     @property
     def pending(self) -> int:
-        """How many messages wait to be built."""
+        """How many messages wait for their entries."""
         return len(self._pending)
 
     def recover(self, log_end: int, *, trust_unmarked: bool = False) -> int:
-        """Open the files and forget what the log does not have or a crash may have torn.
+        """Open the files and drop entries that the log lacks or a crash may have torn.
 
-        Returns the start of a record from which on all have to be added again: `log_end` when
-        nothing is missing. Without a mark of our own the files are Apache's: they are only used
-        when `trust_unmarked` says that Apache was stopped properly.
+        Returns the start of the first record that must be added again, with all after it: `log_end`
+        if nothing is missing. Without a mark of ours the files are Apache's: they are only used if
+        `trust_unmarked` says that Apache was stopped properly.
         """
         self._built_to = self._files.recover(log_end, trust_unmarked=trust_unmarked)
         self._next_log_offset = self._files.end_log_offset + 1
         return self._built_to
 
     def add_all(self, requests: Iterable[IndexRequest]) -> None:
-        """`add` for each, in their order; some may have neither id nor keys."""
+        """`add` for each, in order; some may have neither id nor keys."""
         self._pending += requests
 
     def build(self, limit: int | None = None) -> int:
         """Write entries for the oldest `limit` messages (default: all); returns how many it took.
 
-        Raises DiskFull or OSError; what was not written is tried again next time.
+        Raises DiskFull or OSError; the next call retries what was not written.
         """
         self._write_hashed()
         pending = self._pending
@@ -91,7 +91,7 @@ class KeyIndex:
             del pending[: len(batch)]
             self._write_hashed()
         for file in self._files.files[-2:]:
-            # Twice as many as were built, so that slots keep up however the calls are spread.
+            # Twice as many as were built, so that slots keep up however calls are spread.
             file.place_slots(2 * stop + 64)
         return stop
 
@@ -139,19 +139,19 @@ class KeyIndex:
 
     @property
     def unplaced_files(self) -> list[IndexFile]:
-        """Files of which slots are written soon."""
+        """Files whose slots will be written soon."""
         return [file for file in self._files.files[-2:] if file.has_unplaced]
 
     def begin_sync(self) -> SyncPlan | None:
         """What has to be synced for the entries built so far to become durable.
 
-        Entries are safe after two rounds, header and mark follow; without new ones there is soon
-        nothing left.
+        Entries are safe after two rounds, then header and mark follow; without new entries there
+        is soon nothing left.
         """
         return self._files.begin_sync()
 
     def end_sync(self) -> None:
-        """They have been synced."""
+        """Note that the plan of `begin_sync` has been synced."""
         self._files.end_sync(self._safe_if_all_settled())
 
     def _safe_if_all_settled(self) -> int:

@@ -1,4 +1,4 @@
-"""Messages of a store as plain values, for people and for programs that read JSON lines."""
+"""Messages of a store as plain values, for users and for programs that read JSON lines."""
 
 import base64
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _COLUMNS = (KEYS, TAGS, UNIQUE_KEY)
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """Which messages are wanted."""
+    """Which messages to dump."""
 
     start: int | None = None
     """Log offset where a record starts; None for the first."""
@@ -27,12 +27,12 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     topic: str | None = None
     queue_id: int | None = None
     key: str | None = None
-    """Of the message's keys, or its unique id."""
+    """One of the message's keys, or its unique id."""
     limit: int | None = None
 
 
 class DumpedHole(msgspec.Struct, frozen=True):
-    """Bytes that are no message."""
+    """Bytes that are not a message."""
 
     path: str
     position: int
@@ -81,7 +81,7 @@ def _is_chosen(record: Record, choice: Choice) -> bool:
 
 
 def as_json(found: Record | DumpedHole) -> dict[str, Any]:
-    """One line: a body that is text as `body`, any other as `bodyBase64`."""
+    """One line: a text body as `body`, any other as `bodyBase64`."""
     if isinstance(found, DumpedHole):
         return {"damaged": msgspec.structs.asdict(found)}
     properties = decode_properties(found.properties)

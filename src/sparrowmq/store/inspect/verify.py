@@ -1,4 +1,4 @@
-"""Looking through a whole store without changing anything: is every file what the log says?
+"""Verifying a whole store without changing anything: does every file match the log?
 
 ```
 log       every record: magic, length, CRCs, own position; holes; what lies past its end
@@ -8,7 +8,7 @@ others    checkpoint, config tables
 ```
 
 What a crash leaves to the next start (units and entries past the last checkpoint, a torn tail) is
-mentioned, but is no damage.
+reported, but not as damage.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _TAIL_LOOKED_AT = 1024 * 1024
 
 
 class StoreFinding(msgspec.Struct, frozen=True):
-    """Something at byte `position` of `path`; what is no damage is left to the next start."""
+    """Something at byte `position` of `path`; unless it is damage, the next start fixes it."""
 
     path: str
     position: int
@@ -55,7 +55,7 @@ Report: TypeAlias = Callable[[StoreFinding | StartProgress], None]
 
 
 class Verified(msgspec.Struct):
-    """What was looked at."""
+    """What was checked."""
 
     log_files: int = 0
     log_bytes: int = 0
@@ -72,7 +72,7 @@ class Verified(msgspec.Struct):
 
 
 class Verification:
-    """One look through the store on `disk`; `index_layout` where it is not RocketMQ's."""
+    """One check of the store on `disk`; `index_layout` if it is not RocketMQ's."""
 
     def __init__(self, disk: Disk, report: Report, index_layout: IndexLayout | None = None) -> None:
         self._disk = disk
@@ -84,7 +84,7 @@ class Verification:
         self._end = 0
 
     def run(self) -> Verified:
-        """Look at everything. Raises StoreCorrupted or OSError for what cannot be read at all."""
+        """Check everything. Raises StoreCorrupted or OSError for what cannot be read at all."""
         starts, file_size = self._files.log_starts(), self._files.log_file_size()
         self.found.log_files = len(starts)
         snapshot = self._files.snapshot()
@@ -128,7 +128,7 @@ class Verification:
                     self._end = found.next_start
                 case Hole(is_tail=False):
                     self._end = found.end
-                    reason = f"{found.end - found.start} bytes are no record: {found.reason}"
+                    reason = f"{found.end - found.start} bytes are not a record: {found.reason}"
                     self._log_finding(found.start, file_size, reason, is_damage=True)
                     queues.hole(found.start, found.end)
                 case Hole():
@@ -171,7 +171,7 @@ class Verification:
 
 
 def verify(disk: Disk, report: Report, index_layout: IndexLayout | None = None) -> Verified:
-    """Look through the store on `disk`, read only, reporting every finding and the progress.
+    """Check the store on `disk`, read only, reporting every finding and the progress.
 
     Raises StoreCorrupted or OSError for what cannot be read at all.
     """

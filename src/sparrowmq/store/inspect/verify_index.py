@@ -81,7 +81,7 @@ class IndexCheck:
         else:
             self._opened.append(file)
             mark = self._mark
-            # After a crash the mark knows of durable entries that the file does not count yet.
+            # After a crash the mark may count durable entries that the file does not count yet.
             if mark is not None and mark.name == file.name:
                 file.header = max(mark.header, file.header, key=lambda header: header.count)
         self.files += 1
@@ -136,7 +136,7 @@ class IndexCheck:
     def _check_time(self, entry: _Entry, timestamp: int) -> None:
         header = entry.file.header
         seconds = min(max((timestamp - header.begin_time) // 1000, 0), 0x7FFFFFFF)
-        # Apache counts the first entry's seconds from the end of the file before.
+        # Apache counts the first entry's seconds from the end of the previous file.
         if entry.number == 1 and header.begin_time != timestamp:
             self._found(entry.where[0], 0, f"begins at {header.begin_time}, not {timestamp}", True)
         elif entry.number > 1 and entry.seconds != seconds:
@@ -148,12 +148,12 @@ class IndexCheck:
     def _covers(self, log_offset: int) -> bool:
         if not self._is_complete:
             return False
-        # Older files have been deleted with the log; a store without any index has all to come.
+        # Older files were deleted with the log; a store without any index has all entries to come.
         return self._first is None or log_offset >= self._first
 
     def _skip_to(self, log_offset: int) -> None:
         while self._next is not None and self._next.log_offset < log_offset:
-            # Entries before the first record of the log lead to what has been deleted.
+            # Entries before the first record of the log lead to deleted records.
             if self._next.log_offset >= self._log_begin:
                 reason = f"leads to log offset {self._next.log_offset}, where no message is"
                 self._found(*self._next.where, reason, True)

@@ -22,7 +22,7 @@ _MISSING = (0, 0, 0)
 
 
 class QueueCheck:
-    """One queue: where its units lie, and how far the log has confirmed them."""
+    """One queue: where its units are, and how far the log has confirmed them."""
 
     def __init__(self, disk: Disk, topic: str, queue_id: int) -> None:
         self._disk = disk
@@ -40,7 +40,7 @@ class QueueCheck:
         self._window_at = 0
 
     def unit(self, offset: int) -> tuple[int, int, int]:
-        """The unit at an offset, zeros where there is none."""
+        """The unit at an offset, zeros if there is none."""
         at = offset - self._window_at
         if not 0 <= at < len(self._window):
             self._load(offset)
@@ -86,11 +86,11 @@ class QueueChecks:
         self._holes: list[tuple[int, int]] = []
 
     def hole(self, start: int, end: int) -> None:
-        """Log bytes without records: queues may have blank units for what was there."""
+        """Note log bytes without records: queues may have blank units for what was there."""
         self._holes.append((start, end))
 
     def record(self, record: Record) -> None:
-        """A delivered record must have its unit."""
+        """Check that a delivered record has its unit."""
         if record.log_offset < self._dropped.get(record.topic, 0):
             return
         key = record.topic, record.queue_id
@@ -129,7 +129,7 @@ class QueueChecks:
         self._found(*queue.where(record.queue_offset), reason, not is_late)
 
     def finish(self, min_log_offset: int, end: int) -> None:
-        """Past the last message of a queue there must be nothing."""
+        """Check that there is nothing past the last message of each queue."""
         for queue in self.queues.values():
             offset = queue.next_offset
             if offset is None:

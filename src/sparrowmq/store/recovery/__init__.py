@@ -1,1 +1,1 @@
-"""What a start does before messages are served: find the end, rebuild what is derived."""
+"""Recovery, before messages are served: finding the log's end, rebuilding derived files."""

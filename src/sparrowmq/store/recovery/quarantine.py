@@ -1,4 +1,4 @@
-"""What happens to damaged bytes of the log: they are kept aside, and their place is made valid.
+"""Quarantine: damaged bytes of the log are copied away, and their place is made valid.
 
 Apache cuts a log at the first record it cannot read. A hole is therefore filled with a record of
 exactly its size (rolled back, so that neither queue nor index of Apache takes it), or, where
@@ -44,14 +44,14 @@ def filler(log_offset: int, size: int) -> bytes:
 
 
 def free_path(disk: Disk, path: str) -> str:
-    """That path, or one beside it where something is kept under it already."""
+    """That path, or one beside it if the path is already taken."""
     if not disk.exists(path):
         return path
     return next(other for n in count(1) if not disk.exists(other := f"{path}.{n}"))
 
 
 def keep_aside(disk: Disk, file_size: int, start: int, end: int) -> str:
-    """Copy log bytes from `start` to `end`, all of one file, away; the path of the copy."""
+    """Copy log bytes from `start` to `end`, within one file, away; returns the copy's path."""
     path = free_path(disk, f"{QUARANTINE_DIR}/{file_name(start)}-{end - start}")
     disk.mkdir(QUARANTINE_DIR)
     source = disk.open(log_path(start - start % file_size), write=False)
@@ -70,7 +70,7 @@ def keep_aside(disk: Disk, file_size: int, start: int, end: int) -> str:
 
 
 def fill(disk: Disk, file_size: int, hole: Hole) -> list[str]:
-    """Keep a hole's bytes and make its place valid; the paths of the copies."""
+    """Copy a hole's bytes away and make its place valid; returns the paths of the copies."""
     copies = []
     start = hole.start
     while start < hole.end:
@@ -92,7 +92,7 @@ def _patch(start: int, end: int, file_end: int) -> bytes:
     if end == file_end:
         return encode_blank(end - start)
     if end - start < SMALLEST_FILLER:
-        # Nothing this small was ever a record; Apache cuts here, we go on after it.
+        # Nothing this small was ever a record; Apache cuts here, we continue after it.
         return bytes(end - start)
     return filler(start, end - start)
 

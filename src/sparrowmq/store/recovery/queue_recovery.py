@@ -1,4 +1,4 @@
-"""Bringing the consume queues back: from a snapshot, from their files, or from the log alone."""
+"""Restoring the consume queues: from a snapshot, from their files, or from the log alone."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -16,7 +16,7 @@ from sparrowmq.store.messages import Damage, StartProgress
 from sparrowmq.store.recovery.log_scan import Hole
 
 _CHECKED_BYTES = 64 * 1024 * 1024
-"""How much of the queues' files is checked at start, the youngest first: about 0.1 s."""
+"""How much of the queue files is checked at start, the newest first: about 0.1 s."""
 
 
 class QueueRecovery:
@@ -31,9 +31,9 @@ class QueueRecovery:
         self.lost: set[tuple[str, int]] = set()
         """Queues to rebuild from the whole log."""
         self._reached: dict[tuple[str, int], int] = {}
-        """How far lost queues had come, where the log no longer shows it."""
+        """How far lost queues came, where the log no longer shows it."""
         self.states: list[QueueState] = []
-        """The queues for records before the scan's beginning, for a snapshot at its end."""
+        """The queues for records before the scan's start, for a snapshot at its end."""
         self._budget = _CHECKED_BYTES
         self._known: set[tuple[str, int]] = set()
 
@@ -46,16 +46,16 @@ class QueueRecovery:
         known = {(state.topic, state.queue_id) for state in snapshot.queues}
         for key in self._on_disk():
             if key not in known:
-                # Made after the snapshot, or left over: whatever it holds comes from the log again.
+                # Created after the snapshot, or left over: its units come from the log again.
                 self._dispatch.queue(*key).delete()
                 del self._dispatch.queues[key]
         for state in snapshot.queues:
             self._load_queue(state, begin, is_clean=is_clean)
 
     def adopt(self, log: CommitLog, begin: int) -> bool:
-        """Take over queues that Apache left at a normal stop, for records before `begin`.
+        """Adopt the queues that Apache left at a normal stop, for records before `begin`.
 
-        False if there are none, or one does not lead where it should: then nothing is trusted.
+        False if there are none, or if one leads to the wrong place: then none is trusted.
         """
         for key in self._on_disk():
             queue = self._dispatch.queue(*key)
@@ -85,7 +85,7 @@ class QueueRecovery:
         return True
 
     def find_unknown(self) -> None:
-        """After a scan that followed `adopt`: a queue that began in it may have lost its files."""
+        """After `adopt` and a scan: find queues that began in the scan and may have lost files."""
         for key, queue in self._dispatch.queues.items():
             if key not in self._known and queue.min_offset > 0:
                 self.lost.add(key)
@@ -93,7 +93,7 @@ class QueueRecovery:
             self._dispatch.forget(key)
 
     def _load_without_snapshot(self, log_begin: int) -> None:
-        """Everything comes from the log, but for how far queues came that expired altogether."""
+        """Take everything from the log, except how far queues came that have expired entirely."""
         for topic, queue_id in self._on_disk():
             queue = self._dispatch.queue(topic, queue_id)
             reached = self._end_in_files(queue)
@@ -113,7 +113,7 @@ class QueueRecovery:
         ]
 
     def _end_in_files(self, queue: ConsumeQueue) -> int:
-        """The unit after the last one that was ever written, without trusting anything else."""
+        """The unit after the last one ever written, judged by the files alone."""
         starts = queue.file_starts()
         if not starts:
             return 0
@@ -150,7 +150,7 @@ class QueueRecovery:
         self.states.append(state_of(queue))
 
     def _fault(self, queue: ConsumeQueue) -> str | None:
-        """What is wrong with a queue's files, None if nothing is."""
+        """What is wrong with a queue's files, None if they are fine."""
         for entry in reversed(queue.sums):
             length = (entry.end - entry.first) * UNIT.size
             path = queue.path_of(entry.first)
@@ -165,7 +165,7 @@ class QueueRecovery:
         return None
 
     def blank(self, hole: Hole) -> None:
-        """Messages in the hole are gone: their units must not lead there."""
+        """Blank the units that lead into the hole: their messages are gone."""
         for queue in list(self._dispatch.queues.values()):
             first = queue.first_from(hole.start)
             end = queue.first_from(hole.end)
@@ -174,29 +174,29 @@ class QueueRecovery:
                 queue.overwrite(first, blank * (end - first))
 
     def finish(self, log_end: int) -> None:
-        """After the scan: queues whose records have all expired still know how far they came."""
+        """After the scan: let queues whose records have all expired keep how far they came."""
         for key, reached in self._reached.items():
             queue = self._dispatch.queue(*key)
             if queue.max_offset == 0 and reached > 0:
                 queue.start_at(reached)
         for queue in list(self._dispatch.queues.values()):
-            # Untouched queues lead to records before the scan, which are there.
+            # Untouched queues lead to records before the scan, which exist.
             if queue.is_dirty:
                 queue.truncate(queue.first_from(log_end))
 
 
 def _begins_before(log: CommitLog, queue: ConsumeQueue) -> bool:
-    """Whether a queue that has lost its beginning needs no more than it has.
+    """Whether a queue that has lost its beginning still covers the whole log.
 
-    Its files expire after the log's. A first unit that still leads into the log is thus one whose
-    file was lost before it, or the rare one at a boundary, for which it is worth to look again.
+    Queue files expire after the log's. So if the first unit still leads into the log, a file before
+    it was lost, or the unit lies exactly at the boundary, which is rare enough to look again.
     """
     unit = queue.unit(queue.min_offset)
     return unit is not None and (unit[1] == BLANK_UNIT_SIZE or unit[0] < log.min_offset)
 
 
 def _leads_to_its_record(log: CommitLog, queue: ConsumeQueue, offset: int) -> bool:
-    """Whether a unit's record is there and says so; units without one say nothing."""
+    """Whether the record a unit leads to exists and matches; True for units without a record."""
     unit = queue.unit(offset)
     if unit is None or unit[1] == BLANK_UNIT_SIZE or unit[0] < log.min_offset:
         return True

@@ -1,9 +1,9 @@
-"""Making everything that is derived from the log anew, beside the old files, then swapping them in.
+"""Rebuilding everything derived from the log, beside the old files, then swapping it in.
 
-The new queues and index are built by the same recovery that opens a store, on a disk that puts them
-into a directory of their own. Only when all of it is whole and durable do they take the place of
-the old ones, so that a rebuild that fails halfway changes nothing. A crash during the swap costs
-nothing either: the next start finds derived files that do not fit, and builds them from the log.
+The recovery that opens a store also builds the new queues and index, on a disk that puts them into
+a separate directory. They replace the old ones only when all of them are complete and durable, so a
+rebuild that fails halfway changes nothing. A crash during the swap costs nothing either: the next
+start finds derived files that do not match, and rebuilds them from the log.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ _MOVED = (QUEUE_DIR, INDEX_DIR, INDEX_MARK, *_SNAPSHOTS)
 
 
 class Rebuilt(msgspec.Struct):
-    """What there is now."""
+    """What the rebuild produced."""
 
     queues: int
     log_end: int
@@ -46,8 +46,8 @@ def rebuild(
 ) -> Rebuilt:
     """Build queues and index from the log and swap them in; `zone` is the host's time zone.
 
-    Raises StoreLocked while a broker uses the store, StoreError where other files lie among those
-    to be replaced, StoreCorrupted, DiskFull or OSError; then the old files are as they were.
+    Raises StoreLocked while a broker uses the store, StoreError if foreign files lie among those
+    to be replaced, StoreCorrupted, DiskFull or OSError; the old files are then unchanged.
     """
     lock = disk.lock(LOCK)
     try:
@@ -65,9 +65,9 @@ def rebuild_locked(
     zone: Zone = utc,
     cut_at: int | None = None,
 ) -> Rebuilt:
-    """The same for a caller that holds the store's lock.
+    """`rebuild` for a caller that holds the store's lock.
 
-    With `cut_at` the log was cut there, and is a copy of another broker's: no epoch begins.
+    With `cut_at`, the log was cut there and is a copy of another broker's: no epoch begins.
     """
     check_strangers(disk)
     remove_tree(disk, WORK_DIR)
@@ -83,9 +83,9 @@ def rebuild_locked(
 
 
 def config_of(disk: Disk, layout: IndexLayout | None = None) -> StoreConfig:
-    """The sizes that a store was written with, as its files show them.
+    """The sizes a store was written with, taken from its files.
 
-    Raises StoreCorrupted for log files of different sizes.
+    Raises StoreCorrupted if log files differ in size.
     """
     files, config = StoreFiles(disk), StoreConfig()
     layout = layout or IndexLayout(config.index_slots, config.index_entries)
@@ -108,9 +108,9 @@ def config_of(disk: Disk, layout: IndexLayout | None = None) -> StoreConfig:
 def remember_queues(
     files: StoreFiles, target: Disk, config: StoreConfig, cut_at: int | None
 ) -> None:
-    """Say how far each queue came: where all its messages have expired, the log does not.
+    """Record how far each queue came: once all its messages have expired, the log cannot tell.
 
-    What is said replaces every snapshot on `target`, and lets recovery read the whole log.
+    The record replaces every snapshot on `target`, and makes recovery read the whole log.
     """
     starts = files.log_starts()
     ends: dict[tuple[str, int], int] = {}
@@ -132,12 +132,12 @@ def remember_queues(
     target.mkdir(OWN_DIR)
     marks = Marks(config, target)
     marks.load_snapshot()
-    for _ in range(2):  # both places: the older snapshot may be of what is cut
+    for _ in range(2):  # both places: the older snapshot may cover what was cut
         marks.save_snapshot(starts[0] if starts else 0, states, dropped, sync=True)
 
 
 def check_strangers(disk: Disk) -> None:
-    """The old directories go as a whole, so nothing may be in them that the log does not give."""
+    """Raise StoreError for files the log cannot restore: the old directories go as a whole."""
     queues = {queue_dir(*key) for key in StoreFiles(disk).queues()}
     for path in (*_files_below(disk, QUEUE_DIR), *_files_below(disk, INDEX_DIR)):
         directory, _, name = path.rpartition("/")
@@ -159,7 +159,7 @@ def _files_below(disk: Disk, path: str) -> Iterator[str]:
 
 
 def _is_file(disk: Disk, path: str) -> bool:
-    """An empty directory is not one, and nothing is lost with it."""
+    """False for an empty directory: deleting it loses nothing."""
     try:
         file = disk.open(path, write=False)
     except IsADirectoryError:
@@ -190,7 +190,7 @@ def _flat(path: str) -> str:
 
 
 class RelocatedDisk:
-    """A disk on which some paths, and all below them, lie elsewhere, and whose lock is held."""
+    """A disk with some paths, and everything below them, moved elsewhere; its lock is held."""
 
     def __init__(self, disk: Disk, moved: dict[str, str]) -> None:
         self._disk = disk
@@ -207,7 +207,7 @@ class RelocatedDisk:
         return _RelocatedFile(self._disk.open(self._at(path), create=create, write=write), path)
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Whether a file or directory exists."""
         return self._disk.exists(self._at(path))
 
     def size(self, path: str) -> int:
@@ -247,23 +247,23 @@ class RelocatedDisk:
         return self._disk.usage()
 
     def lock(self, path: str) -> DiskLock:
-        """It is held already; the caller that made this disk releases it."""
+        """Already held: the caller that made this disk releases it."""
         return _HeldLock()
 
     def real_path(self, path: str) -> str | None:
-        """Where another process finds the file."""
+        """The path under which another process finds the file."""
         return self._disk.real_path(self._at(path))
 
 
 class _HeldLock:
-    """Closing a file gives up all POSIX locks on it, so a second one must never be opened."""
+    """Closing a lock file drops all POSIX locks on it, so it must never be opened twice."""
 
     def release(self) -> None:
-        """Not ours to give up."""
+        """Do nothing: the lock is the caller's."""
 
 
 class _RelocatedFile:
-    """Knows the path it was asked for, whose syncs must find their way again."""
+    """Keeps the path it was opened under: `RelocatedDisk.sync` relocates that path again."""
 
     def __init__(self, file: DiskFile, path: str) -> None:
         self.path = path

@@ -1,18 +1,19 @@
 """Opening a store: what the files say, after a normal stop, a crash or damage.
 
 ```
-normal stop   marks are whole and nothing follows them: no scan
+normal stop   marks are intact and nothing follows them: no scan
 crash         scan from the last snapshot; cut a torn tail; queues and index are dispatched again
-damage        keep aside and fill what cannot be read, keep everything after it, report all
-lost queues   those that are missing or whose CRC is wrong are rebuilt from the whole log
+damage        quarantine and fill what cannot be read, keep everything after it, report all
+lost queues   missing ones and those with a wrong CRC are rebuilt from the whole log
 ```
 
-The log decides. Queues and index are derived from it and brought to what it says, so recovery never
-has to weigh two files against each other. In the log, two kinds of broken bytes look alike and must
-be treated differently. Past the last sync they are what a power cut leaves: nothing there was ever
-acknowledged as durable, so the log is cut, because keeping a later record would lose messages from
-the middle. Before it they are damage to messages that were acknowledged: the bytes are kept aside,
-the hole is filled with a record of its size, and everything after it stays readable at its offset.
+The log is authoritative. Queues and index are derived from it and made to match it, so recovery
+never has to weigh two files against each other. In the log, two kinds of broken bytes look alike
+and must be treated differently. Past the last sync they are what a power cut leaves: nothing there
+was ever acknowledged as durable, so the log is cut, because keeping a later record would lose
+messages from the middle. Before it they are damage to messages that were acknowledged: the bytes
+are quarantined, a record of the same size fills the hole, and everything after it stays readable at
+its offset.
 """
 
 from sparrowmq.disk.disk import Disk
@@ -95,8 +96,8 @@ class Recovery:
             result.last_timestamp = mark.store_timestamp
 
     def _find_out_who_ran(self, snapshot: Snapshot | None) -> None:
-        """Our own snapshot says whether we closed the store; the abort marker says that
-        another broker did not."""
+        """Find out who had the store open last: our snapshot says whether we closed it, the abort
+        marker that another broker did not."""
         result = self._result
         is_ours = snapshot is not None and not snapshot.is_clean
         result.was_running = is_ours or (bool(self._log.starts) and self._disk.exists(ABORT))
@@ -115,7 +116,7 @@ class Recovery:
             self._cut(self._result.end)
 
     def _last_used_start(self) -> int:
-        """Where the last log file starts that is not just made ahead."""
+        """Start of the last log file that was not just created ahead."""
         for start in reversed(self._log.starts):
             if any(self._log.read_blocking(start, 8)):
                 return start
@@ -144,12 +145,12 @@ class Recovery:
             known = set(self._log.starts)
             for start in range(self._log.min_offset, snapshot.log_offset, size):
                 if start not in known:
-                    # The scan fills its place, and says so.
+                    # The scan fills its place and reports it.
                     self._files_changed = True
 
     def _report_missing_log(self, snapshot: Snapshot | None) -> None:
-        """A whole log that is gone was deleted by an operator, or lies on a disk that is not
-        mounted: no crash does that, and retention keeps the file that is written."""
+        """Report that the whole log is gone. An operator deleted it, or it is on a disk that is not
+        mounted: no crash does that, and retention keeps the file being written."""
         if snapshot is None or self._log.starts or snapshot.log_offset == 0:
             return
         lost = snapshot.log_offset - max(snapshot.min_log_offset, 0)
@@ -161,13 +162,14 @@ class Recovery:
         raise StoreCorrupted(
             log_path(self._log.starts[0] if self._log.starts else 0),
             0,
-            f"the store has {found}, configured are log files of {self._config.log_file_size} bytes"
-            f" and queue files of {self._config.queue_file_units} units; set store-log-file-size"
-            " and store-queue-file-units to what the store was made with",
+            f"the store has {found}, but the configuration has log files of"
+            f" {self._config.log_file_size} bytes and queue files of"
+            f" {self._config.queue_file_units} units; set store-log-file-size"
+            " and store-queue-file-units to what the store was created with",
         )
 
     def _extend(self, path: str, length: int, *, is_last: bool) -> None:
-        """A file that is too short was cut, or a crash came between making and extending it."""
+        """Extend a file that was cut, or that a crash left between its creation and extension."""
         if length or not is_last:
             self._files_changed = True
             missing = self._config.log_file_size - length
@@ -248,17 +250,17 @@ class Recovery:
             self._dispatch.index.build()
 
     def _was_never_synced(self, hole: Hole, sure: int) -> bool:
-        """Whether a power cut explains it: sectors written since the last sync are lost, and read
-        as zeros. What follows was not acknowledged as durable either."""
+        """Whether a power cut explains the hole: sectors written since the last sync are lost and
+        read as zeros. What follows was not acknowledged as durable either."""
         if hole.start < sure:
             return False
         file_end = self._log.start_of(hole.start) + self._config.log_file_size
-        # The first bytes of the next record's size are zero anyway: look at its sector as a whole.
+        # The first bytes of the next record's size are zero anyway: look at its whole sector.
         end = min(hole.end + -hole.end % _SECTOR, file_end)
         data = self._log.read_blocking(hole.start, end - hole.start)
         head = -hole.start % _SECTOR
         if head and not any(data[:head]):
-            # Part of a sector: zeros mean something only where a record's size has other bytes.
+            # Part of a sector: zeros only mean something where a record's size has nonzero bytes.
             size = (hole.end - hole.start).to_bytes(8, "big")[4:]
             if head > len(size) or any(size[:head]):
                 return True
@@ -281,7 +283,7 @@ class Recovery:
         )
 
     def _cut(self, end: int) -> None:
-        """Remove whatever lies past the end of the log."""
+        """Remove everything past the end of the log."""
         size = self._config.log_file_size
         file_start = self._log.start_of(end)
         beyond = [start for start in self._log.starts if start > file_start or start == end]
@@ -301,7 +303,7 @@ class Recovery:
         try:
             file.truncate(end - file_start)
             file.truncate(size)
-            # Else the next power cut could bring it back between new records.
+            # Otherwise the next power cut could bring it back between new records.
             file.sync()
         finally:
             file.close()
@@ -309,7 +311,7 @@ class Recovery:
         self._report(Damage(path, end - file_start, torn, "a torn tail", f"cut, kept in {copy}"))
 
     def _remove_file(self, start: int) -> None:
-        """A file past the log's end: made ahead and empty, or full of what cannot be used."""
+        """Remove a file past the log's end: created ahead and empty, or full of unusable bytes."""
         path = log_path(start)
         if last_byte(self._log, start, start + self._config.log_file_size) > start:
             copy = free_path(self._disk, f"{QUARANTINE_DIR}/{path.rpartition('/')[2]}")

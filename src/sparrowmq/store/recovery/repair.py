@@ -4,14 +4,14 @@
 hole in the log      its bytes are copied to sparrowmq/quarantine, a filler of its size takes
                      their place: Apache, which cuts a log at the first bad record, reads past it
 log file too short   extended to its size; what it lacks is a hole
-log file missing     made again; its place is a hole
+log file missing     created again; its place is a hole
 torn tail            copied to sparrowmq/quarantine and cut
-queues and index     built from the log again, beside the old files
-checkpoint           written anew, never ahead of the log
+queues and index     rebuilt from the log, beside the old files
+checkpoint           rewritten, never ahead of the log
 ```
 
-A start of the broker repairs as well, but has to be careful about what a power cut left: zeros past
-the last sync end the log there. Here an operator asked, so every record that can be read is kept,
+The broker's start repairs as well, but must be careful about what a power cut left: zeros past the
+last sync end the log there. Here an operator asked, so every record that can be read is kept,
 wherever it lies.
 """
 
@@ -38,7 +38,7 @@ _PROGRESS_EVERY = 16 * 1024 * 1024
 
 
 class RepairStep(msgspec.Struct, frozen=True):
-    """One place of the store: what is wrong with it, and what a repair does about it."""
+    """One fault in the store: where and what it is, and what a repair does about it."""
 
     path: str
     position: int
@@ -46,7 +46,7 @@ class RepairStep(msgspec.Struct, frozen=True):
     reason: str
     action: str
     kept: tuple[str, ...] = ()
-    """Where the bytes are that were there, once it is done."""
+    """Where the original bytes are kept once the step is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +61,12 @@ class RepairPlan:
     short: tuple[RepairStep, ...]
     holes: tuple[Hole, ...]
     tail: tuple[RepairStep, ...]
-    """What lies past the end and is no record."""
+    """What lies past the end and is not a record."""
     derived: tuple[RepairStep, ...]
 
     @property
     def steps(self) -> list[RepairStep]:
-        """All of it, in the order in which it is done."""
+        """All steps, in the order in which they are carried out."""
         filled = (_filled(hole, self.file_size) for hole in self.holes)
         return [*self.short, *filled, *self.tail, *self.derived]
 
@@ -77,9 +77,9 @@ class RepairPlan:
 def plan_repair(
     disk: Disk, layout: IndexLayout, report: Callable[[StartProgress], None]
 ) -> RepairPlan:
-    """Look through the whole store, changing nothing.
+    """Examine the whole store, changing nothing.
 
-    Raises StoreCorrupted or StoreError for what no repair can help with.
+    Raises StoreCorrupted or StoreError for what no repair can fix.
     """
     check_strangers(disk)
     files = StoreFiles(disk)
@@ -110,8 +110,8 @@ _DERIVED_TOO = (RepairStep("consumequeue, index", 0, 0, "they follow the log", _
 
 
 def _file_size(disk: Disk, files: StoreFiles, starts: list[int]) -> int:
-    """Bytes of a log file, also where some are cut: our snapshot knows it, else the longest shows
-    it."""
+    """Size of a log file, even if some are truncated: our snapshot knows it, otherwise the longest
+    file shows it."""
     if not starts:
         raise StoreCorrupted(LOG_DIR, 0, "there is no log file, and nothing to repair")
     snapshot = files.snapshot()
@@ -136,7 +136,7 @@ class _Log:
 
 
 class _Walk:
-    """One way through the log that goes on wherever a record can still be read."""
+    """A walk through the log that continues wherever a record can still be read."""
 
     def __init__(self, log: _Log, size: int, starts: list[int], files: StoreFiles) -> None:
         self._size = size
@@ -148,7 +148,7 @@ class _Walk:
         self.end = starts[0]
 
     def holes(self, report: Callable[[StartProgress], None]) -> Iterator[Hole]:
-        """Every place that is no record and has one after it."""
+        """Every place that is not a record and has one after it."""
         first, total = self._starts[0], self._starts[-1] + self._size - self._starts[0]
         reported = first
         position: int | None = first
@@ -161,7 +161,7 @@ class _Walk:
                 report(StartProgress("looking for damage", reported - first, total))
 
     def _at(self, position: int) -> tuple[Found, int | None]:
-        """What lies there, and where to go on; None at the end."""
+        """What lies there, and where to continue; None at the end."""
         found = next(self._scan.run(position))
         match found:
             case Record():
@@ -178,8 +178,8 @@ class _Walk:
         return found, self.end
 
     def _readable_after(self, hole: Hole) -> int | None:
-        """Where the first record after a hole lies. A scan looks at the beginnings of later files
-        only, which may be damaged as well."""
+        """Where the first record after a hole lies. A scan only looks at the beginnings of later
+        files, which may be damaged as well."""
         limit = None if hole.is_tail else hole.end
         for start in self._starts:
             if start > hole.start and (limit is None or start < limit):
@@ -192,10 +192,10 @@ class _Walk:
 
 
 def _check_fillable(hole: Hole, size: int) -> None:
-    """No message is that small, so only something else than damage can leave such a hole."""
+    """Refuse a hole smaller than any message: damage to messages cannot leave one."""
     length = hole.end - hole.start
     if hole.end % size and hole.start // size == hole.end // size and length < SMALLEST_FILLER:
-        reason = f"{length} bytes are no record, and a filler needs {SMALLEST_FILLER}"
+        reason = f"{length} bytes are not a record, and a filler needs {SMALLEST_FILLER}"
         raise StoreCorrupted(log_path(hole.start // size * size), hole.start % size, reason)
 
 
@@ -252,7 +252,7 @@ def _filled(hole: Hole, size: int, kept: tuple[str, ...] = ()) -> RepairStep:
     )
 
 
-# ---- doing it
+# ---- carrying it out
 
 
 def carry_out(
@@ -264,10 +264,10 @@ def carry_out(
     *,
     zone: Zone = utc,
 ) -> list[RepairStep]:
-    """Do what the plan says, for a caller that holds the store's lock; what was done.
+    """Carry out the plan, for a caller that holds the store's lock; returns what was done.
 
-    Bytes are copied away before their place is overwritten, and the log is whole before queues and
-    index are built from it: a repair that is interrupted can be started again. Raises DiskFull,
+    Bytes are copied away before their place is overwritten, and the log is complete before queues
+    and index are built from it: an interrupted repair can be started again. Raises DiskFull,
     OSError, StoreError.
     """
     if not plan.steps:
@@ -315,7 +315,7 @@ def _cut(disk: Disk, step: RepairStep, size: int) -> RepairStep:
             file.sync()
         finally:
             file.close()
-    else:  # all of the file: its name goes, and recovery needs none
+    else:  # the whole file: its name goes, and recovery does not need it
         disk.mkdir(QUARANTINE_DIR)
         kept = free_path(disk, f"{QUARANTINE_DIR}/{step.path.rpartition('/')[2]}-{size}")
         disk.replace(step.path, kept)

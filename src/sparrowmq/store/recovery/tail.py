@@ -1,4 +1,4 @@
-"""Cutting the end of a log that another copy of it does not have, and keeping it aside.
+"""Cutting off the end of a log that another copy of it does not have, and keeping it aside.
 
 ```
 log        |======================|~~~~~~~~~~~~~~|      ~ only this copy has it
@@ -6,9 +6,9 @@ files      |--- 0 ---|--- 1 ------+---|--- 2 ----|
                                   cut             file 2 is moved away, the end of file 1 copied
 ```
 
-Nothing is deleted. The order survives a crash at any point: first mark and snapshots no longer
-promise the end, then the end goes, then queues and index are built from what is left, and the
-lineage loses its starts last: a start at or past the end of the log parts nothing.
+Nothing is deleted. The order survives a crash at any point: first mark and snapshots stop promising
+the end, then the end goes, then queues and index are rebuilt from what is left, and the lineage
+loses its starts last: a start at or past the end of the log does not distinguish two copies.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ class Tail(msgspec.Struct):
     records: int = 0
     first_ms: int = 0
     last_ms: int = 0
-    """When the first and the last of them were stored."""
+    """Store times of the first and the last of them."""
 
     @property
     def size(self) -> int:
@@ -86,7 +86,7 @@ def cut_tail(
     now_ms: int,
     report: Callable[[Damage | StartProgress], None],
 ) -> list[str]:
-    """End the log at `cut_at`, with queues and index; the paths that its end is kept at.
+    """End log, queues and index at `cut_at`; returns the paths where the cut end is kept.
 
     Raises StoreLocked while a broker uses the store, ValueError where no record ends at `cut_at`,
     StoreCorrupted, DiskFull or OSError.
@@ -128,7 +128,7 @@ def _record_before(disk: Disk, config: StoreConfig, cut_at: int) -> Record:
 
 
 def _promise_less(disk: Disk, config: StoreConfig, cut_at: int, last: Record) -> None:
-    """Mark, snapshots and index no longer speak of the end; recovery builds from the log."""
+    """Make mark, snapshots and index stop covering the end; recovery rebuilds from the log."""
     remember_queues(StoreFiles(disk), disk, config, cut_at)
     if disk.exists(INDEX_MARK):
         disk.unlink(INDEX_MARK)
@@ -141,7 +141,7 @@ def _promise_less(disk: Disk, config: StoreConfig, cut_at: int, last: Record) ->
 
 
 def _move_files(disk: Disk, config: StoreConfig, cut_at: int) -> list[str]:
-    """Files that begin at the cut or past it, the last one first, so that no gap appears."""
+    """Move files that begin at or past the cut away, last one first, so that no gap appears."""
     moved = []
     disk.mkdir(QUARANTINE_DIR)
     for start in reversed(StoreFiles(disk).log_starts()):
