@@ -159,7 +159,7 @@ class ConcurrentConsumption:
         if queue.is_dropped:
             return  # another member has the queue: a late result does not move progress
         queue.remove(queue_done)
-        # What expired meanwhile was given back already: a late result of it is ignored.
+        # What expired meanwhile was already sent back: its late result is ignored.
         failed = [message for message in result.failed if self._is_ours(held, message)]
         again = failed
         if self._ownership.may_work(held):  # else its next owner gets them, and decides
