@@ -54,8 +54,8 @@ async def keep_running(
     """Run a loop until it returns or its task is cancelled. Whatever else ends it is logged, and it
     restarts after a pause that grows while it keeps failing.
 
-    A handler can cancel the task it runs in: if `may_end` is false, only a handler can have done
-    so, and the cancellation is a failure like any other.
+    A handler can cancel the task it runs in: if `may_end` returns false, only a handler can have
+    done so, and the cancellation is a failure like any other.
     """
     now_s = asyncio.get_running_loop().time
     failures = 0
