@@ -427,8 +427,8 @@ async def delete_topic(cluster: ClusterCalls, topic: str, *, missing_ok: bool) -
 async def _having(
     cluster: ClusterCalls, topic: str, targets: Mapping[str, str]
 ) -> tuple[bool, Sequence[BrokerFailure]]:
-    """Which brokers have a topic, and those that cannot be reached. Raises AdminError if a
-    reachable one does not answer."""
+    """Whether any broker has a topic, and the brokers that cannot be reached. Raises AdminError if
+    a reachable one does not answer."""
 
     async def ask(_: str, address: str) -> bool:
         try:
