@@ -31,7 +31,7 @@ async def locked(cluster: ClusterCalls, letter: MessageExt) -> AsyncIterator[Non
     work took so long that the lock may have expired."""
     masters, _ = await cluster.masters_and_missing(brokers=[letter.broker_name])
     address = masters.get(letter.broker_name)
-    if address is None:  # it was read from a slave, and slaves do not grant locks
+    if address is None:  # it was read from a slave, and no broker there grants locks
         yield
         return
     queue = MessageQueue(letter.topic, letter.broker_name, letter.queue_id)

@@ -146,7 +146,7 @@ def new_record(
     topic: str,
     moves: Sequence[OffsetMove],
 ) -> ResetRecord:
-    """A record of a reset that is about to begin. Its id is made of the time and of what moves."""
+    """A record of a reset that is about to begin. Its id is the time plus a digest of the reset."""
     when = datetime.fromtimestamp(when_ms / 1000, UTC)
     content = f"{when_ms} {cluster} {who} {group} {topic} {moves}"
     digest = blake2b(content.encode(), digest_size=2).hexdigest()
