@@ -122,7 +122,7 @@ class Move:
     """None where no member is left."""
     why: str
     pause_s: float
-    """Seconds in which no member begins a message of it, as a rule."""
+    """Seconds in which no member starts on a message of it, typically."""
     longest_s: float
     """The same at worst."""
     repeated: int
