@@ -1,13 +1,13 @@
-"""`Admin`: looking at a cluster and changing it, over the wire.
+"""`Admin`: inspects and changes a cluster, over the wire.
 
     async with Admin() as admin:
         await admin.create_topic("orders", queues=8)
         lag = await admin.lag("billing")
         print(lag.lag, [queue for queue in lag.queues if queue.is_out_of_range])
 
-It works against SparrowMQ's and Apache's brokers. Questions go to all brokers at once; brokers that
-do not answer in time are in the `errors` of a result, and a question fails only if none answers.
-Changes raise PartlyDone when they were made on some brokers only.
+It works with SparrowMQ's and Apache's brokers. Queries go to all brokers at once; brokers that do
+not answer in time are in the `errors` of a result, and a query fails only if no broker answers.
+Changes raise PartlyDone if only some brokers made them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -101,8 +101,8 @@ _TIMEOUT_S = 5.0
 class Admin(Block):
     """Operations through the name servers and brokers of one cluster.
 
-    Every method may raise NameServersAway and NameServerRefusal; questions to brokers
-    NoBrokerAnswers; changes AdminError if nothing and PartlyDone if not everything was changed.
+    Every method may raise NameServersAway and NameServerRefusal; queries to brokers may raise
+    NoBrokerAnswers; changes raise AdminError if nothing, and PartlyDone if not everything, changed.
     """
 
     def __init__(
@@ -113,10 +113,10 @@ class Admin(Block):
         timeout_s: float = _TIMEOUT_S,
         silence_s: float = 0.0,
     ) -> None:
-        """`name_servers` are found as `sparrowmq.cluster_address` says when left out. A given
-        `client` has its own, and has to be started and stopped by its owner. `timeout_s` limits
-        each call to a broker; one that did not answer is not asked again for `silence_s`, and is
-        in `errors` at once. Raises ValueError.
+        """Without `name_servers`, `sparrowmq.cluster_address` finds them. A given `client` brings
+        its own, and its owner has to start and stop it. `timeout_s` limits each call to a broker; a
+        broker that did not answer is not asked again for `silence_s`, and appears in `errors` at
+        once. Raises ValueError.
         """
         if client is not None and name_servers is not None:
             raise ValueError("client and name_servers exclude each other: the client has its own")
@@ -133,12 +133,12 @@ class Admin(Block):
         self._cluster = ClusterCalls(core, origin=origin, timeout_s=timeout_s, silence_s=silence_s)
 
     async def start(self) -> None:
-        """Make calls possible; `async with` does it."""
+        """Start, so that calls can be made; `async with` does it."""
         if self._owns_client:
             await self._cluster.client.start()
 
     async def stop(self) -> None:
-        """End all connections; `async with` does it."""
+        """Close all connections of its own client; `async with` does it."""
         if self._owns_client:
             await self._cluster.client.stop()
 
@@ -156,8 +156,8 @@ class Admin(Block):
         return await brokers.clusters(self._cluster)
 
     async def brokers(self) -> Listing[BrokerInfo]:
-        """All brokers with role, address, version and figures. One that does not answer has no
-        figures and is in `errors` as well."""
+        """All brokers with role, address, version and figures. A broker that does not answer has no
+        figures, and is also in `errors`."""
         return await brokers.brokers(self._cluster)
 
     async def broker_config(self, broker: str) -> dict[str, str]:
@@ -165,49 +165,50 @@ class Admin(Block):
         return await brokers.config_of(self._cluster, broker)
 
     async def broker_settings(self, broker: str, *, broker_id: int = 0) -> ServerSettings:
-        """The same, and which of them may change while the broker runs; of one of its slaves with
-        a `broker_id`. Raises NotFound."""
+        """Like `broker_config`, and which settings may change while the broker runs. A `broker_id`
+        selects one of its slaves. Raises NotFound."""
         return await server_settings.broker_settings(self._cluster, broker, broker_id)
 
     async def change_broker_settings(
         self, broker: str, values: Mapping[str, str], *, broker_id: int = 0, dry_run: bool = False
     ) -> list[SettingChange]:
-        """Change settings of a running broker, all or none; what changed. SparrowMQ's brokers
-        forget it at their next start. Raises ValueError, NotFound, also for a setting that the
-        broker does not have, and AdminError for one that cannot change."""
+        """Change settings of a running broker, all or none. Returns what changed. SparrowMQ's
+        brokers lose the changes when they restart. Raises ValueError, NotFound (also for a setting
+        that the broker does not have), and AdminError for one that cannot change."""
         return await server_settings.change_broker_settings(
             self._cluster, broker, values, broker_id=broker_id, dry_run=dry_run
         )
 
     async def clean_broker(self, broker: str, what: Collection[Cleanable]) -> list[CleanedPart]:
-        """Let a broker delete what is expired or unused, now. Raises NotFound."""
+        """Make a broker delete expired or unused data now. Raises NotFound."""
         return await cleaning.clean_broker(self._cluster, broker, what)
 
     async def health(
         self, *, max_lag: int | None = None, max_disk: float = MOST_DISK
     ) -> list[HealthCheck]:
-        """Whether servers answer, masters take sends, slaves keep up and disks have room; with
-        `max_lag` also whether a group is further behind. Raises ValueError."""
+        """Check that servers answer, masters take sends, slaves keep up and disks have room; with
+        `max_lag` also that no group is further behind than that. Raises ValueError."""
         return await health.health(self._cluster, max_lag=max_lag, max_disk=max_disk)
 
     async def slaves(self, brokers: Sequence[str] = ()) -> Listing[SlaveInfo]:
-        """The slaves that masters remember, also those that are away: of the brokers named, or of
-        all. Raises NotFound."""
+        """The slaves that masters remember, including those that are away: of the named brokers, or
+        of all. Raises NotFound."""
         return await slaves.slaves(self._cluster, brokers)
 
     async def retire_slave(
         self, broker: str, broker_id: int, *, dry_run: bool = False
     ) -> SlaveInfo:
-        """Let a master forget a slave that will not come back; what it knew of it. Raises NotFound,
-        and AdminError for a slave that follows, or that its master waits for."""
+        """Make a master forget a slave that will not come back. Returns what the master knew about
+        it. Raises NotFound, and AdminError if the slave is following or its master waits for
+        it."""
         return await slaves.retire_slave(self._cluster, broker, broker_id, dry_run=dry_run)
 
     async def hand_over(
         self, broker: str, slave_id: int | None = None, *, dry_run: bool = False
     ) -> RoleChange:
-        """Let the master of a name give its role to a slave: the one named, or the one that has
-        most. Nothing is lost, and no send of a SparrowMQ client fails. The new master is registered
-        when this returns. Raises NotFound, and AdminError where the roles stay as they are."""
+        """Make a master hand its role to a slave: the named one, or the one that has the most.
+        Nothing is lost, and no send of a SparrowMQ client fails. The new master is registered when
+        this returns. Raises NotFound, and AdminError if the roles stay as they are."""
         return await roles.hand_over(self._cluster, broker, slave_id, dry_run=dry_run)
 
     async def promote(
@@ -219,11 +220,11 @@ class Admin(Block):
         address: str | None = None,
         dry_run: bool = False,
     ) -> RoleChange:
-        """Make a slave the master: by the present master as in `hand_over`, or without it when it
-        is gone and `accept_loss` is the broker's name. Then the slave with the longest log is
-        taken unless one is named. `address` is for slaves that were started without a master, and
-        are not registered. Raises NotFound, AdminError where the roles stay as they are, and
-        ValueError if `accept_loss` is another name."""
+        """Make a slave the master: through the present master as in `hand_over`, or without it if
+        it is gone and `accept_loss` is the broker's name. In that case the slave with the longest
+        log is promoted unless one is named. `address` is for slaves that were started without a
+        master and are not registered. Raises NotFound, AdminError if the roles stay as they are,
+        and ValueError if `accept_loss` is another name."""
         return await roles.promote(
             self._cluster,
             broker,
@@ -244,21 +245,21 @@ class Admin(Block):
         progress: Callable[[BrokerDrain], None] | None = None,
         dry_run: bool = False,
     ) -> BrokerDrain:
-        """Empty a broker, so that it can be stopped without a loss.
+        """Empty a broker, so that it can be stopped without losing messages.
 
-        It takes no new messages from then on, over restarts too, and is registered without write
-        permission. Producers that are connected get `grace_s` to turn to other brokers. Then this
-        waits until groups have read what is there, except `ignore_groups` and broadcasting ones,
-        and until delayed and half messages are done, and calls `progress` about every second (in
-        the thread of the event loop). At the end the broker leaves the name servers.
+        From now on the broker takes no new messages, also across restarts, and is registered
+        without write permission. Connected producers get `grace_s` to switch to other brokers. Then
+        this waits until all groups except `ignore_groups` and broadcasting ones have read what is
+        there, and until delayed and half messages are done; it calls `progress` about every second
+        (in the event loop's thread). At the end the broker unregisters from the name servers.
 
-        Ending this call, also by a timeout, leaves the broker read-only: call it again to go on, or
-        `resume_broker` to go back. Apache's brokers are only hidden from producers, by the name
-        servers. `dry_run` looks and changes nothing.
+        Ending this call early, also by a timeout, leaves the broker read-only: call it again to
+        continue, or call `resume_broker` to go back. Apache's brokers are only hidden from
+        producers, by the name servers. `dry_run` checks and changes nothing.
 
-        Raises NotFound; AdminError, having changed nothing, for the last broker that takes messages
-        of a topic and for dead letters that `leave_dead_letters` does not accept; DrainUnfinished
-        after `timeout_s`."""
+        Raises NotFound; DrainUnfinished after `timeout_s`; and AdminError, with nothing changed,
+        if a topic has no other broker that takes its messages, or if there are dead letters that
+        `leave_dead_letters` does not accept."""
         return await drains.drain(
             self._cluster,
             broker,
@@ -271,17 +272,18 @@ class Admin(Block):
         )
 
     async def resume_broker(self, broker: str, *, address: str | None = None) -> BrokerDrain:
-        """Let a broker that drains or is drained take messages again; how it was before. One that
-        left is found by the note that name servers have, or at `address`. Raises NotFound."""
+        """Let a draining or drained broker take messages again. Returns its state before. A broker
+        that has unregistered is found by the note that name servers keep, or at `address`. Raises
+        NotFound."""
         return await drains.resume(self._cluster, broker, address)
 
     async def broker_drain(self, broker: str) -> BrokerDrain:
-        """Whether a broker is being emptied, and what it has to finish before it can be stopped.
-        Changes nothing. Raises NotFound."""
+        """Whether a broker is being drained, and what it still has to finish before it can be
+        stopped. Changes nothing. Raises NotFound."""
         return await drains.broker_drain(self._cluster, broker)
 
     async def drained_brokers(self) -> dict[str, str]:
-        """Name → address of brokers that were drained, and are not registered."""
+        """Name → address of brokers that were drained and are not registered."""
         return await drains.drained_brokers(self._cluster)
 
     async def producers(self) -> Listing[LiveProducer]:
@@ -295,18 +297,18 @@ class Admin(Block):
         group: str | None = None,
         topic: str | None = None,
     ) -> Listing[LiveClient]:
-        """The live consumers and producers; of a topic the consumers only, since brokers do not
-        know who sends to it. Raises ValueError."""
+        """The live consumers and producers; for a topic only the consumers, since brokers do not
+        know which producers send to it. Raises ValueError."""
         return await clients.clients(self._cluster, role=role, group=group, topic=topic)
 
     async def with_start_times(self, listed: Sequence[LiveClient]) -> list[LiveClient]:
-        """The same clients, with `since` of each consumer that answers."""
+        """The same clients, with `since` filled in for each consumer that answers."""
         return await clients.with_start_times(self._cluster, listed)
 
     # ---- name servers
 
     async def name_servers(self) -> Listing[NameServerInfo]:
-        """Each name server with what it knows; those that do not answer are in `errors` too."""
+        """Each name server and what it knows; those that do not answer are also in `errors`."""
         return await name_servers.name_servers(self._cluster)
 
     async def name_server_settings(self) -> Listing[ServerSettings]:
@@ -317,19 +319,19 @@ class Admin(Block):
     async def change_name_server_settings(
         self, values: Mapping[str, str], *, dry_run: bool = False
     ) -> list[SettingChange]:
-        """Change settings of all name servers; what changed. Nothing is changed unless all of them
-        answer. SparrowMQ's forget it at their next start. Raises ValueError, NotFound, AdminError
-        as `change_broker_settings`."""
+        """Change settings of all name servers. Returns what changed. Nothing changes unless all of
+        them answer. SparrowMQ's name servers lose the changes when they restart. Raises ValueError,
+        NotFound, AdminError like `change_broker_settings`."""
         return await server_settings.change_name_server_settings(
             self._cluster, values, dry_run=dry_run
         )
 
     async def key_values(self, namespace: str) -> dict[str, str]:
-        """All keys of a namespace of the name servers. Raises NotFound."""
+        """All keys and values in a namespace of the name servers. Raises NotFound."""
         return await name_servers.key_values(self._cluster, namespace)
 
     async def key_value(self, namespace: str, key: str) -> str:
-        """One value that name servers keep. Raises NotFound."""
+        """The value of a key on the name servers. Raises NotFound."""
         return await name_servers.key_value(self._cluster, namespace, key)
 
     async def set_key_value(self, namespace: str, key: str, value: str) -> None:
@@ -343,7 +345,7 @@ class Admin(Block):
     # ---- topics
 
     async def topics(self, *, cluster: str | None = None) -> list[str]:
-        """Names of all topics, or of those that the brokers of a cluster have: also RocketMQ's own,
+        """Names of all topics, or of the topics on a cluster's brokers, including RocketMQ's own
         and the retry and dead-letter topics of groups. Raises NotFound."""
         return await topics.topic_names(self._cluster, cluster)
 
@@ -354,13 +356,12 @@ class Admin(Block):
     async def topic_figures(
         self, topics: Sequence[str], *, rates: bool = False
     ) -> Listing[TopicFigures]:
-        """Settings, messages and sends per second of many topics, with a question for each and a
-        few for all; `rates` adds deliveries and sizes, which are several more questions."""
+        """Settings, messages and sends per second of many topics, with one request for each and a
+        few for all; `rates` adds deliveries and sizes, which take several more requests."""
         return await topic_figures.topic_figures(self._cluster, topics, rates=rates)
 
     async def topic_readers(self, topic: str) -> Listing[TopicReader]:
-        """The groups that read a topic, with what they have not read and their live members. Raises
-        NotFound."""
+        """The groups that read a topic, with their lag and their live members. Raises NotFound."""
         return await topic_readers.topic_readers(self._cluster, topic)
 
     async def route(self, topic: str) -> TopicRoute:
@@ -381,11 +382,12 @@ class Admin(Block):
         cluster: str | None = None,
         replace: bool = True,
     ) -> list[str]:
-        """Create a topic on brokers, a cluster, or everywhere; names of the brokers that have it.
+        """Create a topic on brokers, a cluster, or everywhere. Returns the names of the brokers
+        that have it.
 
-        Producers and consumers find it when this returns. A topic that exists gets these settings;
-        with `replace=False` one with others raises AlreadyExists. `queues` counts per broker, and
-        holds for reading and writing unless those are given. Raises ValueError, NotFound.
+        When this returns, producers and consumers can find the topic. An existing topic gets these
+        settings; with `replace=False` one with other settings raises AlreadyExists. `queues` counts
+        per broker, for reading and writing unless those are given. Raises ValueError, NotFound.
         """
         wanted = topics.wanted_topic(
             queues=queues,
@@ -413,11 +415,12 @@ class Admin(Block):
         brokers: Sequence[str] = (),
         dry_run: bool = False,
     ) -> list[SettingChange]:
-        """Change what is given, on the brokers named or on all that have the topic; an attribute
-        that is None is removed. Nothing is changed while one of them hangs, nor in a dry run.
-        `queues` are for reading and writing unless those are given.
+        """Change the given settings, on the named brokers or on all that have the topic; an
+        attribute that is None is removed. Nothing changes if one of the brokers hangs (is reachable
+        but does not answer), or in a dry run. `queues` applies to reading and writing unless those
+        are given.
 
-        Messages of queues that readers do not see any more are not delivered. Raises NotFound.
+        Messages in queues that readers no longer see are not delivered. Raises NotFound.
         """
         wanted = topics.wanted_topic(
             queues=queues,
@@ -439,29 +442,30 @@ class Admin(Block):
         accept_disorder: bool = False,
         dry_run: bool = False,
     ) -> list[TopicShare]:
-        """Put a topic on more brokers, with the settings that it has; the others get as many queues
-        as the one that has most. `accept_disorder` is needed for a topic that is marked as ordered
-        or has a single queue: keys move to other queues. Raises ValueError, NotFound; AdminError,
-        having changed nothing, for a broker that has it already or drains."""
+        """Put a topic on more brokers, with its present settings; each new broker gets as many
+        queues as the broker that has the most. `accept_disorder` is required for a topic that is
+        marked as ordered or has a single queue, because keys move to other queues. Raises
+        ValueError, NotFound; AdminError, with nothing changed, for a broker that already has the
+        topic or is draining."""
         return await spreads.spread_topic(
             self._cluster, topic, brokers, accept_disorder=accept_disorder, dry_run=dry_run
         )
 
     async def delete_topic(self, topic: str, *, missing_ok: bool = False) -> list[str]:
         """Delete a topic with its messages and every group's progress in it, on all brokers, or on
-        none while one hangs. Raises NotFound if none has it, unless `missing_ok`; an interrupted
+        none if one hangs. Raises NotFound if no broker has it, unless `missing_ok`. An interrupted
         call can be repeated."""
         return await topics.delete_topic(self._cluster, topic, missing_ok=missing_ok)
 
     # ---- limits
 
     async def limits(self) -> Listing[Limit]:
-        """All quotas and largest backlogs with their use, summed over the brokers that have them.
+        """All quotas and largest backlogs with their usage, summed over the brokers that have them.
         Apache's brokers have none."""
         return await limits.limits(self._cluster)
 
     async def dedup_windows(self) -> Listing[DedupWindow]:
-        """Topics that are de-duplicated, with what each broker remembers of them."""
+        """The de-duplicated topics, and how much each broker remembers of them."""
         return await limits.dedup_windows(self._cluster)
 
     async def set_quota(
@@ -474,9 +478,10 @@ class Admin(Block):
         brokers: Sequence[str] = (),
         dry_run: bool = False,
     ) -> list[SettingChange]:
-        """Limit what a `topic` or `producer-group` sends, what a `consumer-group` gets, or what
-        every `client` sends: so many messages and bytes a second, on each broker. A limit that is
-        not given stays as it is. Raises ValueError, and NotFound for an unknown topic or group."""
+        """Limit what is sent to a `topic` or by a `producer-group`, what a `consumer-group` gets,
+        or what each `client` sends, in messages and bytes per second, on each broker. A limit that
+        is not given stays as it is. Raises ValueError, and NotFound for an unknown topic or
+        group."""
         return await limits.set_quota(
             self._cluster,
             scope,
@@ -498,8 +503,8 @@ class Admin(Block):
         brokers: Sequence[str] = (),
         dry_run: bool = False,
     ) -> list[SettingChange]:
-        """Let each broker refuse sends to a topic, or slow them, while one of these groups is so
-        many messages or seconds behind, until it is at 80 % of that. Raises ValueError, and
+        """Make each broker refuse or slow down sends to a topic once one of these groups is this
+        many messages or seconds behind, until it is back at 80 % of that. Raises ValueError, and
         NotFound for an unknown topic or group."""
         return await limits.set_backlog(
             self._cluster,
@@ -530,35 +535,35 @@ class Admin(Block):
     # ---- groups
 
     async def groups(self) -> Listing[str]:
-        """Names of all consumer groups, those of RocketMQ's own tools among them."""
+        """Names of all consumer groups, including those of RocketMQ's own tools."""
         return await groups.group_names(self._cluster)
 
     async def group_rows(self, names: Sequence[str], *, waiting: bool = True) -> Listing[GroupRow]:
-        """What a list says of each of these groups: members, topics, lag and, with `waiting`, since
-        when the oldest message waits. A group that is unknown has a row without figures."""
+        """One row per group, for a list: members, topics, lag and, with `waiting`, since when the
+        oldest message has been waiting. An unknown group has a row without figures."""
         return await group_rows.group_rows(self._cluster, names, waiting=waiting)
 
     async def group(self, group: str) -> GroupInfo:
-        """Settings per broker, members, and what each subscribes to. Raises NotFound."""
+        """Settings per broker, members, and what each member subscribes to. Raises NotFound."""
         return await groups.describe_group(self._cluster, group)
 
     async def members(self, group: str) -> Listing[GroupMember]:
-        """The live members, each with what it says about itself; none for an offline group."""
+        """The live members and what each reports about itself; none for an offline group."""
         return await members.members(self._cluster, group)
 
     async def member(self, group: str, client_id: str, *, stacks: bool = False) -> GroupMember:
-        """One live member, with the stacks of its threads and tasks if asked. Raises NotFound, and
-        AdminError if the member does not answer."""
+        """One live member, on request with the stacks of its threads and tasks. Raises NotFound,
+        and AdminError if the member does not answer."""
         return await members.member(self._cluster, group, client_id, stacks=stacks)
 
     async def rebalance(self, group: str, topic: str | None = None) -> RebalanceInfo:
-        """Who owns which queue of a group, since when and why, and what moved lately: in one topic,
-        or in all that live members subscribe to. Raises NotFound."""
+        """Which member owns which queue of a group, since when and why, and what moved recently: in
+        one topic, or in all that live members subscribe to. Raises NotFound."""
         return await rebalance.explain(self._cluster, group, topic)
 
     async def simulated_group(self, group: str, topic: str | None = None) -> SimulatedGroup:
-        """A live group as `rebalance_simulation.simulate` takes it. Raises NotFound, and AdminError
-        for a group without live members."""
+        """A live group in the form that `rebalance_simulation.simulate` takes. Raises NotFound, and
+        AdminError for a group without live members."""
         return await rebalance.live_group(self._cluster, group, topic)
 
     async def create_group(
@@ -575,11 +580,12 @@ class Admin(Block):
         cluster: str | None = None,
         replace: bool = True,
     ) -> list[str]:
-        """Create a group on brokers, a cluster, or everywhere; names of the brokers that have it.
+        """Create a group on brokers, a cluster, or everywhere. Returns the names of the brokers
+        that have it.
 
-        A group that exists gets these settings; with `replace=False` one with others raises
-        AlreadyExists. Most clusters create groups when their first member comes. Raises ValueError,
-        NotFound.
+        An existing group gets these settings; with `replace=False` one with other settings raises
+        AlreadyExists. Most clusters create a group when its first member connects. Raises
+        ValueError, NotFound.
         """
         wanted = group_changes.wanted_group(
             may_consume=may_consume,
@@ -607,9 +613,9 @@ class Admin(Block):
         brokers: Sequence[str] = (),
         dry_run: bool = False,
     ) -> list[SettingChange]:
-        """Change what is given, on the brokers named or on all that have the group; an attribute
-        that is None is removed. Nothing is changed while one of them hangs, nor in a dry run.
-        Raises NotFound."""
+        """Change the given settings, on the named brokers or on all that have the group; an
+        attribute that is None is removed. Nothing changes if one of the brokers hangs (is reachable
+        but does not answer), or in a dry run. Raises NotFound."""
         wanted = group_changes.wanted_group(
             may_consume=may_consume,
             may_broadcast=may_broadcast,
@@ -630,7 +636,7 @@ class Admin(Block):
         force: bool = False,
         missing_ok: bool = False,
     ) -> list[str]:
-        """Delete a group and its progress on all brokers, or on none while one hangs; its retry and
+        """Delete a group and its progress on all brokers, or on none if one hangs; its retry and
         dead-letter topics stay.
 
         Raises NotFound if no broker has it, unless `missing_ok`, and InUse if it has live members,
@@ -641,16 +647,17 @@ class Admin(Block):
         )
 
     async def pause_group(self, group: str, *, topic: str | None = None) -> list[str]:
-        """Let brokers refuse the pulls of a group, in all topics or in one; names of the brokers.
-        What members have fetched is handled still. Raises NotFound."""
+        """Make brokers refuse a group's pulls, in all topics or in one. Returns the names of the
+        brokers. Members still handle what they have already fetched. Raises NotFound."""
         return await group_changes.set_paused(self._cluster, group, topic, paused=True)
 
     async def resume_group(self, group: str, *, topic: str | None = None) -> list[str]:
-        """Serve the pulls of a paused group again; names of the brokers. Raises NotFound."""
+        """Make brokers serve the pulls of a paused group again. Returns the names of the brokers.
+        Raises NotFound."""
         return await group_changes.set_paused(self._cluster, group, topic, paused=False)
 
     async def subscriptions(self, group: str) -> Listing[GroupSubscription]:
-        """What the members of a group subscribe to, and in what they differ. Raises NotFound."""
+        """What the members of a group subscribe to, and where they differ. Raises NotFound."""
         found = await groups.describe_group(self._cluster, group)
         return Listing(tuple(subscriptions_of(found)), found.errors)
 
@@ -665,9 +672,9 @@ class Admin(Block):
         waiting: bool = False,
         matching: bool = False,
     ) -> GroupLag:
-        """How far a group is in each queue, and which member holds it. `owners=False` spares the
-        questions to members. With `waiting` also since when the oldest message waits, with
-        `matching` how many a filter of tags takes: one question and more per queue. Raises
+        """How far a group is in each queue, and which member holds it. `owners=False` skips the
+        requests to members. `waiting` adds since when the oldest message has been waiting,
+        `matching` how many messages match a tag filter: one or more requests per queue. Raises
         NotFound."""
         found = await lag.group_lag(self._cluster, group, topic, owners=owners)
         if waiting:
@@ -683,13 +690,13 @@ class Admin(Block):
         queues: Collection[MessageQueue] = (),
         dry_run: bool = False,
     ) -> list[OffsetMove]:
-        """Let a group, live members included, go on elsewhere in a topic; every queue with its
-        offset before and after.
+        """Make a group, live members included, continue elsewhere in a topic. Returns every queue
+        with its offset before and after.
 
         `to` is "earliest", "latest", a datetime with a zone or milliseconds (the first message
-        stored then or later), MoveBy(n) from where it is, or an offset for each queue that shall
-        move; `queues` are the only ones that move. Nothing is moved unless all brokers concerned
-        answer, nor in a dry run. Raises ValueError, NotFound, PartlyReset, and InUse for single
+        stored then or later), MoveBy(n) relative to the current offset, or an offset for each queue
+        to move. If `queues` is given, only those move. Nothing moves unless all brokers concerned
+        answer, or in a dry run. Raises ValueError, NotFound, PartlyReset, and InUse for single
         queues of a live group on brokers that cannot move them (Apache's before 5.2).
         """
         return await offsets.reset_offsets(
@@ -707,8 +714,8 @@ class Admin(Block):
         queues: Collection[MessageQueue] = (),
         dry_run: bool = False,
     ) -> JournaledReset:
-        """The same as `reset_offsets`, written down in a journal before the first offset moves, so
-        that `undo_reset` can put the group back. `who` is whom the record names."""
+        """Like `reset_offsets`, but recorded in a journal before the first offset moves, so that
+        `undo_reset` can put the group back. `who` is the name in the record."""
         return await resets.journaled_reset(
             self._cluster,
             group,
@@ -721,8 +728,8 @@ class Admin(Block):
         )
 
     async def last_reset(self, group: str, *, journal: ResetJournal) -> ResetRecord | None:
-        """What an undo would take back: the last reset of a group in this cluster that was not
-        undone; None if there is none."""
+        """The reset that an undo would revert: the group's last one in this cluster that has not
+        been undone, or None."""
         return journal.last(group, await resets.this_cluster(self._cluster))
 
     async def undo_reset(
@@ -735,10 +742,10 @@ class Admin(Block):
         force: bool = False,
         dry_run: bool = False,
     ) -> JournaledReset:
-        """Put a group back to where it was before a reset of the journal: the one with this id, or
-        the last. Queues in which it had no progress stay where they are. Raises NotFound, and
-        AdminError if members have gone on since, or if the reset named was made in another cluster
-        of this name, unless `force`."""
+        """Put a group back to where it was before a journaled reset: the one with this id, or the
+        last one. Queues in which it had no progress stay where they are. Raises NotFound, and,
+        unless `force`, AdminError if members have moved on since, or if the named reset was made in
+        another cluster of this name."""
         return await resets.undo_reset(
             self._cluster,
             group,
@@ -757,30 +764,30 @@ class Admin(Block):
         return await offsets.clone_offsets(self._cluster, source, target, topic, dry_run=dry_run)
 
     async def offset_at(self, queue: MessageQueue, when: datetime | int) -> int:
-        """The offset of the first message of a queue that was stored at a time or later."""
+        """The offset of a queue's first message stored at or after a time."""
         return await offsets.offset_at(self._cluster, queue, when)
 
     # ---- moving to another cluster
 
     async def export_state(self, *, topics: str = "*", groups: str = "*") -> ClusterState:
-        """Topics, groups, settings and progress of this cluster, without messages: those whose
-        names fit the patterns. Brokers that did not answer are in `errors`."""
+        """Topics and groups whose names match the patterns, with their settings and progress but
+        without messages. Brokers that did not answer are in `errors`."""
         where = ", ".join(self._cluster.client.name_servers.addresses)
         return await migration.export_state(self._cluster, where, topics=topics, groups=groups)
 
     async def import_state(
         self, state: ClusterState, *, dry_run: bool = False
     ) -> list[MigrationItem]:
-        """Give this cluster what it lacks of another's state; what became of each topic, group and
-        progress. What is here already is not changed, so a call can be repeated. Raises AdminError,
-        before anything is changed, unless every broker answers."""
+        """Create in this cluster what it lacks of another's state. Returns the outcome for each
+        topic, group and progress. What already exists is not changed, so a call can be repeated.
+        Raises AdminError, before anything is changed, unless every broker answers."""
         return await migration.import_state(self._cluster, state, dry_run=dry_run)
 
     # ---- messages
 
     async def message(self, message_id: str, topic: str | None = None) -> MessageExt:
         """A message by its unique id, which needs the topic, or by its offset id. Raises NotFound,
-        ValueError for what is no id."""
+        and ValueError for an invalid id."""
         return await messages.message(self._cluster, message_id, topic)
 
     async def find_messages(
@@ -792,21 +799,21 @@ class Admin(Block):
         end: datetime | int | None = None,
         limit: int = MOST_FOUND,
     ) -> Listing[MessageExt]:
-        """Messages with a key that were stored in a time range, the newest first; `is_cut` if there
-        are more. Raises NotFound."""
+        """Messages with a key that were stored in a time range, newest first; `is_cut` if there are
+        more. Raises NotFound."""
         return await messages.find_messages(
             self._cluster, topic, key, begin=begin, end=end, limit=limit
         )
 
     async def read_message(self, queue: MessageQueue, offset: int) -> MessageExt:
-        """The message at an offset of a queue, without any group's progress. Raises NotFound."""
+        """The message at an offset of a queue; no group's progress changes. Raises NotFound."""
         return await messages.read_message(self._cluster, queue, offset)
 
     async def read_messages(
         self, queue: MessageQueue, offset: int, *, limit: int = 32
     ) -> Listing[MessageExt]:
-        """Messages from an offset on, in their order; `is_cut` if the queue goes on. Brokers may
-        give fewer than `limit`. Raises NotFound."""
+        """Messages from an offset on, in order; `is_cut` if the queue has more. Brokers may return
+        fewer than `limit`. Raises NotFound."""
         return await messages.read_messages(self._cluster, queue, offset, limit=limit)
 
     # ---- the doctor
@@ -820,12 +827,12 @@ class Admin(Block):
         for_s: float = FOR_S,
         limit: int = MOST_EXAMINED,
     ) -> Examination:
-        """What is wrong, why, and what to do: with a "topic", "group", "message" or "cluster" of
+        """What is wrong, why, and what to do: with the "topic", "group", "message" or "cluster" of
         that name, or with everything. Nothing is changed.
 
-        A message needs its `topic`, unless its id is an offset id. Groups are looked at twice,
-        `for_s` apart. Of everything, `limit` topics and groups are examined; 0 for all. Brokers and
-        name servers that do not answer are findings. Raises ValueError, NotFound.
+        A message needs its `topic`, unless its id is an offset id. Groups are examined twice,
+        `for_s` apart. When examining everything, `limit` topics and groups are examined; 0 means
+        all. Brokers and name servers that do not answer are findings. Raises ValueError, NotFound.
         """
         order = order_of(about, name, topic=topic, for_s=for_s, limit=limit)
         return await examine(self._cluster, order)
@@ -840,8 +847,9 @@ class Admin(Block):
         newest: bool = False,
         limit: int = 20,
     ) -> MessageRange:
-        """The first messages of a topic, or of one queue, that were stored in a time range, or the
-        last, by time; `total` is how many there are. Raises ValueError, NotFound, NotReadable."""
+        """The first messages of a topic or queue that were stored in a time range, or the last
+        ones, ordered by time; `total` is how many there are. Raises ValueError, NotFound,
+        NotReadable."""
         return await read_range(
             self._cluster,
             topic,
@@ -862,9 +870,9 @@ class Admin(Block):
         since: datetime | int | None = None,
         interval_s: float = 0.2,
     ) -> None:
-        """Give `on_message` what is stored in a topic from now on, or since a time, until it
-        returns False. No group takes part, and no progress is kept. Raises ValueError, NotFound,
-        NotReadable, and AdminError when no broker answers any more."""
+        """Call `on_message` with each message stored in a topic from now on, or since a time, until
+        it returns False. No group is involved, and no progress is kept. Raises ValueError,
+        NotFound, NotReadable, and AdminError when no broker answers any more."""
         await tails.tail(
             self._cluster,
             topic,
@@ -876,24 +884,24 @@ class Admin(Block):
         )
 
     async def trace(self, message_id: str, topic: str | None = None) -> MessageTrace:
-        """What clients have reported of a message, and how far each group of its topic is with it.
-        The message itself is found by its topic, or by the one that the trace names. Raises
-        ValueError, and NotFound if neither a trace nor the message is there."""
+        """What clients have reported about a message, and how far each group of its topic is with
+        it. The message itself is looked up in `topic`, or in the topic that the trace names. Raises
+        ValueError, and NotFound if there is neither a trace nor the message."""
         return await message_traces.trace(self._cluster, message_id, topic)
 
     async def deliver(
         self, message_id: str, group: str, *, topic: str | None = None, client_id: str | None = None
     ) -> Delivered:
-        """Let a live member handle a stored message now, the first one unless it is named; progress
-        stays as it is. Raises NotFound, and AdminError if the member does not answer."""
+        """Make a live member handle a stored message now: the first member unless one is named.
+        Progress stays as it is. Raises NotFound, and AdminError if the member does not answer."""
         return await deliveries.deliver(
             self._cluster, message_id, group, topic=topic, client_id=client_id
         )
 
     async def resume_transaction(self, message_id: str) -> MessageExt:
-        """Let a broker ask the producers again about a transaction that it has set aside; the
-        message, which stays in TRANS_CHECK_MAX_TIME_TOPIC. The id is its offset id there. Raises
-        ValueError, NotFound, AdminError."""
+        """Make a broker ask the producers again about a transaction that it has set aside. Returns
+        the message, which stays in TRANS_CHECK_MAX_TIME_TOPIC; `message_id` is its offset id there.
+        Raises ValueError, NotFound, AdminError."""
         return await transactions.resume_transaction(self._cluster, message_id)
 
     # ---- dead letters
@@ -903,7 +911,7 @@ class Admin(Block):
         return await dead_letters.dead_letter_groups(self._cluster)
 
     async def count_dead_letters(self, group: str, recent: datetime | int) -> DeadLetterCount:
-        """How many dead letters a group has, how old they are, and how many came since `recent`.
+        """How many dead letters a group has, how old they are, and how many arrived since `recent`.
         Raises NotFound."""
         return await dead_letters.count_dead_letters(self._cluster, group, recent)
 
@@ -917,8 +925,8 @@ class Admin(Block):
         newest: bool = True,
         limit: int = 20,
     ) -> MessageRange:
-        """The newest dead letters of a group in a time range, or the oldest; with a key those that
-        have it. In the order of their times. Raises ValueError, NotFound, NotReadable."""
+        """The newest dead letters of a group in a time range, or the oldest; with a key, only those
+        that have it. Ordered by time. Raises ValueError, NotFound, NotReadable."""
         return await dead_letters.read_dead_letters(
             self._cluster, group, since=since, until=until, key=key, newest=newest, limit=limit
         )
@@ -935,12 +943,13 @@ class Admin(Block):
         dry_run: bool = False,
         on_result: Callable[[Resent], None] | None = None,
     ) -> list[Resent]:
-        """Send dead letters again: those with these ids, else all of a time range. `to` is "group"
-        (only the group that failed gets them), "topic" (every group of the topic they came from
-        does), or the name of another topic; `rate` is the most per second.
+        """Send dead letters again: those with these ids, or else all in a time range. `to` is
+        "group" (only the group that failed gets them), "topic" (every group of the topic they came
+        from does), or the name of another topic; `rate` is the most per second.
 
-        One that was sent before, by whomever, is left out. `on_result` hears of each when it is
-        done. Raises ValueError, NotFound, NotReadable, and AdminError before anything is sent.
+        Skips dead letters that were sent before, no matter from where. `on_result` is called for
+        each when it is done. Raises ValueError, NotFound, NotReadable, and AdminError before
+        anything is sent.
         """
         letters = dead_letters.select_dead_letters(
             self._cluster, group, ids=ids, since=since, until=until
@@ -957,9 +966,10 @@ class Admin(Block):
         since: datetime | int | None = None,
         until: datetime | int | None = None,
     ) -> int:
-        """Give `write` each dead letter of a time range as one line of JSON; how many there were.
-        What `write` returns is awaited if it can be, so that no more is read than it takes. Raises
-        ValueError, NotFound, NotReadable, and AdminError if a broker does not answer."""
+        """Pass each dead letter of a time range to `write` as one line of JSON. Returns how many
+        there were. If `write` returns an awaitable, it is awaited, so that reading does not run
+        ahead of writing. Raises ValueError, NotFound, NotReadable, and AdminError if a broker does
+        not answer."""
         return await dead_letters.export_dead_letters(
             self._cluster, group, write, since=since, until=until
         )

@@ -1,4 +1,4 @@
-"""Brokers: where they are, which role they have, and how they are doing."""
+"""Brokers: their addresses, roles and state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from sparrowmq.protocol.route import MASTER_ID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRuntime:
-    """How a broker is doing. A figure that it does not report is None."""
+    """A broker's state. A figure that it does not report is None."""
 
     version: str
-    """Of RocketMQ, such as V5_3_3."""
+    """The version of RocketMQ, such as V5_3_3."""
     started: datetime | None
     stored_per_s: float | None
     """Messages per second in the last ten seconds."""
@@ -30,18 +30,18 @@ class BrokerRuntime:
     """The used part of the disk with the commit log, from 0 to 1."""
     oldest_message: datetime | None
     waiting_timers: int | None
-    """Messages that wait for their delivery time."""
+    """Messages that are waiting for their delivery time."""
     busy_reason: str
     """Why it refuses sends at the moment; empty if it does not."""
     drain: str
-    """That it is being emptied, or is empty, in words; empty if it is not."""
+    """In words, that it is draining or drained; empty if it is not."""
     copies_in_sync: int | None
-    """Of a master: brokers that have nearly everything of its log, itself among them."""
+    """For a master: how many brokers have nearly all of its log, itself included."""
     behind_bytes: int | None
-    """Of a slave: bytes of its master's log that it lacks. Of a master: the same of the slave that
-    lacks most."""
+    """For a slave: bytes of its master's log that it lacks. For a master: the same for the slave
+    that lacks the most."""
     behind_s: float | None
-    """Of a slave: the age of its last message while it lacks the next one."""
+    """For a slave: the age of its last message while it lacks the next one."""
     table: Mapping[str, str]
     """Everything that it reports, by Apache's names."""
 
@@ -76,8 +76,8 @@ async def clusters(cluster: ClusterCalls) -> dict[str, tuple[str, ...]]:
 
 
 async def brokers(cluster: ClusterCalls) -> Listing[BrokerInfo]:
-    """All brokers, slaves among them; those that do not answer are without figures and in
-    `errors` as well."""
+    """All brokers, including slaves; those that do not answer have no figures, and are also in
+    `errors`."""
     table = (await cluster.info()).broker_addr_table
     known = [
         (data, broker_id)
@@ -121,7 +121,7 @@ async def broker_config(cluster: ClusterCalls, address: str) -> dict[str, str]:
 
 
 def read_settings(body: bytes) -> dict[str, str]:
-    """Settings of `name=value` lines, as servers answer them."""
+    """Parse the settings from `name=value` lines, the format of the servers' answers."""
     lines = body.decode("utf-8", "replace").splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
     return {name.strip(): value.strip() for name, _, value in pairs}
@@ -178,13 +178,13 @@ def _whole(table: Mapping[str, str], name: str) -> int | None:
 
 
 def _seconds(table: Mapping[str, str], name: str) -> float | None:
-    """A slave that does not know answers less than 0."""
+    """A figure in seconds; None if it is negative, which is how a slave reports an unknown one."""
     found = _first(table, name)
     return None if found is None or found < 0 else found
 
 
 def _first(table: Mapping[str, str], name: str) -> float | None:
-    """The first of several numbers: rates come over ten seconds, a minute and ten minutes."""
+    """The first of several numbers: rates are over ten seconds, a minute and ten minutes."""
     try:
         return float(table.get(name, "").split()[0])
     except (ValueError, IndexError):

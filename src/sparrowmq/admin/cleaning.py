@@ -1,4 +1,4 @@
-"""Letting a broker delete what it does not need any more, without waiting for its own hour."""
+"""Making a broker delete what it no longer needs, without waiting for its regular hour."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class Cleanable(StrEnum):
     """What can be cleaned."""
 
     LOG = "log"
-    """Log files whose messages were kept for long enough."""
+    """Log files whose messages have been kept for long enough."""
     QUEUES = "queues"
     """Queue files whose messages are gone."""
     UNUSED_TOPICS = "unused topics"
-    """Queues of topics that the broker does not have any more."""
+    """Queues of topics that the broker no longer has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class CleanedPart:
 
     what: Cleanable
     deleted: int | None
-    """Files or topics; None where the broker does not say, as Apache's."""
+    """How many files or topics; None if the broker does not report it, like Apache's."""
 
 
 _REQUESTS: Mapping[Cleanable, type[RequestHeader]] = {

@@ -1,5 +1,5 @@
-"""The live clients of a cluster: consumers and producers, each once, whatever the number of brokers
-that it is connected to."""
+"""The live clients of a cluster: consumers and producers, each listed once, no matter how many
+brokers it is connected to."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from sparrowmq.protocol.names import check_group, check_topic
 
 
 class ClientRole(StrEnum):
-    """What a client does. One that does both is listed twice."""
+    """The role of a client. One with both roles is listed twice."""
 
     CONSUMER = "consumer"
     PRODUCER = "producer"
@@ -34,19 +34,20 @@ class LiveClient:
     address: str
     language: str
     version: str
-    """Of RocketMQ's protocol, such as V5_3_3."""
+    """The version of RocketMQ's protocol, such as V5_3_3."""
     role: ClientRole
     groups: tuple[str, ...]
     brokers: tuple[str, ...]
     """Brokers that it is connected to."""
     since: datetime | None = None
-    """When a consumer started, where it was asked and answered; producers do not say it."""
+    """When a consumer started, if it was asked and answered; producers do not report it."""
 
 
 async def clients(
     cluster: ClusterCalls, *, role: ClientRole | None, group: str | None, topic: str | None
 ) -> Listing[LiveClient]:
-    """Those of a role, in a group, or consuming a topic. Raises ValueError, NoBrokerAnswers."""
+    """The clients of a role, in a group, or consuming a topic. Raises ValueError,
+    NoBrokerAnswers."""
     found: list[LiveClient] = []
     errors: dict[str, BrokerFailure] = {}
     if role is not ClientRole.PRODUCER:
@@ -61,7 +62,7 @@ async def clients(
 
 
 async def with_start_times(cluster: ClusterCalls, listed: Sequence[LiveClient]) -> list[LiveClient]:
-    """The same clients; consumers that answer say since when they run."""
+    """The same clients, with the start times of the consumers that answer."""
 
     async def ask(each: LiveClient) -> LiveClient:
         if each.role is ClientRole.PRODUCER:

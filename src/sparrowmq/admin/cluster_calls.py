@@ -1,7 +1,7 @@
-"""An operator's connection to a cluster: who is there, and calls that fail one by one.
+"""An operator's connection to a cluster: which servers it has, and calls that fail one by one.
 
-Brokers are asked at the same time. One that hangs, refuses or is away is a `BrokerFailure` beside
-the answers of the others; only when none answers does a question fail as a whole.
+Brokers are asked concurrently. One that hangs, refuses or is away becomes a `BrokerFailure` next to
+the answers of the others; a query fails as a whole only if none answers.
 """
 
 import asyncio
@@ -48,10 +48,10 @@ K = TypeVar("K")
 B = TypeVar("B", bound=Body)
 
 MOST_AT_ONCE = 8
-"""Requests of one question that are under way at the same time."""
+"""How many requests of one query are in flight at the same time."""
 
 _OF_MEMBERS = (GetConsumerRunningInfo, ConsumeMessageDirectly)
-"""Questions that a broker passes on to a member."""
+"""Requests that a broker forwards to a member."""
 
 Request = tuple[RequestHeader, bytes]
 """A header and a body."""
@@ -59,7 +59,7 @@ Request = tuple[RequestHeader, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Answers(Generic[T]):
-    """The answers to one question, by broker name in their order, and the failures."""
+    """The answers to one query, by broker name in order, and the failures."""
 
     by_broker: dict[str, T]
     errors: tuple[BrokerFailure, ...]
@@ -74,8 +74,8 @@ class Answers(Generic[T]):
     def reached(self) -> tuple[dict[str, T], tuple[BrokerFailure, ...]]:
         """The answers, and the brokers that a change leaves out because they cannot be reached.
 
-        Raises AdminError, before a change, if one was reached and gave no answer: it may go on at
-        any moment, and with what nobody knows.
+        Raises AdminError, before a change, if one was reached and did not answer: it may continue
+        at any moment, and its state is unknown.
         """
         hanging = tuple(each for each in self.errors if not each.is_away)
         return Answers(self.by_broker, hanging).all(), self.errors if not hanging else ()
@@ -93,16 +93,16 @@ class ClusterCalls:
         silence_s: float = 0.0,
         most_at_once: int | None = None,
     ) -> None:
-        """`origin` says who named the name servers. `timeout_s` is the limit of a single call; a
-        server that exceeded it is not asked again for `silence_s`. `most_at_once` limits all calls
-        together, for work that asks many questions side by side.
+        """`origin` says where the name servers' addresses come from. `timeout_s` limits a single
+        call; a server that exceeded it is not asked again for `silence_s`. `most_at_once` limits
+        all calls together, for work that makes many queries concurrently.
         """
         self.client = client
         self._origin = origin
         self._timeout_s = timeout_s
         self._silence_s = silence_s
         self._silent: dict[str, tuple[float, type[AdminError], str]] = {}
-        """Address → until when it is left alone, and what it last failed with."""
+        """Address → until when it is not asked, and its last failure."""
         self._turn = None if most_at_once is None else asyncio.Semaphore(most_at_once)
 
     def bounded(self) -> "ClusterCalls":
@@ -120,7 +120,8 @@ class ClusterCalls:
     # ---- name servers
 
     async def ask_name_server(self, header: RequestHeader, kind: type[B]) -> B:
-        """The table of the first that answers. Raises NameServersAway, NameServerRefusal."""
+        """The table of the first name server that answers. Raises NameServersAway,
+        NameServerRefusal."""
         return _table(await self._first_name_server(header), kind)
 
     async def _first_name_server(self, header: RequestHeader) -> Response:
@@ -135,7 +136,7 @@ class ClusterCalls:
     async def change_name_servers(
         self, header: RequestHeader, body: bytes = b""
     ) -> list[BrokerFailure]:
-        """Send a change to all of them, which do not know each other; those that failed."""
+        """Send a change to all name servers, which do not know each other. Returns the failures."""
         addresses = self.client.name_servers.addresses
         results = await at_once([partial(self.call, each, header, body) for each in addresses])
         return [
@@ -149,14 +150,14 @@ class ClusterCalls:
         return await self.ask_name_server(GetClusterInfo(), ClusterInfo)
 
     async def find_route(self, topic: str) -> TopicRoute | None:
-        """Which brokers have a topic; None when none of them does."""
+        """Which brokers have a topic; None if none of them does."""
         try:
             return await self.route(topic)
         except NotFound:
             return None
 
     async def route(self, topic: str) -> TopicRoute:
-        """Which brokers have a topic. Raises NotFound, also where these brokers are gone."""
+        """Which brokers have a topic. Raises NotFound, also if these brokers are gone."""
         header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
         response = await self._first_name_server(header)
         if response.code != ResponseCode.TOPIC_NOT_EXIST:
@@ -171,7 +172,7 @@ class ClusterCalls:
     async def masters(
         self, *, brokers: Sequence[str] = (), cluster: str | None = None
     ) -> dict[str, str]:
-        """Name → address of the masters that a change goes to: of the brokers named, of a cluster,
+        """Name → address of the masters that a change goes to: of the named brokers, of a cluster,
         or of all. Raises NotFound, and AdminError for a name without a master."""
         found, without = await self.masters_and_missing(brokers=brokers, cluster=cluster)
         for failure in without:
@@ -181,7 +182,7 @@ class ClusterCalls:
     async def masters_and_missing(
         self, *, brokers: Sequence[str] = (), cluster: str | None = None
     ) -> tuple[dict[str, str], list[BrokerFailure]]:
-        """The same for questions, and the names that have no master now. Raises NotFound."""
+        """Like `masters`, but returns the names without a master too. Raises NotFound."""
         check_names("brokers", brokers)
         info = await self.info()
         if cluster is not None and cluster not in info.cluster_addr_table:
@@ -209,15 +210,15 @@ class ClusterCalls:
     async def changeable(
         self, *, brokers: Sequence[str] = (), cluster: str | None = None
     ) -> tuple[dict[str, str], list[BrokerFailure]]:
-        """The same for changes that go on where they can. Raises NotFound, and AdminError if none
-        of them has a master."""
+        """Like `masters_and_missing`, for changes that are made wherever possible. Raises NotFound,
+        and AdminError if none of them has a master."""
         found, without = await self.masters_and_missing(brokers=brokers, cluster=cluster)
         if not found:
             raise AdminError(without[0].reason)
         return found, without
 
     async def readable(self) -> dict[str, str]:
-        """Name → address of one broker of every name, for questions: the master, else a slave."""
+        """Name → address of one broker of every name, for queries: the master, else a slave."""
         info = await self.info()
         found = addresses_of(info.broker_addr_table.values())
         if not found:
@@ -225,14 +226,14 @@ class ClusterCalls:
         return found
 
     async def call(self, address: str, header: RequestHeader, body: bytes = b"") -> Response:
-        """A successful answer. Raises BrokerRefusal, and AdminError where there is none in time."""
+        """Get a successful answer. Raises BrokerRefusal, and AdminError if none comes in time."""
         response = await self.ask(address, header, body)
         if response.code != ResponseCode.SUCCESS:
             raise BrokerRefusal(address, response.code, response.remark)
         return response
 
     async def ask(self, address: str, header: RequestHeader, body: bytes = b"") -> Response:
-        """An answer with any code. Raises AdminError where there is none in time."""
+        """Get an answer with any code. Raises AdminError if none comes in time."""
         self._check_running()
         now_s = asyncio.get_running_loop().time
         if address in self._silent:
@@ -246,12 +247,12 @@ class ClusterCalls:
                 )
         except NetError as error:
             is_away = isinstance(error, NotConnected)
-            # A member that hangs is no sign of its broker, which passes such questions on.
+            # A hanging member says nothing about its broker, which only forwards such requests.
             is_silent = is_away or (
                 isinstance(error, CallTimedOut) and not isinstance(header, _OF_MEMBERS)
             )
             if self._silence_s and is_silent:
-                kind = Unreachable if is_away else AdminError  # it is not sent the next request
+                kind = Unreachable if is_away else AdminError  # the next request is not sent
                 self._silent[address] = (now_s() + self._silence_s, kind, str(error))
             raise (Unreachable if is_away else Unanswered)(str(error)) from error
 
@@ -279,10 +280,10 @@ class ClusterCalls:
         *,
         away: Sequence[BrokerFailure] = (),
     ) -> list[str]:
-        """Send each broker, by its name, a change; those that made it. `away` are brokers that
-        should have it and cannot be reached.
+        """Send each broker its change. Returns the names of those that made it. `away` are brokers
+        that should get it and cannot be reached.
 
-        Raises AdminError when all refused, PartlyDone when some did or are away.
+        Raises AdminError if all refused, PartlyDone if some did or are away.
         """
 
         async def change(name: str, address: str) -> None:
@@ -310,7 +311,7 @@ def without(targets: Mapping[str, str], away: Sequence[BrokerFailure]) -> dict[s
 
 
 def partly_done(what: str, done: list[str], failures: Iterable[BrokerFailure]) -> PartlyDone:
-    """A change that some servers confirmed."""
+    """The error for a change that only some servers confirmed."""
     failed = {each.broker: each for each in failures}
     return PartlyDone(
         what,
@@ -321,7 +322,7 @@ def partly_done(what: str, done: list[str], failures: Iterable[BrokerFailure]) -
 
 
 async def at_once(asks: Sequence[Callable[[], Awaitable[T]]]) -> list[T | AdminError]:
-    """Results in the order of the questions; a failed one is its error, as a value."""
+    """Results in the order of the queries; for a failed one its error, as a value."""
     limit = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def one(ask: Callable[[], Awaitable[T]]) -> T | AdminError:
@@ -339,8 +340,8 @@ async def at_once(asks: Sequence[Callable[[], Awaitable[T]]]) -> list[T | AdminE
 
 
 async def while_it_answers(asks: Mapping[K, Callable[[], Awaitable[T]]]) -> dict[K, T]:
-    """The results of questions to one broker by key, a few at a time. Raises the first failure
-    before the next questions: a broker that hangs would cost its timeout for each of them."""
+    """The results of queries to one broker by key, a few at a time. Raises the first failure before
+    the next queries: a hanging broker would cost its timeout for each of them."""
     found: dict[K, T] = {}
     items = list(asks.items())
     for start in range(0, len(items), MOST_AT_ONCE):
@@ -349,12 +350,12 @@ async def while_it_answers(asks: Mapping[K, Callable[[], Awaitable[T]]]) -> dict
 
 
 async def answered(ask: Callable[[], Awaitable[T]]) -> T:
-    """The result of one question. Raises AdminError, also for an answer that cannot be read."""
+    """The result of one query. Raises AdminError, also for an answer that cannot be read."""
     return (await all_at_once({None: ask}))[None]
 
 
 async def all_at_once(asks: Mapping[K, Callable[[], Awaitable[T]]]) -> dict[K, T]:
-    """The results by key. Raises the first failure when all have ended."""
+    """The results by key. Raises the first failure after all have ended."""
     results = await at_once(list(asks.values()))
     found: dict[K, T] = {}
     for key, result in zip(asks, results, strict=True):

@@ -1,4 +1,4 @@
-"""Dead letters: messages that a consumer group has given up, kept in the topic `%DLQ%group`."""
+"""Dead letters: messages that a consumer group has given up on, kept in the topic `%DLQ%group`."""
 
 import json
 from base64 import b64encode
@@ -37,14 +37,14 @@ class DeadLetterCount:
     oldest: datetime | None
     newest: datetime | None
     recent: int
-    """Stored since the time that was asked for."""
+    """How many were stored since the requested time."""
     unreadable: tuple[str, ...] = ()
-    """Brokers whose permission forbids to read them (Apache's before 5.0)."""
+    """Brokers whose permission forbids reading them (Apache's before 5.0)."""
     errors: tuple[BrokerFailure, ...] = ()
 
 
 def origin_of(letter: MessageExt) -> str | None:
-    """The topic that a dead letter came from, if it says."""
+    """The topic that a dead letter came from, if known."""
     found = letter.properties
     return found.get(RETRY_TOPIC) or found.get(DLQ_ORIGIN_TOPIC) or None
 
@@ -53,7 +53,7 @@ def origin_of(letter: MessageExt) -> str | None:
 
 
 async def dead_letter_groups(cluster: ClusterCalls) -> list[str]:
-    """Groups that have a topic of dead letters, by the name servers alone."""
+    """Groups that have a dead-letter topic, according to the name servers alone."""
     names = await topic_names(cluster)
     return [name.removeprefix(DLQ_PREFIX) for name in names if is_dlq_topic(name)]
 
@@ -61,7 +61,7 @@ async def dead_letter_groups(cluster: ClusterCalls) -> list[str]:
 async def count_dead_letters(
     cluster: ClusterCalls, group: str, recent: datetime | int
 ) -> DeadLetterCount:
-    """How many a group has, and since when. Works where they cannot be read. Raises NotFound."""
+    """How many a group has, and since when. Works even if they cannot be read. Raises NotFound."""
     topic = dlq_topic(check_group(group))
     since_ms = to_ms("recent", recent)
     route = await _route(cluster, group)
@@ -96,7 +96,7 @@ async def count_dead_letters(
 async def _edges(
     cluster: ClusterCalls, address: str, queue: MessageQueue, since_ms: int
 ) -> tuple[int, int]:
-    """When the oldest message of a queue was stored, and how many were since a time."""
+    """When the oldest message of a queue was stored, and how many were stored since a time."""
     header = GetEarliestStoreTime(topic=queue.topic, queue_id=queue.queue_id)
     oldest = (await cluster.call(address, header)).header(TimestampFound).timestamp
     low, high = await queue_ends(cluster, address, queue)
@@ -125,7 +125,7 @@ async def read_dead_letters(
     newest: bool,
     limit: int,
 ) -> MessageRange:
-    """Dead letters of a time range, by time. Raises ValueError, NotFound, NotReadable."""
+    """Dead letters of a time range, ordered by time. Raises ValueError, NotFound, NotReadable."""
     await _route(cluster, group)
     topic = dlq_topic(group)
     if key is None:
@@ -146,10 +146,10 @@ async def select_dead_letters(
     since: datetime | int | None,
     until: datetime | int | None,
 ) -> AsyncIterator[MessageExt]:
-    """Dead letters one by one, queue by queue: those with these ids, or all of a time range.
+    """Dead letters one by one, queue by queue: those with these ids, or all in a time range.
 
-    Raises NotFound for an id that none has, before the first is given; and AdminError where a
-    broker does not answer, since it may have more of them.
+    Raises NotFound for an id that none has, before yielding the first; and AdminError if a broker
+    does not answer, since it may have more of them.
     """
     await _route(cluster, group)
     found = await spans(cluster, dlq_topic(group), range_ms(since, until))
@@ -164,7 +164,7 @@ async def select_dead_letters(
 
 
 async def _with_ids(cluster: ClusterCalls, group: str, ids: Collection[str]) -> list[MessageExt]:
-    """The latest dead letter of each id. Raises NotFound."""
+    """The latest dead letter for each id. Raises NotFound."""
     chosen = []
     for each in dict.fromkeys(ids):
         found = await find_unique(cluster, dlq_topic(group), each, 0)
@@ -175,12 +175,12 @@ async def _with_ids(cluster: ClusterCalls, group: str, ids: Collection[str]) -> 
     return chosen
 
 
-# ---- writing them down
+# ---- exporting
 
 
 def exported(letter: MessageExt) -> str:
-    """A dead letter as one line of JSON, with all that is needed to send it again. A body that is
-    not UTF-8 is in Base64."""
+    """A dead letter as one line of JSON, with everything needed to send it again. A body that is
+    not UTF-8 is encoded in Base64."""
     try:
         body = {"body": letter.body.decode()}
     except UnicodeDecodeError:
@@ -210,7 +210,7 @@ async def export_dead_letters(
     since: datetime | int | None,
     until: datetime | int | None,
 ) -> int:
-    """Write all dead letters of a time range, a line each; how many there were."""
+    """Write all dead letters of a time range, one line each. Returns how many there were."""
     count = 0
     async for letter in select_dead_letters(cluster, group, ids=(), since=since, until=until):
         written = write(exported(letter))

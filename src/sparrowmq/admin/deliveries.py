@@ -1,4 +1,4 @@
-"""Handing a stored message to a live member, to see what its handler makes of it."""
+"""Handing a stored message to a live member, to see how its handler deals with it."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,7 +24,7 @@ _RESULTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """How a member fared with a message."""
+    """The result of delivering a message to a member."""
 
     message_id: str
     group: str
@@ -44,7 +44,7 @@ async def deliver(
     topic: str | None,
     client_id: str | None,
 ) -> Delivered:
-    """Let a member handle a message now. Raises NotFound, AdminError."""
+    """Make a member handle a message now. Raises NotFound, AdminError."""
     check_group(group)
     found = await message(cluster, message_id, topic)
     online = await connected(cluster, group)

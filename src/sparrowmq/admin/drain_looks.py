@@ -1,8 +1,8 @@
-"""What a broker has to finish before it can be stopped without a loss.
+"""What a broker has to finish before it can be stopped without losing messages.
 
-SparrowMQ's brokers count it themselves, at one place of their log. Of Apache's it is put together
-from ordinary answers, between two looks at the end of the log: the same end means that nothing was
-stored meanwhile, and so all of it was true at once.
+SparrowMQ's brokers count it themselves, at one position in their log. For Apache's brokers it is
+combined from ordinary answers, between two looks at the end of the log: if the end is the same,
+nothing was stored meanwhile, so all the answers were true at once.
 """
 
 from collections.abc import Collection, Mapping
@@ -33,7 +33,7 @@ from sparrowmq.protocol.names import (
 from sparrowmq.protocol.offsets_body import ConsumeStatsList, OffsetPair, TopicStats
 
 _TRANSACTIONS = "CID_RMQ_SYS_TRANS"
-"""The group whose offset says how far Apache's broker has come with half messages."""
+"""The group whose offset tells how far Apache's broker has processed half messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +44,14 @@ class Unread:
     topic: str
     messages: int
     members: int | None
-    """Live ones; None where the broker does not say."""
+    """Live members; None if the broker does not report them."""
     is_paused: bool
     is_ignored: bool
     """Whether the drain does not wait for this group."""
 
     @property
     def why(self) -> str:
-        """Why it may take for ever, in words; empty where members read."""
+        """Why it may take forever, in words; empty if members are reading."""
         if self.is_ignored:
             return "ignored"
         if self.is_paused:
@@ -61,47 +61,48 @@ class Unread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDrain:
-    """How far the drain of a broker is, and what is left."""
+    """How far the drain of a broker has got, and what is left."""
 
     broker: str
     address: str
     is_apache: bool
-    """It goes on taking messages then: only name servers keep producers away, and only in memory.
-    """
+    """Apache's brokers still take messages while they drain: only the name servers keep producers
+    away, and only in memory."""
     state: DrainState
     since: datetime | None
-    """When it began; None where that is not known."""
+    """When the drain began; None if that is not known."""
     refuses_sends: bool
-    """False at the beginning, while connected producers learn that other brokers take messages."""
+    """False at first, while connected producers switch to other brokers."""
     is_settled: bool = True
-    """False for 40 s after its start: members that have not come back yet may have much left."""
+    """False for 40 s after the broker's start: members that are not back yet may have much left."""
     unread: tuple[Unread, ...]
     delayed: int
     last_due: datetime | None
-    """When the last delayed message is due; None if none waits, or the broker does not say."""
+    """When the last delayed message is due; None if none waits, or the broker does not report
+    it."""
     half: int
     """Half messages whose transactions have not ended."""
     dead: Mapping[str, int]
     """Group → dead letters, which stay behind."""
     broadcasting: tuple[str, ...] = ()
-    """Groups that are not waited for, because only their members know how far they are."""
+    """Groups that the drain does not wait for, because only their members know their progress."""
     unclaimed: Mapping[str, int]
-    """Topic → messages that no group has ever read, and that stay behind."""
+    """Topic → messages that no group has ever read and that stay behind."""
     log_end: int = -1
     """Where the log ended when all of this was true; -1 if it grew meanwhile."""
     unconfirmed: tuple[str, ...] = ()
     """Name servers that did not answer when it left; they forget it within two minutes."""
     failure: str = ""
-    """Why the broker does not answer at the moment: the rest is what it said last."""
+    """Why the broker does not answer at the moment; the other fields are from its last answer."""
 
     @property
     def left(self) -> int:
-        """Messages that groups still have to read, those of ignored ones not counted."""
+        """Messages that groups still have to read, not counting ignored groups."""
         return sum(each.messages for each in self.unread if not each.is_ignored)
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left that would end by itself, and nothing new can come."""
+        """Whether nothing is left that would finish by itself, and nothing new can arrive."""
         is_done = not (self.left or self.delayed or self.half)
         return is_done and self.is_settled and self.refuses_sends and self.log_end >= 0
 
@@ -109,7 +110,7 @@ class BrokerDrain:
 async def look_at(
     cluster: ClusterCalls, broker: str, address: str, ignored: Collection[str]
 ) -> BrokerDrain:
-    """How far a broker is. Raises AdminError if it does not answer."""
+    """How far a broker's drain has got. Raises AdminError if it does not answer."""
     is_apache = False
     try:
         response = await cluster.call(address, LookAtDrain())
@@ -148,11 +149,11 @@ async def look_at(
 
 
 class ReadersElsewhere:
-    """Groups that read a topic of the broker on another one, and have no progress on this one.
+    """Groups that read one of the broker's topics on another broker, and have no progress on it.
 
-    They were stopped before their first pull from it was answered, or while it was away. It does
-    not know them, and what it has would be lost to them. Each topic is asked about once: a group
-    that comes back is known to the broker itself.
+    They were stopped before their first pull from this broker was answered, or while it was away.
+    It does not know them, and they would lose its messages. Each topic is checked once: a group
+    that comes back is then known to the broker itself.
     """
 
     def __init__(self, cluster: ClusterCalls) -> None:
@@ -278,7 +279,7 @@ def _unread(
             low = held[queue].min_offset if queue in held else 0
             left = max(0, pair.broker_offset - max(low, pair.consumer_offset))
             found[group, topic] = found.get((group, topic), 0) + left
-    for topic, each in stats.items():  # retries of groups that have read none of them yet
+    for topic, each in stats.items():  # retry topics of groups that have not read from them yet
         group = topic.removeprefix(RETRY_PREFIX)
         if is_retry_topic(topic) and (group, topic) not in progress:
             found[group, topic] = _messages(each)
@@ -290,7 +291,7 @@ def _messages(stats: TopicStats) -> int:
 
 
 def _apache_delayed(runtime: Mapping[str, str]) -> int:
-    """Of all levels, and timers where the broker has them."""
+    """Delayed messages of all levels, plus timers if the broker has them."""
     waiting = 0
     for name, value in runtime.items():
         if name.startswith("scheduleMessageOffset_"):

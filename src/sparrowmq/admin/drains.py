@@ -50,7 +50,7 @@ Progress = Callable[[BrokerDrain], None]
 
 
 class DrainUnfinished(AdminError):
-    """The broker takes no new messages, and `drain` says what is left."""
+    """The broker takes no new messages but is not empty yet; `drain` says what is left."""
 
     def __init__(self, drain: BrokerDrain, reason: str) -> None:
         super().__init__(
@@ -72,7 +72,7 @@ async def drained_brokers(cluster: ClusterCalls) -> dict[str, str]:
 
 
 async def broker_drain(cluster: ClusterCalls, name: str) -> BrokerDrain:
-    """How far a broker is on its way out. See `Admin.broker_drain`."""
+    """How far a broker's drain has got. See `Admin.broker_drain`."""
     return await look_at(cluster, name, await _address(cluster, name), ())
 
 
@@ -108,7 +108,7 @@ async def drain(
         return found
     await _begin(cluster, found, grace_s)
     if found.state is DrainState.SERVING:
-        try:  # two drains that begin together must not both find the other one taking messages
+        try:  # two drains that start together must not each find the other broker taking messages
             await _check_others(cluster, name, address)
         except AdminError:
             await _end(cluster, found)
@@ -125,12 +125,12 @@ async def drain(
 
 
 async def resume(cluster: ClusterCalls, name: str, address: str | None) -> BrokerDrain:
-    """Let a broker take messages again; how it was before. See `Admin.resume_broker`."""
+    """Let a broker take messages again. Returns its state before. See `Admin.resume_broker`."""
     at = address or await _address(cluster, name)
     found = await look_at(cluster, name, at, ())
     if found.state is not DrainState.SERVING:
         await _end(cluster, found)
-    if await is_hidden(cluster, name):  # somebody hid it with Apache's tools
+    if await is_hidden(cluster, name):  # it was hidden with Apache's tools
         await _change_name_servers(cluster, AddWritePerm(broker_name=name), "show")
         found = replace(found, state=DrainState.DRAINING)
     await _forget(cluster, name)
@@ -138,15 +138,15 @@ async def resume(cluster: ClusterCalls, name: str, address: str | None) -> Broke
 
 
 async def _forget(cluster: ClusterCalls, name: str) -> None:
-    """Remove the note of a broker that takes messages again. It may stay where a name server is
+    """Remove the note of a broker that takes messages again. It may stay on a name server that is
     away: it counts only while the broker is not registered."""
     with suppress(AdminError):
         await delete_key_value(cluster, _DRAINED, name)
 
 
 async def _address(cluster: ClusterCalls, name: str) -> str:
-    """Of the master of a name, also of one that has left. Raises NotFound, and AdminError for a
-    name that has no master now."""
+    """The address of the master of a name, even if it has left. Raises NotFound, and AdminError for
+    a name that has no master now."""
     try:
         return (await cluster.masters(brokers=[name]))[name]
     except AdminError as error:
@@ -176,7 +176,8 @@ async def _end(cluster: ClusterCalls, found: BrokerDrain) -> None:
 async def _change_name_servers(
     cluster: ClusterCalls, header: WipeWritePerm | AddWritePerm, verb: str
 ) -> None:
-    """Raises AdminError where one of them fails: clients that ask it would go on as before."""
+    """Change all name servers. Raises AdminError if one fails: its clients would continue as
+    before."""
     failed = await cluster.change_name_servers(header)
     if failed:
         reasons = "; ".join(map(str, failed))
@@ -187,8 +188,8 @@ async def _change_name_servers(
 
 
 async def _check_others(cluster: ClusterCalls, name: str, address: str) -> None:
-    """Raises AdminError if producers could not send any more: a topic is writable nowhere else, or
-    an order configuration sends them here."""
+    """Raises AdminError if producers could no longer send: a topic is not writable anywhere else,
+    or an order configuration sends them here."""
     own = await all_topic_configs(cluster, address)
     wanted = {topic for topic, config in own.items() if _needs_another(config)}
     elsewhere, silent = await _writable_elsewhere(cluster, name)
@@ -219,15 +220,15 @@ def _needs_another(config: TopicConfig) -> bool:
 
 
 def _is_name(topic: str, broker: str, own: Mapping[str, TopicConfig]) -> bool:
-    """Whether it is one of the topics that every broker has for itself: of its name, of its
-    cluster, and for the replies in it."""
+    """Whether it is one of the topics that every broker has for itself: named after the broker, its
+    cluster, or for the cluster's replies."""
     return topic == broker or f"{topic}_REPLY_TOPIC" in own or topic.endswith("_REPLY_TOPIC")
 
 
 async def _writable_elsewhere(
     cluster: ClusterCalls, name: str
 ) -> tuple[set[str], tuple[BrokerFailure, ...]]:
-    """Topics that other masters take messages of, and masters that did not say."""
+    """Topics for which other masters take messages, and the masters that did not answer."""
     masters, _ = await cluster.masters_and_missing()
     others = {each: at for each, at in masters.items() if each != name}
     if not others:
@@ -244,7 +245,7 @@ async def _writable_elsewhere(
 
 
 async def order_configurations(cluster: ClusterCalls) -> dict[str, str]:
-    """Topic → the queues that producers of keys use, such as `broker-a:4;broker-b:4`."""
+    """Topic → the queues for messages with keys, such as `broker-a:4;broker-b:4`."""
     try:
         return await key_values(cluster, ORDER_NAMESPACE)
     except NotFound:
@@ -267,7 +268,7 @@ def _dead_letters(found: BrokerDrain) -> str:
 
 
 class _Waiting:
-    """One drain that is under way."""
+    """One drain in progress."""
 
     def __init__(
         self,
@@ -288,7 +289,7 @@ class _Waiting:
         self._progress = progress
 
     async def run(self) -> BrokerDrain:
-        """Return when it has left. Raises DrainUnfinished."""
+        """Return when the broker has left. Raises DrainUnfinished."""
         loop = asyncio.get_running_loop()
         hidden_s = loop.time()
         while True:
@@ -317,7 +318,7 @@ class _Waiting:
             self._progress(found)
 
     async def _look(self) -> BrokerDrain:
-        """What the broker says; one that is killed meanwhile comes back as it was."""
+        """What the broker reports; if it is killed meanwhile, it comes back in the same state."""
         last = self.last
         try:
             found = await look_at(self._cluster, last.broker, last.address, self._ignored)
@@ -328,7 +329,8 @@ class _Waiting:
             return replace(last, failure=str(error))
 
     async def _leave(self, found: BrokerDrain) -> BrokerDrain | None:
-        """None if it stored something since, or does not answer: look again."""
+        """Let the broker leave. None if it has stored something since, or does not answer: check
+        again."""
         if found.is_apache:
             return found
         try:

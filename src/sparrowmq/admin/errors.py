@@ -4,15 +4,15 @@ AdminError               the operation cannot be done; the text says why and wha
 ├── NameServersAway      no name server answers
 ├── NameServerRefusal    a name server answered with a code other than success
 ├── BrokerRefusal        a broker answered with a code other than success
-├── Unanswered           a server was sent a request and no answer came: it may have acted
+├── Unanswered           a server got a request and did not answer: it may have acted
 ├── Unreachable          no connection to a server could be made: it has not acted
 ├── NoBrokerAnswers      every broker that was asked failed or refused
 ├── NotFound             a topic, group, broker, cluster, queue or message does not exist
-├── AlreadyExists        it exists, with other settings than the ones that were given
-├── NotReadable          a broker's permission forbids to read a topic
+├── AlreadyExists        it exists, with settings other than the given ones
+├── NotReadable          a broker's permission forbids reading a topic
 ├── InUse                members are consuming: stop them first
 ├── DrainUnfinished      a broker takes no new messages, but is not empty yet (in `drains`)
-└── PartlyDone           it was done on some brokers and not on others, which it names
+└── PartlyDone           done on some brokers and not on others; it names them
     └── PartlyReset      … and these offsets were moved
 
 Wrong arguments are ValueErrors, raised before anything is sent.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sparrowmq.admin.offsets import OffsetMove
 
 _MOST_SHOWN = 10
-"""Names in an error text. A cluster may have thousands."""
+"""The most names in an error text. A cluster may have thousands."""
 
 
 class AdminError(SparrowMQError):
@@ -39,8 +39,8 @@ class AdminError(SparrowMQError):
 
 
 class NameServersAway(AdminError):
-    """None of the name servers at `addresses` answers; `failure` is what the last one gave and
-    `origin` says who named these addresses."""
+    """None of the name servers at `addresses` answers; `failure` is the last one's failure and
+    `origin` says where the addresses come from."""
 
     def __init__(self, addresses: Sequence[str], failure: str, origin: str = "") -> None:
         named_by = f", from {origin}" if origin else ""
@@ -75,7 +75,7 @@ class BrokerRefusal(AdminError):
 
 
 class Unanswered(AdminError):
-    """A server was sent a request and no answer came in time. It may have acted, or act later."""
+    """A server was sent a request and did not answer in time. It may have acted, or act later."""
 
 
 class Unreachable(AdminError):
@@ -90,7 +90,7 @@ def is_unsupported(error: AdminError) -> bool:
 
 
 def failure_of(broker: str, address: str, error: AdminError) -> BrokerFailure:
-    """A broker's failure as a value, for a result that others have answered."""
+    """A broker's failure as a value, for a result with the answers of other brokers."""
     return BrokerFailure(
         broker,
         address,
@@ -102,7 +102,7 @@ def failure_of(broker: str, address: str, error: AdminError) -> BrokerFailure:
 
 
 class NoBrokerAnswers(AdminError):
-    """Every broker that was asked is in `errors`."""
+    """No broker answered; every broker that was asked is in `errors`."""
 
     def __init__(self, errors: Sequence[BrokerFailure]) -> None:
         super().__init__(f"every broker failed: {'; '.join(map(str, errors))}")
@@ -112,7 +112,7 @@ class NoBrokerAnswers(AdminError):
 class NotFound(AdminError):
     """There is no `kind` ("topic", "group", "broker", …) called `name`.
 
-    `is_lost` says that brokers had it that are gone, and may come back with it.
+    `is_lost`: brokers had it that are gone now, and may come back with it.
     """
 
     def __init__(self, kind: str, name: str, hint: str, *, is_lost: bool = False) -> None:
@@ -136,7 +136,7 @@ class AlreadyExists(AdminError):
 
 
 class NotReadable(AdminError):
-    """`brokers` do not let `topic` be read."""
+    """`brokers` do not allow reading `topic`."""
 
     def __init__(self, topic: str, brokers: Sequence[str]) -> None:
         self.topic = topic
@@ -157,8 +157,9 @@ class InUse(AdminError):
 
 
 class PartlyDone(AdminError):
-    """`done` brokers have the change, `failed` ones do not (name → reason). Of these `unknown` are
-    the ones that were sent it and did not answer: they may have it, or make it later."""
+    """The brokers in `done` have the change, those in `failed` do not (name → reason). Of the
+    failed ones, `unknown` got the change and did not answer: they may have made it, or make it
+    later."""
 
     def __init__(
         self, what: str, done: list[str], failed: dict[str, str], unknown: Collection[str] = ()
@@ -194,7 +195,7 @@ class PartlyReset(PartlyDone):
 
 
 def not_done(failures: Sequence[BrokerFailure]) -> AdminError:
-    """For a change that no server confirmed."""
+    """The error for a change that no server confirmed."""
     refused = [str(each) for each in failures if not each.may_have_acted]
     unanswered = [str(each) for each in failures if each.may_have_acted]
     parts = [f"not done: {'; '.join(refused)}"] if refused else []
@@ -209,7 +210,7 @@ def _with_reasons(failed: Mapping[str, str]) -> str:
 
 
 def shown(names: Iterable[str]) -> str:
-    """Names for a text: sorted, and only so many that it can be read."""
+    """Names for a text: sorted, and few enough to be readable."""
     known = sorted(names)
     more = f" and {len(known) - _MOST_SHOWN} more" if len(known) > _MOST_SHOWN else ""
     return f"{', '.join(known[:_MOST_SHOWN]) or 'none'}{more}"

@@ -1,7 +1,7 @@
 """Changing consumer groups: created, updated, paused, deleted.
 
-A change goes to the brokers that can be reached, and those that cannot are named. It is not begun
-while a broker hangs, which would make it when it goes on, at a time that is not known.
+A change goes to the brokers that can be reached, and those that cannot are named. It does not start
+while a broker hangs: that broker would make the change when it continues, at an unknown time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,8 +59,8 @@ def create_request(config: SubscriptionGroupConfig) -> Request:
 
 
 def check_own(group: str) -> str:
-    """The group itself. Raises ValueError for a name that none can have, and for the groups of
-    RocketMQ's own tools: a pause of one of them stops `message tail` and mqadmin for everybody."""
+    """Returns the group. Raises ValueError for an illegal name, and for the groups of RocketMQ's
+    own tools: pausing one of them stops `message tail` and mqadmin for all users."""
     check_group(group)
     if is_system_group(group):
         raise ValueError(f"group {group} belongs to RocketMQ's own tools; name one of yours")
@@ -84,8 +84,8 @@ async def create_group(
     of: str | None,
     replace: bool,
 ) -> list[str]:
-    """Create a group on the brokers named, those of a cluster, or all, or replace its settings
-    there. Raises AlreadyExists where it differs and `replace` is False."""
+    """Create a group on the named brokers, those of a cluster, or all, or replace its settings
+    there. Raises AlreadyExists if it differs and `replace` is False."""
     targets, away = await cluster.changeable(brokers=brokers, cluster=of)
     if not replace:
         present, unreached = await _configs(cluster, group, targets)
@@ -102,8 +102,8 @@ async def create_group(
 async def _configs(
     cluster: ClusterCalls, group: str, targets: Mapping[str, str]
 ) -> tuple[dict[str, SubscriptionGroupConfig], Sequence[BrokerFailure]]:
-    """How the brokers that have a group have it, and those that cannot be reached. Apache's broker
-    creates a group that it is asked for by name, so that the table of all is asked for."""
+    """A group's settings on the brokers that have it, and the brokers that cannot be reached.
+    Apache's broker creates a group when asked for it by name, so this asks for the table of all."""
 
     async def ask(_: str, address: str) -> SubscriptionGroupConfig | None:
         return (await all_configs(cluster, address)).get(group)
@@ -157,11 +157,11 @@ async def _update(
 async def set_paused(
     cluster: ClusterCalls, group: str, topic: str | None, *, paused: bool
 ) -> list[str]:
-    """Let brokers refuse a group's pulls, or serve them again; names of the brokers that do.
+    """Make brokers refuse a group's pulls, or serve them again. Returns the names of those that do.
 
-    What members have fetched already is handled still. Members ask again: Python's after a pause
-    that grows, Java's every 3 s. Raises NotFound, AdminError, PartlyDone. For one topic brokers
-    have to be 5.0 or newer.
+    Members still handle what they have already fetched. Members retry: Python's after a growing
+    pause, Java's every 3 s. Raises NotFound, AdminError, PartlyDone. For one topic, brokers have to
+    be 5.0 or newer.
     """
     (check_own if paused else check_group)(group)
     if topic is None:

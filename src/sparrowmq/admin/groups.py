@@ -20,7 +20,7 @@ from sparrowmq.protocol.route import TopicList
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """How one broker has a group."""
+    """The settings of a group on one broker."""
 
     broker: str
     may_consume: bool
@@ -42,21 +42,21 @@ class GroupInfo:
     model: MessageModel | None
     """None while no member is online."""
     subscriptions: frozenset[Subscription]
-    """What brokers deliver by, while members are online."""
+    """The subscriptions by which brokers deliver, while members are online."""
     topics: tuple[str, ...]
-    """Topics in which it has progress."""
+    """Topics in which the group has progress."""
     doubled_client_ids: frozenset[str]
     """Client ids that several processes use; such members take the same queues."""
     errors: tuple[BrokerFailure, ...] = ()
 
     @property
     def is_online(self) -> bool:
-        """Whether it has a live member."""
+        """Whether the group has a live member."""
         return bool(self.members)
 
     @property
     def subscriptions_differ(self) -> bool:
-        """Whether live members want different things, so that messages get lost among them."""
+        """Whether live members subscribe differently, so that messages get lost among them."""
         wanted = {member.subscriptions for member in self.members}
         return len(wanted - {None}) > 1
 
@@ -115,7 +115,7 @@ async def describe_group(
 
 @dataclass(frozen=True, slots=True)
 class KnownGroup:
-    """What brokers have stored of a group: its settings, and topics in which it has progress."""
+    """What brokers have stored about a group: settings, and topics in which it has progress."""
 
     by_broker: dict[str, tuple[SubscriptionGroupConfig | None, frozenset[str]]]
     errors: tuple[BrokerFailure, ...]
@@ -124,8 +124,8 @@ class KnownGroup:
 async def find_group(
     cluster: ClusterCalls, name: str, online: Connected, tables: GroupTables | None = None
 ) -> KnownGroup:
-    """What brokers have stored of a group. Raises NotFound if none knows it. `tables` are what
-    brokers have of all groups, where many groups are looked for."""
+    """What brokers have stored about a group. Raises NotFound if none knows it. Pass `tables`, the
+    settings of all groups, when looking up many groups."""
 
     async def ask(
         broker: str, address: str
@@ -163,10 +163,10 @@ async def topics_of_group(cluster: ClusterCalls, address: str, group: str) -> fr
 async def group_config(
     cluster: ClusterCalls, address: str, group: str, *, is_known: bool
 ) -> SubscriptionGroupConfig | None:
-    """How a broker has a group; None if it does not.
+    """A group's settings on a broker; None if the broker does not have it.
 
-    Apache's broker creates a group that it is asked for by name. Unless the group is known to
-    exist, it is looked up in the table of all groups.
+    Apache's broker creates a group when asked for it by name. Unless the group is known to exist,
+    it is looked up in the table of all groups.
     """
     if not is_known:
         return (await all_configs(cluster, address)).get(group)
@@ -182,7 +182,7 @@ async def group_config(
 
 
 async def all_configs(cluster: ClusterCalls, address: str) -> dict[str, SubscriptionGroupConfig]:
-    """How a broker has all its groups."""
+    """The settings of all groups on a broker."""
     response = await cluster.call(address, GetAllGroupConfig())
     return SubscriptionGroupTable.from_json(response.body).subscription_group_table
 
@@ -201,8 +201,8 @@ def _settings(broker: str, config: SubscriptionGroupConfig) -> GroupSettings:
 
 # ---- subscriptions
 #
-# RocketMQ expects all members of a group to want the same. Where they do not, the broker keeps what
-# the latest heartbeat said, and a member drops messages of its queues that it did not ask for.
+# RocketMQ expects all members of a group to subscribe to the same. If they do not, the broker keeps
+# the latest heartbeat's subscription, and a member drops messages that it did not subscribe to.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +213,7 @@ class GroupSubscription:
     members: tuple[str, ...]
     """Client ids; empty where only the broker knows of it."""
     difference: str
-    """What differs between members, in words; empty where all have this subscription."""
+    """What differs between members, in words; empty if all have this subscription."""
 
 
 def subscriptions_of(group: GroupInfo) -> list[GroupSubscription]:

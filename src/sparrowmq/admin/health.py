@@ -1,6 +1,6 @@
 """Whether a cluster is healthy, in a few checks that a monitor can repeat every minute.
 
-`sparrowmq doctor` looks deeper and says why; this says only whether somebody has to look.
+`sparrowmq doctor` looks deeper and says why; this only tells whether an operator has to look.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from sparrowmq.protocol.headers.statistics import GetBrokerConsumeStats
 from sparrowmq.protocol.offsets_body import ConsumeStatsList
 
 MOST_DISK = 0.85
-"""The used part of a disk from which on Apache's brokers and ours delete messages early."""
+"""The used part of a disk above which Apache's brokers and ours delete messages early."""
 
 
 class Health(StrEnum):
@@ -27,12 +27,12 @@ class Health(StrEnum):
     GOOD = "good"
     BAD = "bad"
     UNKNOWN = "unknown"
-    """A server did not say."""
+    """A server did not report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """What was checked, how it is, and the facts."""
+    """What was checked, the result, and the facts."""
 
     check: str
     state: Health
@@ -42,7 +42,7 @@ class HealthCheck:
 async def health(
     cluster: ClusterCalls, *, max_lag: int | None, max_disk: float
 ) -> list[HealthCheck]:
-    """All checks; that of lag only with a limit, since it is the expensive one. Raises
+    """Run all checks; lag only if a limit is given, since that check is expensive. Raises
     NameServersAway if nothing can be asked."""
     if not 0 < max_disk <= 1:
         raise ValueError(f"max_disk is {max_disk}, must be more than 0 and at most 1")
@@ -72,8 +72,8 @@ def _of_brokers(listed: tuple[BrokerInfo, ...], max_disk: float) -> Iterator[Hea
 
 
 async def _slaves(cluster: ClusterCalls, listed: tuple[BrokerInfo, ...]) -> HealthCheck:
-    """Slaves that are registered and lack messages, and such that a master remembers and that do
-    not copy from it: those are not registered any more."""
+    """Check registered slaves that lack messages, and slaves that a master remembers but that do
+    not copy from it: those are no longer registered."""
     masters = {each.name: each.address for each in listed if each.is_master and each.runtime}
     asks = [partial(slaves_of, cluster, name, address) for name, address in masters.items()]
     away: list[str] = []

@@ -25,19 +25,19 @@ class QueueLag:
 
     queue: MessageQueue
     min_offset: int
-    """Of the oldest message that the queue still has."""
+    """The offset of the oldest message that the queue still has."""
     broker_offset: int
     """The offset that the next message gets."""
     consumer_offset: int | None
-    """Of the message that the group reads next; None if it has no progress in this queue."""
+    """The offset that the group reads next; None if it has no progress in this queue."""
     last_consumed: datetime | None
     """When the message before that one was stored."""
     owner: str | None
     """Client id of the member that holds the queue, if known."""
     oldest_waiting: datetime | None = None
-    """When the message that it reads next was stored; None if none waits, or it was not asked."""
+    """When the message that it reads next was stored; None if none waits, or unless requested."""
     matching: int | None = None
-    """How many of the waiting messages its filter takes; None if that is not known."""
+    """How many of the waiting messages match its filter; None if that is not known."""
     is_exact: bool = True
     """Whether `matching` was counted; else it is estimated from the first 100,000."""
 
@@ -53,13 +53,13 @@ class QueueLag:
 
     @property
     def is_past_end(self) -> bool:
-        """Whether the group stands at an offset that the queue does not have yet, as after a loss
-        of messages or a reset of the topic."""
+        """Whether the group is at an offset that the queue does not have yet, as after a loss of
+        messages or a reset of the topic."""
         return self.consumer_offset is not None and self.consumer_offset > self.broker_offset
 
     @property
     def is_out_of_range(self) -> bool:
-        """Either of both."""
+        """Whether the group is out of the queue's range, at either end."""
         return self.is_expired or self.is_past_end
 
 
@@ -101,8 +101,8 @@ async def group_lag(
 async def known_lag(
     cluster: ClusterCalls, group: str, topic: str | None, online: Connected, *, owners: bool
 ) -> GroupLag:
-    """The same for a group and a topic that are known to exist: it saves the questions whether
-    they do."""
+    """Like `group_lag`, for a group and topic that are known to exist: it saves the requests that
+    check this."""
     answers = await cluster.ask_each(
         online.addresses, lambda _, address: broker_lag(cluster, address, group, topic)
     )
@@ -125,7 +125,7 @@ async def known_lag(
 async def broker_lag(
     cluster: ClusterCalls, address: str, group: str, topic: str | None
 ) -> tuple[list[QueueLag], float]:
-    """A group's queues on one broker, and how many messages it consumes in a second."""
+    """A group's queues on one broker, and how many messages it consumes per second."""
     header = GetConsumeStats(consumer_group=group, topic=topic)
     stats = ConsumeStats.from_json((await cluster.call(address, header)).body)
     topics = {queue.topic for queue in stats.offset_table}

@@ -1,9 +1,9 @@
 """Quotas, largest backlogs and de-duplication: what there is, how much of it is used, and changing
 limits.
 
-Limits hold on every broker by itself; quotas are shown as the sum over brokers. They are attributes
-of topics and consumer groups. Quotas of producer groups and clients, which are in no table, are
-attributes of the topic that has the broker's name.
+Limits apply to each broker separately; quotas are shown as the sum over brokers. They are
+attributes of topics and consumer groups. Quotas of producer groups and clients, which are in no
+table, are attributes of the topic that has the broker's name.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -54,28 +54,28 @@ class Limit:
     name: str
     """`*` for the quota that every client has."""
     messages: int | None = None
-    """A second, the sum over brokers."""
+    """Per second, the sum over brokers."""
     bytes: int | None = None
     backlog: Backlog | None = None
     """None for a quota."""
     used_messages: float = 0.0
-    """A second, lately; of clients, what the busiest one sends."""
+    """Per second, recently; for the quota of clients, what the busiest one sends."""
     used_bytes: float = 0.0
     refused_last_minute: int = 0
-    """Messages; pulls held for a consumer group, answers held where a backlog slows sends."""
+    """Messages; for a consumer group pulls held, for a backlog that slows sends answers held."""
     refused: int = 0
     """The same since the brokers started."""
     dropped: int = 0
-    """Those of them that were sent one-way."""
+    """How many of these were sent one-way."""
     since: datetime | None = None
     """Since when it has been refusing; None while it is not."""
     lags: Mapping[str, int] = field(default_factory=dict)
-    """How far each group of a backlog is behind on the broker where it is furthest."""
+    """How far each group of a backlog is behind, on the broker where it is furthest behind."""
     uncounted: Mapping[str, str] = field(default_factory=dict)
     """Groups of a backlog that do not count, and why."""
     brokers: tuple[str, ...] = ()
     by_broker: Mapping[str, "Limit"] = field(default_factory=dict)
-    """The same of each broker alone; empty if it is only one."""
+    """The same for each broker alone; empty if there is only one."""
 
     @property
     def is_refusing(self) -> bool:
@@ -85,18 +85,19 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DedupWindow:
-    """What a broker remembers of a topic that is de-duplicated."""
+    """What a broker remembers of a de-duplicated topic."""
 
     topic: str
     broker: str
     window_ms: int
     """How long a message is remembered, as the topic's attribute says."""
     most: int
-    """Messages that are remembered at most."""
+    """How many messages are remembered at most."""
     known: int | None
-    """Remembered now; None while nobody has sent to the topic since the broker started."""
+    """How many are remembered now; None until a producer sends to the topic after the broker's
+    start."""
     span_ms: int
-    """How long ago the oldest of them came, when the newest did."""
+    """The time between the arrivals of the oldest and the newest of them."""
     duplicates: int
     """Messages that were sent again and not stored, since the broker started."""
     cut: int
@@ -104,7 +105,7 @@ class DedupWindow:
 
     @classmethod
     def reported(cls, broker: str, each: ReportedWindow) -> "DedupWindow":
-        """As a broker says it."""
+        """From a broker's report."""
         return cls(
             topic=each.topic,
             broker=broker,
@@ -149,7 +150,7 @@ async def dedup_windows(cluster: ClusterCalls) -> Listing[DedupWindow]:
 async def _reports(
     cluster: ClusterCalls,
 ) -> tuple[Mapping[str, LimitReport], tuple[BrokerFailure, ...]]:
-    """What every master says, and those that say nothing."""
+    """The reports of all masters, and those that do not report."""
 
     async def ask(_: str, address: str) -> LimitReport:
         try:
@@ -214,7 +215,7 @@ async def set_quota(
     brokers: Sequence[str],
     dry_run: bool,
 ) -> list[SettingChange]:
-    """Limit what is sent or delivered a second, on each broker."""
+    """Limit what is sent or delivered per second, on each broker."""
     kind = checked_scope(scope, name)
     if messages is None and size_bytes is None:
         raise ValueError("a quota needs a limit: messages, bytes, or both")
@@ -300,7 +301,7 @@ async def unset_limits(
 
 
 def checked_scope(scope: str, name: str) -> Scope:
-    """What a limit is for. Raises ValueError for what cannot have one."""
+    """The scope of a limit. Raises ValueError for anything that cannot have one."""
     known = {each.value: each for each in Scope}
     if scope not in known:
         raise ValueError(f"scope is {scope!r}, must be one of {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""Live clients: members of consumer groups, what they say they are doing, and producers."""
+"""Live clients: members of consumer groups, what they report about themselves, and producers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ _ORDERLY = "PROP_CONSUMEORDERLY"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Subscription:
-    """What a group or a member wants of a topic."""
+    """What a group or member subscribes to in a topic."""
 
     topic: str
     expression: str = "*"
@@ -41,15 +41,15 @@ class Subscription:
 class GroupMember:
     """A live member of a consumer group.
 
-    The fields from `since` on come from the member itself; they are None where it was not asked or
-    did not answer.
+    The fields from `since` on come from the member itself; they are None if it was not asked or did
+    not answer.
     """
 
     client_id: str
     address: str
     language: str
     version: str
-    """Of RocketMQ's protocol, such as V5_3_3."""
+    """The version of RocketMQ's protocol, such as V5_3_3."""
     brokers: tuple[str, ...]
     """Brokers that it is connected to."""
     since: datetime | None = None
@@ -59,12 +59,12 @@ class GroupMember:
     done_per_s: float | None = None
     failed_per_s: float | None = None
     notes: Mapping[str, str] | None = None
-    """What it says about itself in words, such as which queues it does not pull now."""
+    """What it reports in words, such as which queues it is not pulling now."""
     in_flight: int | None = None
-    """Messages that it has fetched, and that its handler has not finished."""
+    """Messages that it has fetched and its handler has not finished."""
     unfinished_s: float | None = None
-    """For how long its handler has finished nothing in a queue that has such messages; by the
-    clock here."""
+    """For how long its handler has finished nothing in a queue that has such messages, by our
+    clock."""
     stacks: str | None = None
 
 
@@ -82,7 +82,7 @@ class LiveProducer:
 
 
 class _Connections(ConsumerConnection, frozen=True, kw_only=True):
-    """With what SparrowMQ's brokers add."""
+    """ConsumerConnection with the fields that SparrowMQ's brokers add."""
 
     unequal_subscriptions: dict[str, list[str]] = field(default_factory=dict)
     doubled_client_ids: list[str] | None = None
@@ -90,7 +90,7 @@ class _Connections(ConsumerConnection, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A group's live side on all brokers."""
+    """A group's live members on all brokers."""
 
     by_broker: Mapping[str, _Connections]
     addresses: Mapping[str, str]
@@ -107,13 +107,14 @@ class Connected:
 
     @property
     def subscriptions(self) -> frozenset[Subscription]:
-        """What brokers deliver by. Where members differ, the latest heartbeat counts."""
+        """The subscriptions by which brokers deliver. If members differ, the latest heartbeat
+        counts."""
         tables = (each.subscription_table.values() for each in self.by_broker.values())
         return _subscriptions(one for table in tables for one in table)
 
     @property
     def unequal(self) -> dict[str, frozenset[Subscription]]:
-        """What each member wants, from brokers that notice when members differ."""
+        """What each member subscribes to, from brokers that notice when members differ."""
         return {
             client_id: frozenset(_parsed(text) for text in wanted)
             for each in self.by_broker.values()
@@ -129,7 +130,8 @@ class Connected:
 
     @property
     def without_faults(self) -> list[str]:
-        """Brokers that have members of it and do not notice what is wrong among them: Apache's."""
+        """Brokers that have members of the group and do not notice conflicts between them:
+        Apache's."""
         return sorted(
             name
             for name, each in self.by_broker.items()
@@ -178,7 +180,8 @@ def _parsed(text: str) -> Subscription:
 
 
 async def connected(cluster: ClusterCalls, group: str) -> Connected:
-    """Who is connected, by the brokers alone; members are not asked. Raises NoBrokerAnswers."""
+    """Which members are connected, according to the brokers; members are not asked. Raises
+    NoBrokerAnswers."""
     addresses = await cluster.readable()
 
     async def ask(_: str, address: str) -> _Connections:
@@ -195,7 +198,7 @@ async def connected(cluster: ClusterCalls, group: str) -> Connected:
 
 
 async def with_details(cluster: ClusterCalls, group: str, online: Connected) -> list[GroupMember]:
-    """The members, each with what it answers about itself."""
+    """The members, each with what it reports about itself."""
     asks = [partial(_details, cluster, group, member, online) for member in online.members]
     results = await at_once(asks)
     return [
@@ -247,7 +250,8 @@ async def running_info(
     *,
     stacks: bool = False,
 ) -> ConsumerRunningInfo:
-    """What a member answers when a broker asks it for us. Raises AdminError, ProtocolError."""
+    """What a member answers when a broker asks it on our behalf. Raises AdminError,
+    ProtocolError."""
     header = GetConsumerRunningInfo(
         consumer_group=group, client_id=member.client_id, jstack_enable=stacks
     )
@@ -256,13 +260,13 @@ async def running_info(
 
 
 async def members(cluster: ClusterCalls, group: str) -> Listing[GroupMember]:
-    """A group's live members with what they say about themselves; none for an offline group."""
+    """A group's live members and what they report about themselves; none for an offline group."""
     online = await connected(cluster, check_group(group))
     return Listing(tuple(await with_details(cluster, group, online)), online.errors)
 
 
 async def member(cluster: ClusterCalls, group: str, client_id: str, *, stacks: bool) -> GroupMember:
-    """One of them. Raises NotFound, and AdminError if it does not answer."""
+    """One member. Raises NotFound, and AdminError if it does not answer."""
     online = await connected(cluster, check_group(group))
     for each in online.members:
         if each.client_id == client_id:

@@ -1,9 +1,9 @@
-"""What became of a message: what clients reported, and how far each group is with it.
+"""What happened to a message: what clients reported, and how far each group is with it.
 
 Clients that trace write to RMQ_SYS_TRACE_TOPIC: producers what they sent, Java's and Go's consumers
-each call of a handler. Groups that do not trace are judged by offsets: a group whose progress in
-the message's queue is past it has consumed it, or its filter left it out; it is dead where it lies
-in the group's dead letters, unless somebody sent it again.
+each handler call. Groups that do not trace are judged by offsets: a group whose progress in the
+message's queue is past it has consumed it, or its filter left it out; the message is dead if it is
+among the group's dead letters, unless it was sent again.
 """
 
 from collections.abc import Sequence
@@ -46,29 +46,29 @@ class GroupStanding:
 
     group: str
     state: GroupState | None
-    """None where that cannot be known."""
+    """None if that cannot be determined."""
     source: str
-    """`trace`; `dead letters` where it lies there; or `offsets` where it follows from the group's
+    """`trace`; `dead letters` if it is among them; or `offsets` if inferred from the group's
     progress."""
     before: int | None = None
-    """Messages of the queue that the group reads first."""
+    """How many messages of the queue the group reads before this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageTrace:
-    """A message's life."""
+    """The history of a message."""
 
     message_id: str
     message: MessageExt | None
-    """None where it was not found: expired, or its topic is not known."""
+    """None if it was not found: expired, or its topic is not known."""
     steps: tuple[TraceStep, ...]
-    """In the order of their times."""
+    """Ordered by time."""
     groups: tuple[GroupStanding, ...]
     errors: tuple[BrokerFailure, ...] = ()
 
 
 async def trace(cluster: ClusterCalls, message_id: str, topic: str | None) -> MessageTrace:
-    """What is known of a message. Raises ValueError, NotFound."""
+    """What is known about a message. Raises ValueError, NotFound."""
     steps, errors = await _steps(cluster, message_id)
     known_topic = topic or next((each.topic for each in steps if each.topic), None)
     found: MessageExt | None = None

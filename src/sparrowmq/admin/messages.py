@@ -1,4 +1,4 @@
-"""Stored messages: by id, by key, and by their place."""
+"""Stored messages: by id, by key, and by queue and offset."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ from sparrowmq.protocol.names import check_topic
 from sparrowmq.protocol.sys_flag import pull_sys_flag
 
 READ_GROUP = "TOOLS_CONSUMER"
-"""The group of RocketMQ's own tools. It never commits, so that reading leaves no trace."""
+"""The group of RocketMQ's own tools. It never commits, so reading leaves no trace."""
 
 MOST_FOUND = 64
-"""Brokers give no more messages for one key (Apache's 32 unless set otherwise)."""
+"""Brokers return no more messages than this for one key (Apache's 32 unless configured)."""
 
 MOST_READ = 1_000
 
@@ -52,8 +52,8 @@ async def message(cluster: ClusterCalls, message_id: str, topic: str | None) -> 
 
 
 async def message_at(cluster: ClusterCalls, place: OffsetId) -> MessageExt | None:
-    """What an offset id names; None if that is no place of a broker. A unique id looks alike, so
-    that only registered brokers are asked."""
+    """The message that an offset id names; None if the id names no registered broker. A unique id
+    looks the same, so only registered brokers are asked."""
     info = await cluster.info()
     for data in info.broker_addr_table.values():
         for address in data.broker_addrs.values():
@@ -66,11 +66,11 @@ async def message_at(cluster: ClusterCalls, place: OffsetId) -> MessageExt | Non
 async def viewed(
     cluster: ClusterCalls, broker: str, address: str, log_offset: int
 ) -> MessageExt | None:
-    """The message at a place of a broker's log; None if there is none."""
+    """The message at an offset of a broker's log; None if there is none."""
     try:
         response = await cluster.call(address, ViewMessage(offset=log_offset))
     except BrokerRefusal:
-        return None  # Apache's broker has no code of its own for "nothing is there"
+        return None  # Apache's broker has no separate code for "nothing is there"
     return next(iter(decode_messages(response.body, broker)), None)
 
 
@@ -83,7 +83,7 @@ async def find_messages(
     end: datetime | int | None,
     limit: int,
 ) -> Listing[MessageExt]:
-    """Messages with a key that were stored in a time range, the newest first."""
+    """Messages with a key that were stored in a time range, newest first."""
     if not key or not key.strip():
         raise ValueError("the key is blank")
     if not 1 <= limit <= MOST_FOUND:
@@ -134,8 +134,8 @@ async def _find(
 async def find_unique(
     cluster: ClusterCalls, topic: str, message_id: str, begin_ms: int
 ) -> tuple[MessageExt, ...]:
-    """Everything in a topic with a unique id that was stored at a time or later, the newest first.
-    Raises NotFound, and AdminError where a broker does not answer: it may have one."""
+    """All messages in a topic with a unique id that were stored at or after a time, newest first.
+    Raises NotFound, and AdminError if a broker does not answer, since it may have one."""
     found = await _find(cluster, topic, message_id, begin_ms, LATEST_MS, MOST_FOUND, is_unique=True)
     Answers({}, found.errors).all()
     return found.items
@@ -144,7 +144,8 @@ async def find_unique(
 def _matching(
     candidates: Iterable[MessageExt], topic: str, key: str, *, is_unique: bool
 ) -> list[MessageExt]:
-    """Newest first. Brokers look up hashes, and Apache's give all messages of one."""
+    """The messages that really match, newest first. Brokers look up hashes, and Apache's return all
+    messages with the same hash."""
     found = [
         each
         for each in candidates
@@ -169,8 +170,8 @@ class MessagePart:
 async def read_messages(
     cluster: ClusterCalls, queue: MessageQueue, offset: int, *, limit: int
 ) -> Listing[MessageExt]:
-    """Messages of a queue from an offset on, in their order. Fewer than `limit` are no sign of the
-    end: brokers bound an answer by its bytes as well. Raises NotFound."""
+    """Messages of a queue from an offset on, in order. Fewer than `limit` do not mean the end:
+    brokers also limit an answer by bytes. Raises NotFound."""
     if not 1 <= limit <= MOST_READ:
         raise ValueError(f"limit is {limit}, must be 1 to {MOST_READ}")
     part = await _read(cluster, queue, offset, limit)
@@ -179,7 +180,7 @@ async def read_messages(
 
 
 async def read_message(cluster: ClusterCalls, queue: MessageQueue, offset: int) -> MessageExt:
-    """The message at a place. Raises NotFound."""
+    """The message at an offset of a queue. Raises NotFound."""
     part = await _read(cluster, queue, offset, 1)
     for found in part.messages:
         if found.queue_offset == offset:
@@ -212,7 +213,7 @@ async def pull_part(
     expression: str = "*",
     kind: str = "TAG",
 ) -> MessagePart:
-    """Messages of a queue from an offset on, without any group's progress; a filter may leave some
+    """Messages of a queue from an offset on; no group's progress changes. A filter may leave some
     of them out."""
     header = PullMessage(
         consumer_group=READ_GROUP,

@@ -1,12 +1,12 @@
-"""Moving in: topics, groups, settings and progress of one cluster, given to another.
+"""Migration: copying topics, groups, settings and progress from one cluster to another.
 
     export_state ▶ ClusterState ▶ import_state: plan ▶ an item for each topic, group and progress
                                                 run  ▶ the same, done
 
-Messages are not copied. What the target has already is never changed, so a run can be stopped and
+Messages are not copied. What the target already has is never changed, so a run can be stopped and
 repeated: the second one does what is left. Progress is moved by time, because offsets mean nothing
-in another cluster: a group goes on with the first message that was stored after the last one that
-it has consumed everywhere, and only ever forward.
+in another cluster: a group continues with the first message that was stored after the last one that
+it has consumed everywhere, and only ever moves forward.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ class MovedThing(StrEnum):
 
 
 class MigrationState(StrEnum):
-    """What became of it, or would."""
+    """The outcome, or what it would be."""
 
     TO_DO = "to do"
     DONE = "done"
@@ -80,7 +80,7 @@ class ClusterState:
     progress: Mapping[tuple[str, str], int | None]
     """Group and topic → milliseconds: everything stored before is consumed. None: nothing is."""
     dead_letters: tuple[str, ...] = ()
-    """Groups that have a topic of them."""
+    """Groups that have a dead-letter topic."""
     errors: tuple[BrokerFailure, ...] = ()
 
 
@@ -125,7 +125,7 @@ async def export_state(
 def moving_topics(
     found: Mapping[str, Mapping[str, TopicConfig]], pattern: str
 ) -> dict[str, Mapping[str, TopicConfig]]:
-    """The topics of users that fit a pattern. Retry topics come with their groups."""
+    """The users' topics that match a pattern. Retry topics move with their groups."""
     return {
         name: by_broker
         for name, by_broker in sorted(found.items())
@@ -145,14 +145,14 @@ def _is_of_servers(topic: str, by_broker: Mapping[str, TopicConfig]) -> bool:
 def dead_letters(
     found: Mapping[str, Mapping[str, TopicConfig]], groups: Iterable[str]
 ) -> tuple[str, ...]:
-    """The groups that have a topic of dead letters."""
+    """The groups that have a dead-letter topic."""
     return tuple(group for group in groups if dlq_topic(group) in found)
 
 
 async def _read_progress(
     cluster: ClusterCalls, addresses: Mapping[str, str], groups: Iterable[str], topics: str
 ) -> tuple[dict[tuple[str, str], int | None], list[BrokerFailure]]:
-    """Every group at every broker, eight questions at once."""
+    """Ask about every group at every broker, eight requests at once."""
     places = [(group, broker) for group in groups for broker in addresses]
     asks = [
         partial(broker_lag, cluster, addresses[broker], group, None) for group, broker in places
@@ -174,8 +174,8 @@ async def _read_progress(
 
 
 def consumed_until(queues: Sequence[QueueLag]) -> int | None:
-    """The time up to which a group has consumed all queues of a topic; None where there is a queue
-    of which it has consumed nothing, so that it has to begin with the oldest message."""
+    """The time up to which a group has consumed all queues of a topic; None if there is a queue of
+    which it has consumed nothing, so that it has to start with the oldest message."""
     behind = [each for each in queues if each.lag and each.consumer_offset is not None]
     counted = behind or [each for each in queues if each.last_consumed is not None]
     times = [each.last_consumed for each in counted]
@@ -192,7 +192,8 @@ def consumed_until(queues: Sequence[QueueLag]) -> int | None:
 async def import_state(
     target: ClusterCalls, state: ClusterState, *, dry_run: bool
 ) -> list[MigrationItem]:
-    """Give a cluster what it lacks. Each item stands for itself: one that fails stops no other."""
+    """Create in a cluster what it lacks. Items are independent: one that fails does not stop the
+    others."""
     masters = await target.masters()
     answers = await target.ask_each(masters, lambda _, address: _present(target, address))
     present = answers.all()
@@ -235,7 +236,7 @@ async def import_state(
 async def _each(
     asks: Mapping[tuple[MovedThing, str], Callable[[], Awaitable[MigrationItem]]],
 ) -> list[MigrationItem]:
-    """The items in their order, some of them at once; one that fails says why."""
+    """The items in order, processed concurrently; one that fails says why."""
     results = await at_once(list(asks.values()))
     return [
         MigrationItem(*key, MigrationState.FAILED, str(result))
@@ -289,7 +290,8 @@ async def _topic(
 
 
 def _config_at(broker: str, by_broker: Mapping[str, TopicConfig]) -> TopicConfig:
-    """How a broker gets a topic: as the one of the same name has it, else as the widest has it."""
+    """The settings with which a broker gets a topic: those of the broker of the same name, else of
+    the one with the most queues."""
     if broker in by_broker:
         return by_broker[broker]
     return max(by_broker.values(), key=lambda each: (each.write_queue_nums, each.read_queue_nums))
@@ -375,7 +377,7 @@ async def _progress(
     item = partial(MigrationItem, MovedThing.PROGRESS, f"{group}@{topic}")
     how = f"from {_time(until_ms)} on"
     route = await target.find_route(topic)
-    if route is None:  # a dry run made no topic
+    if route is None:  # a dry run created no topic
         return item(MigrationState.TO_DO, how)
     try:
         await check_offline(target, group, "stop them: they would store their own progress over it")

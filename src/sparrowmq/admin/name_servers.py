@@ -38,17 +38,17 @@ class NameServerInfo:
 
     address: str
     brokers: int | None = None
-    """Addresses that are registered, slaves among them."""
+    """How many addresses are registered, including slaves."""
     topics: int | None = None
 
     @property
     def answers(self) -> bool:
-        """Whether it does."""
+        """Whether it answers."""
         return self.brokers is not None
 
 
 async def name_servers(cluster: ClusterCalls) -> Listing[NameServerInfo]:
-    """Each of them with what it knows; those that do not answer are in `errors` as well. Raises
+    """Each name server and what it knows; those that do not answer are also in `errors`. Raises
     NameServersAway if none answers."""
     addresses = cluster.client.name_servers.addresses
     results = await at_once([partial(_info, cluster, address) for address in addresses])
@@ -75,7 +75,8 @@ async def _info(cluster: ClusterCalls, address: str) -> NameServerInfo:
 
 
 async def key_values(cluster: ClusterCalls, namespace: str) -> dict[str, str]:
-    """All keys of a namespace, from the first name server that answers. Raises NotFound."""
+    """All keys and values of a namespace, from the first name server that answers. Raises
+    NotFound."""
 
     async def ask(address: str) -> Mapping[str, str]:
         response = await cluster.call(address, ListKvConfig(namespace=namespace))

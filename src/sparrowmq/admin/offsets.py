@@ -1,11 +1,11 @@
 """Moving consumer groups: to another place, or to where another group is.
 
 A reset is planned before anything is changed: every queue's old and new offset is read first, and
-a dry run ends there. Then each queue is moved by itself, so that the result is what was planned.
-A broker that the group has not come to yet gets it first, as a heartbeat of a member would do.
+a dry run ends there. Then each queue is moved separately, so that the result matches the plan. A
+broker that does not know the group yet gets it first, as it would with a member's heartbeat.
 Brokers move a live group one queue at a time only if they say so; older ones would ignore the queue
-and move all of them, so there a group has to be offline and its offsets are stored as its own
-commits would be. With members online such brokers move whole topics to a time, and nothing else.
+and move all of them, so there a group has to be offline, and its offsets are stored like its own
+commits. With members online such brokers can only move whole topics to a time.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -42,8 +42,8 @@ from sparrowmq.protocol.route import TopicRoute
 
 @dataclass(frozen=True, slots=True)
 class MoveBy:
-    """So many messages on, or back where `messages` is negative, in each queue; a queue's ends are
-    the limit. One on in one queue: past a message that no member can handle."""
+    """Move by this many messages in each queue, forward or, if `messages` is negative, back, up to
+    the queue's ends. Moving one queue by one skips a message that no member can handle."""
 
     messages: int
 
@@ -56,18 +56,18 @@ class MoveBy:
 ResetTo: TypeAlias = (
     Literal["earliest", "latest"] | datetime | int | Mapping[MessageQueue, int] | MoveBy
 )
-"""Where a group goes on: at an end of each queue, at the first message stored at a time (a datetime
-with a zone, or milliseconds since 1970), at an offset of each queue given, or so many messages from
-where it is."""
+"""Where a group continues: at an end of each queue, at the first message stored at or after a time
+(a datetime with a zone, or milliseconds since 1970), at an offset given for each queue, or a number
+of messages from where it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetMove:
-    """A queue in which a group goes on elsewhere."""
+    """A queue in which a group continues elsewhere."""
 
     queue: MessageQueue
     before: int | None
-    """None where the group had no progress."""
+    """None if the group had no progress."""
     after: int
 
     @property
@@ -82,7 +82,7 @@ class OffsetMove:
 
 
 async def offset_at(cluster: ClusterCalls, queue: MessageQueue, when: datetime | int) -> int:
-    """The offset of the first message of a queue that was stored at a time or later."""
+    """The offset of a queue's first message stored at or after a time."""
     check_kind("queue", queue, MessageQueue)
     time_ms = to_ms("when", when)
     address = (await cluster.masters(brokers=[queue.broker_name]))[queue.broker_name]
@@ -92,7 +92,7 @@ async def offset_at(cluster: ClusterCalls, queue: MessageQueue, when: datetime |
 async def offset_at_time(
     cluster: ClusterCalls, address: str, queue: MessageQueue, time_ms: int
 ) -> int:
-    """The same at a broker's address."""
+    """Like `offset_at`, for a broker's address."""
     header = SearchOffset(
         topic=queue.topic, queue_id=queue.queue_id, timestamp=time_ms, epoch=UNKNOWN_EPOCH
     )
@@ -121,15 +121,15 @@ class ResetPlan:
     targets: Mapping[str, str]
     by_broker: Mapping[str, Sequence[OffsetMove]]
     time_ms: int | None
-    """Where the reset moves all queues to the same time, as brokers before 5.2 can do for members
-    that are online; else None."""
+    """Set if the reset moves all queues to the same time, which brokers before 5.2 can do while
+    members are online; else None."""
     without_group: Mapping[str, SubscriptionGroupConfig]
-    """Brokers that have neither the group nor progress of it in the topic, with the settings that
-    they get: the broker, or the topic on it, is newer than the last member."""
+    """Brokers that have neither the group nor any progress of it in the topic, with the settings
+    that they get: the broker, or the topic on it, is newer than the last member."""
 
     @property
     def moves(self) -> list[OffsetMove]:
-        """In the order of the queues."""
+        """All moves, in queue order."""
         return _in_order(self.by_broker)
 
 
@@ -160,8 +160,8 @@ async def plan_reset(
     *,
     queues: Collection[MessageQueue],
 ) -> ResetPlan:
-    """Read where a group is and where it shall go; nothing is moved. Raises ValueError, NotFound,
-    and AdminError for a place that a queue does not have."""
+    """Read where a group is and where it will go; nothing is moved. Raises ValueError, NotFound,
+    and AdminError for an offset that a queue does not have."""
     goal = _checked_goal(topic, to, queues)
     route = await cluster.route(check_topic(topic))
     online = await connected(cluster, check_group(group))
@@ -196,7 +196,7 @@ def _without_group(
 
 
 def _time_of(goal: "Goal") -> int | None:
-    """The time that brokers know an end of a queue by."""
+    """The time by which brokers refer to an end of a queue."""
     if isinstance(goal, int):
         return goal
     return {"earliest": 0, "latest": -1}.get(str(goal))
@@ -237,7 +237,7 @@ def _checked_goal(topic: str, to: ResetTo, queues: Collection[MessageQueue]) -> 
 def _queues_to_move(
     topic: str, goal: Goal, queues: Collection[MessageQueue], route: TopicRoute
 ) -> dict[str, list[MessageQueue]]:
-    """By broker. Raises NotFound for a queue that the topic does not have."""
+    """The queues to move, by broker. Raises NotFound for a queue that the topic does not have."""
     known = {
         MessageQueue(topic, data.broker_name, queue_id)
         for data in route.queue_datas
@@ -296,8 +296,8 @@ def _in_range(planned: _Planned) -> OffsetMove:
 
 
 async def apply_reset(cluster: ClusterCalls, plan: ResetPlan) -> None:
-    """Move what was planned. Raises InUse where brokers cannot do that while members are online,
-    AdminError when all brokers refused, PartlyReset when some did."""
+    """Carry out the plan. Raises InUse if brokers cannot do that while members are online,
+    AdminError if all brokers refused, PartlyReset if some did."""
     targets, group = plan.targets, plan.group
     answers = await cluster.ask_each(
         targets, lambda _, address: _moves_single_queues(cluster, address)
@@ -341,7 +341,7 @@ async def _move_each(
     move: Callable[[str, str], Awaitable[None]],
     plan: Mapping[str, Sequence[OffsetMove]],
 ) -> None:
-    """Raises AdminError when all brokers refused, PartlyReset when some did."""
+    """Raises AdminError if all brokers refused, PartlyReset if some did."""
     try:
         moved = await cluster.ask_each(targets, move)
     except NoBrokerAnswers as error:
@@ -354,8 +354,8 @@ async def _move_each(
 
 
 async def _moves_single_queues(cluster: ClusterCalls, address: str) -> bool:
-    """Whether a broker heeds the queue of a reset: SparrowMQ's do, Apache's from 5.2 on unless it
-    is switched off."""
+    """Whether a broker respects the queue in a reset: SparrowMQ's do, and Apache's from 5.2 on
+    unless that is switched off."""
     if await is_sparrow(cluster, address):
         return True
     config = await broker_config(cluster, address)
@@ -389,7 +389,7 @@ async def clone_offsets(
     cluster: ClusterCalls, source: str, target: str, topic: str | None, *, dry_run: bool
 ) -> list[OffsetMove]:
     """Give the target, which must be offline, the progress of the source. A broker that does not
-    have the target gets it with the source's settings, as it would when its first member comes."""
+    have the target gets it with the source's settings, as it would when a first member connects."""
     if check_group(source) == check_own(target):
         raise ValueError(f"source and target are both {source}")
     if topic is not None:
@@ -415,8 +415,8 @@ async def _create_where_missing(
     targets: Mapping[str, str],
     plan: Mapping[str, Sequence[OffsetMove]],
 ) -> None:
-    """Progress of a group that a broker does not have is refused by some, and removed by others.
-    Raises AdminError, PartlyDone."""
+    """Create the group where it is missing: some brokers refuse the progress of a group that they
+    do not have, and others remove it. Raises AdminError, PartlyDone."""
     concerned = {name: address for name, address in targets.items() if plan[name]}
     tables = await cluster.ask_each(concerned, lambda _, address: all_configs(cluster, address))
     missing = [name for name, table in tables.all().items() if target not in table]
@@ -429,7 +429,7 @@ async def _create_where_missing(
 
 
 def _settings_by_broker(known: KnownGroup, target: str) -> dict[str, SubscriptionGroupConfig]:
-    """The settings of a known group for another of this name; at least one broker's."""
+    """A known group's settings, renamed for the target; at least one broker's."""
     found = {
         name: msgspec.structs.replace(config, group_name=target)
         for name, (config, _) in known.by_broker.items()

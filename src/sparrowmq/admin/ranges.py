@@ -1,9 +1,9 @@
-"""Messages of a topic by the time they were stored: how many there are, and reading some or all.
+"""Messages of a topic by the time they were stored: counting them, and reading some or all.
 
     search       offset of the first message stored at `since`, and at `until`, in every queue
     read         the first or the last of each queue, merged by time: exact, whatever the limit
 
-Nothing is scanned to find a time, so a question over a week costs as much as one over a minute.
+Nothing is scanned to find a time, so a query over a week costs as much as one over a minute.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -24,23 +24,23 @@ from sparrowmq.protocol.perm import is_readable
 from sparrowmq.protocol.route import TopicRoute
 
 MOST_IN_RANGE = 10_000
-"""Messages that one question may give: they are held in memory."""
+"""The most messages that one query may return: they are held in memory."""
 
 _PAGE = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRange:
-    """Messages stored in a time range, in the order of their times."""
+    """Messages stored in a time range, ordered by time."""
 
     messages: tuple[MessageExt, ...]
     total: int
-    """How many the range has, by offsets."""
+    """How many messages the range has, by offsets."""
     errors: tuple[BrokerFailure, ...] = ()
 
     @property
     def is_cut(self) -> bool:
-        """Whether there are more than were asked for."""
+        """Whether there are more than were requested."""
         return self.total > len(self.messages)
 
 
@@ -60,8 +60,8 @@ class Span:
         return max(0, self.high - self.low)
 
     def holds(self, message: MessageExt) -> bool:
-        """Whether a message was stored in these times. Brokers before 5.2 find the offset that is
-        nearest to a time, which may be one beside."""
+        """Whether a message was stored in this time range. Brokers before 5.2 find the offset
+        nearest to a time, which may be off by one."""
         since, until = self.times
         stored = message.store_timestamp
         return (since is None or stored >= since) and (until is None or stored < until)
@@ -69,7 +69,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """The parts of all queues, and the brokers that did not say theirs."""
+    """The parts of all queues, and the brokers that did not report theirs."""
 
     items: tuple[Span, ...]
     errors: tuple[BrokerFailure, ...]
@@ -83,7 +83,7 @@ class Spans:
 def range_ms(
     since: datetime | int | None, until: datetime | int | None
 ) -> tuple[int | None, int | None]:
-    """Both ends in milliseconds. Raises ValueError for a range that can hold nothing."""
+    """Both ends in milliseconds. Raises ValueError for an empty range."""
     begin = None if since is None else to_ms("since", since)
     end = None if until is None else to_ms("until", until)
     if begin is not None and end is not None and begin >= end:
@@ -92,7 +92,7 @@ def range_ms(
 
 
 def check_readable(topic: str, route: TopicRoute) -> None:
-    """Raises NotReadable where a broker's permission forbids to read a topic, as it does for dead
+    """Raises NotReadable if a broker's permission forbids reading a topic, as it does for dead
     letters on Apache's brokers before 5.0."""
     shut = [each.broker_name for each in route.queue_datas if not is_readable(each.perm)]
     if shut:
@@ -106,7 +106,8 @@ async def spans(
     *,
     queue: MessageQueue | None = None,
 ) -> Spans:
-    """Where a time range lies in the queues of a topic, or in one. Raises NotFound, NotReadable."""
+    """Which part of a topic's queues, or of one queue, a time range covers. Raises NotFound,
+    NotReadable."""
     route = await cluster.route(check_topic(topic))
     check_readable(topic, route)
     counts = {each.broker_name: each.read_queue_nums for each in route.queue_datas}
@@ -155,7 +156,7 @@ async def _span(
 
 
 async def _trimmed(cluster: ClusterCalls, span: Span) -> Span:
-    """Without the message at each end that was stored outside of the times."""
+    """Cut off the message at each end that was stored outside the time range."""
     since, until = span.times
     low, high = span.low, span.high
     if since is not None and low < high and not await _is_inside(cluster, span, low):
@@ -204,7 +205,7 @@ async def _read_span(
 
 
 async def messages_of(cluster: ClusterCalls, span: Span) -> AsyncIterator[MessageExt]:
-    """All messages of a part of a queue, in their order."""
+    """All messages of a part of a queue, in order."""
     at = span.low
     while at < span.high:
         part = await pull_part(cluster, span.address, span.queue, at, min(_PAGE, span.high - at))

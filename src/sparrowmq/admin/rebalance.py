@@ -1,7 +1,7 @@
-"""Who owns which queue of a group, since when and why, and what moved lately.
+"""Which member owns which queue of a group, since when and why, and what moved recently.
 
-Members of SparrowMQ's client report all of it themselves. From others the owner is read, and the
-reason is inferred: the strategy that gives exactly what members hold is most likely theirs.
+Members that use SparrowMQ's client report all of it themselves. For others the owner is read, and
+the reason is inferred: the strategy that yields exactly what members hold is most likely theirs.
 """
 
 from collections import Counter
@@ -50,10 +50,10 @@ class OwnedQueue:
     owner: str | None
     """Client id; None where no member that answers holds it."""
     since: datetime | None
-    """By the member's clock; None where it does not say."""
+    """By the member's clock; None if it does not report it."""
     why: str
     is_inferred: bool
-    """Whether `why` follows from what is seen, because the member does not say."""
+    """Whether `why` is inferred, because the member does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +76,9 @@ class MemberShare:
     client_id: str
     language: str
     queues: int | None
-    """How many it holds; None where it does not answer."""
+    """How many it holds; None if it does not answer."""
     strategy: str | None
-    """None where it neither says so nor can be inferred."""
+    """None if it is neither reported nor can be inferred."""
     is_inferred: bool
     failures: Mapping[str, str]
     """Topics for which its last round changed nothing, and why."""
@@ -93,14 +93,15 @@ class RebalanceInfo:
     queues: tuple[OwnedQueue, ...]
     members: tuple[MemberShare, ...]
     moves: tuple[MemberMove, ...]
-    """The newest first; only of members that report them."""
+    """Newest first; only from members that report them."""
     silent: Mapping[str, str]
     """Members that did not answer, and why."""
     errors: tuple[BrokerFailure, ...] = ()
 
     @property
     def strategies(self) -> frozenset[str]:
-        """Those that members use; more than one is a mistake, because shares do not fit then."""
+        """The strategies that members use; more than one is a mistake, because the shares then do
+        not fit together."""
         return frozenset(each.strategy for each in self.members if each.strategy)
 
 

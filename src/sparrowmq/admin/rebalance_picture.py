@@ -9,9 +9,9 @@ panel of a strategy   AVG                                 4 moves · skew 1 · p
 ```
 
 SVG without style attributes, style sheets or scripts: a page with a strict content security policy
-may embed it. It stands on a card of its own, so that it can be read on light and dark pages, and
-every part has a class, by which a page may give it other colours. A number in each bar names its
-owner: colours repeat after ten members.
+may embed it. It has its own card as a background, so that it is readable on light and dark pages,
+and every part has a class, by which a page can restyle it. A number in each bar names its owner,
+since colours repeat after ten members.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ _LONGEST_NAME = 22
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """What all panels share: the same order of queues and members, the same scale of time."""
+    """What all panels share: the order of queues and members, and the time scale."""
 
     queues: tuple[MessageQueue, ...]
     members: tuple[str, ...]
@@ -93,7 +93,7 @@ class _Scene:
 
 
 def draw(simulations: Sequence[RebalanceSimulation], title: str) -> str:
-    """An SVG document with a panel for each strategy. Raises ValueError where there is none."""
+    """An SVG document with a panel for each strategy. Raises ValueError if there is none."""
     if not simulations:
         raise ValueError("there is no simulation to draw")
     scene = _scene(simulations)
@@ -208,7 +208,7 @@ def _timeline(scene: _Scene, simulation: RebalanceSimulation) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """A queue under one owner; None while no member begins its messages."""
+    """A queue under one owner; None while no member starts on its messages."""
 
     owner: str | None
     begin: float
@@ -246,7 +246,7 @@ def _bar(scene: _Scene, bar: _Bar, y: float) -> str:
 
 
 def _numbers(scene: _Scene, rows: Sequence[Sequence[_Bar]]) -> Iterator[str]:
-    """The number of each bar's owner; where rows are low, one for all bars of a block."""
+    """The number of each bar's owner; if rows are low, one for all bars of a block."""
     top: dict[_Bar, int] = {}
     for index, bars in enumerate([*rows, ()]):
         ended = [bar for bar in top if bar not in bars or scene.row >= _OWN_NUMBER]
@@ -380,7 +380,7 @@ def _legend(columns: int, height: float) -> Iterator[str]:
 
 
 def _queue_text(queue: MessageQueue, queues: Sequence[MessageQueue] | set[MessageQueue]) -> str:
-    """The shortest text that tells the queues apart."""
+    """The shortest text that distinguishes the queues."""
     place = f"{queue.broker_name}/{queue.queue_id}"
     return f"{queue.topic} {place}" if len({each.topic for each in queues}) > 1 else place
 

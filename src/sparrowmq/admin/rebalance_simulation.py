@@ -25,10 +25,10 @@ from sparrowmq.protocol.message import MessageQueue
 _DEFAULTS: dict[str, Any] = {each.name: each.default for each in fields(ClientConfig)}
 ROUTE_POLL_S: float = _DEFAULTS["route_poll_s"]
 ROUND_S: float = _DEFAULTS["rebalance_s"]
-"""How often members look by themselves: Java's RebalanceService as well as ours."""
+"""How often members check on their own: Java's RebalanceService as well as ours."""
 SESSION_S = 4.0
-"""A silent member of SparrowMQ's client counts as dead after this, at SparrowMQ's brokers
-(`session_timeout_s`); the broker looks every second."""
+"""A silent member that uses SparrowMQ's client counts as dead after this, at SparrowMQ's brokers
+(`session_timeout_s`); the broker checks every second."""
 JAVA_SILENCE_S = 120.0
 """The same for other clients, and at Apache's brokers."""
 MOST_QUEUES = 4096
@@ -63,24 +63,24 @@ class RebalanceEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedGroup:
-    """A group as it is before the events."""
+    """A group before the events."""
 
     queues: tuple[MessageQueue, ...]
     members: tuple[str, ...]
     others: frozenset[str] = frozenset()
-    """Members that are not SparrowMQ's: Java and Go neither lock nor wait for each other."""
+    """Members with other clients: Java's and Go's neither lock nor wait for each other."""
     joins_as_other: bool = False
-    """Whether a member that joins is one of those."""
+    """Whether a member that joins is one of `others`."""
     owners: Mapping[MessageQueue, str] = field(default_factory=dict)
-    """Who holds what now; known for live groups only."""
+    """Which member holds which queue now; known for live groups only."""
     strategy: str = ""
-    """The one in use, whose members hold those."""
+    """The strategy in use, which led to `owners`."""
     per_s: float = 1000.0
-    """Messages that arrive in a second, in all queues together."""
+    """Messages that arrive per second, in all queues together."""
     handler_s: float = 0.1
-    """How long a call of the handler takes."""
+    """How long a handler call takes."""
     in_flight: Mapping[MessageQueue, int] = field(default_factory=dict)
-    """Messages that members have fetched and not finished, where that is known."""
+    """Messages that members have fetched and not finished, if known."""
     lag: Mapping[MessageQueue, int] = field(default_factory=dict)
     """Messages that wait before any event, those in flight among them; for live groups only."""
 
@@ -113,23 +113,23 @@ def described_group(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A queue that has another owner after an event than before."""
+    """A queue whose owner differs before and after an event."""
 
     queue: MessageQueue
     giver: str | None
-    """None for a queue that is new, or whose owner was not known."""
+    """None for a new queue, or one whose owner was not known."""
     taker: str | None
     """None where no member is left."""
     why: str
     pause_s: float
-    """Seconds in which no member begins a message of it, as a rule."""
+    """Seconds in which no member starts on a message of it, typically."""
     longest_s: float
     """The same at worst."""
     repeated: int
     """Messages that may be delivered again."""
     waiting: int
-    """Messages that the new owner finds: those that waited or are repeated, and those that arrived
-    meanwhile."""
+    """Messages that the new owner finds: those that waited or are repeated, and those that have
+    arrived meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ class SimulatedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceSimulation:
-    """A group's way through the events under one strategy."""
+    """What the events do to a group under one strategy."""
 
     strategy: str
     members: tuple[str, ...]
@@ -184,12 +184,12 @@ class RebalanceSimulation:
 
     @property
     def moves(self) -> int:
-        """Queues that change their owner, in all events; new queues do not count."""
+        """How many queues change their owner, in all events; new queues do not count."""
         return sum(move.giver is not None for step in self.steps for move in step.moves)
 
     @property
     def skew(self) -> int:
-        """The worst one, also before the first event."""
+        """The worst skew, including that before the first event."""
         before = skew_of(self.owners, self.members)
         return max([before, *(step.skew for step in self.steps)])
 
@@ -227,7 +227,8 @@ def skew_of(owners: Mapping[MessageQueue, str], members: Sequence[str]) -> int:
 
 
 def read_event(text: str) -> RebalanceEvent:
-    """`join`, `kill=member-2`, `queues=24`, `broker=c`. Raises ValueError that says what is."""
+    """Parse `join`, `kill=member-2`, `queues=24`, `broker=c`. Raises ValueError that says what is
+    allowed."""
     word, has_value, value = text.partition("=")
     allowed = "join, leave, kill, vanish (each also with =MEMBER), queues=N or broker=NAME"
     if word not in set(EventKind):
@@ -247,8 +248,8 @@ def read_event(text: str) -> RebalanceEvent:
 def after_event(
     group: SimulatedGroup, event: RebalanceEvent
 ) -> tuple[SimulatedGroup, RebalanceEvent]:
-    """The group after an event, and the event with the name that it took. Raises ValueError for
-    a member that is not there, or is already."""
+    """The group after an event, and the event with the name it got. Raises ValueError for a member
+    that does not exist, or already exists."""
     match event.what:
         case EventKind.JOIN:
             name = event.name or _next_member(group.members)
@@ -309,7 +310,7 @@ def shares_of(
     members: Sequence[str],
     previous: Mapping[MessageQueue, str],
 ) -> Owners:
-    """Who gets what, as every member computes it: topic by topic, from sorted lists."""
+    """Which member gets which queues, as every member computes it: by topic, from sorted lists."""
     owners: Owners = {}
     for topic in sorted({queue.topic for queue in queues}):
         mine = sorted(queue for queue in queues if queue.topic == topic)
@@ -324,8 +325,8 @@ def shares_of(
 def simulate(
     group: SimulatedGroup, events: Sequence[RebalanceEvent], strategies: Sequence[str] = ()
 ) -> list[RebalanceSimulation]:
-    """Every strategy's way through the events. Raises ValueError for an event or a strategy that
-    is not possible."""
+    """Simulate the events under every strategy. Raises ValueError for an impossible event or
+    strategy."""
     names = strategies or list(NAMED)
     return [_simulation(group, events, strategy_named(name)) for name in names]
 
@@ -354,7 +355,7 @@ def _simulation(
 
 
 def _surviving(owners: Owners, after: SimulatedGroup) -> Owners:
-    """What brokers still know: the queues of a member that went have no owner."""
+    """What brokers still know: the queues of a member that left have no owner."""
     return {queue: member for queue, member in owners.items() if member in after.members}
 
 
@@ -395,7 +396,7 @@ _WENT = {EventKind.LEAVE: "left", EventKind.KILL: "was killed", EventKind.VANISH
 def _decisions(
     after: SimulatedGroup, held: Owners, assigned: Owners
 ) -> tuple[dict[MessageQueue, Reason], dict[MessageQueue, Reason]]:
-    """What the members that are there after the event decide, each on its own."""
+    """What the members that exist after the event decide, each on its own."""
     dropped: dict[MessageQueue, Reason] = {}
     taken: dict[MessageQueue, Reason] = {}
     in_route = set(after.queues)
@@ -440,7 +441,7 @@ def _timed(
 
 
 def _pause(what: EventKind, handler_s: float, *, is_ours: bool) -> tuple[float, float]:
-    """How long no member begins a message of a queue that moves: as a rule, and at worst."""
+    """How long no member starts on a message of a moving queue: typically, and at worst."""
     if not is_ours:
         # Brokers notify members, which look at once, at most every second; a member that misses
         # it looks at its next round. The silence of a host is noticed late.
@@ -457,10 +458,10 @@ def _pause(what: EventKind, handler_s: float, *, is_ours: bool) -> tuple[float, 
 
 
 def _route_pause(*, is_new: bool, is_ours: bool) -> tuple[float, float]:
-    """The same after a change of the route, which each member finds by asking, at its own time.
+    """The same after a route change, which each member discovers by polling, at its own time.
 
-    A new queue waits for its owner to ask: half an interval on average. An old one waits only where
-    its giver asked before its taker: a sixth on average, which is the mean of the positive part of
+    A new queue waits for its owner to poll: half an interval on average. An old one waits only if
+    its giver polled before its taker: a sixth on average, which is the mean of the positive part of
     the difference of two moments in one interval. Java's members then wait for their next round.
     """
     interval_s = ROUTE_POLL_S + (0.0 if is_ours else ROUND_S)
@@ -470,7 +471,7 @@ def _route_pause(*, is_new: bool, is_ours: bool) -> tuple[float, float]:
 def _repeated(
     group: SimulatedGroup, what: EventKind, queue: MessageQueue, per_s: float, *, is_ours: bool
 ) -> int:
-    """Messages that the giver has begun, or finished without storing its progress."""
+    """Messages that the giver has started, or finished without storing its progress."""
     working = group.in_flight.get(queue, round(per_s * group.handler_s))
     if what in (EventKind.KILL, EventKind.VANISH):
         return working + round(per_s * PERSIST_S)

@@ -1,10 +1,10 @@
-"""One operator at a time sends a dead letter again: a broker's lock on the queue that it lies in.
+"""One operator at a time sends a dead letter again: a broker's lock on the dead letter's queue.
 
     lock ─▶ was it sent before? ─▶ send ─▶ wait until the next one to ask would see it ─▶ unlock
 
 Brokers lock queues for ordered consumers (41). No group consumes dead letters under the name that
-operators take here, so that these locks disturb nobody. An operator that is killed leaves a lock
-that ends by itself, after 60 s unless the broker is set otherwise.
+operators use here, so these locks disturb no consumer. If an operator's process is killed, its lock
+expires by itself, after 60 s unless the broker is configured otherwise.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ from sparrowmq.protocol.message_ext import MessageExt
 _LOOKS = 100
 _LOOK_S = 0.05
 HELD_S = 30.0
-"""How long an operator may rely on a lock: brokers end it after 60 s at the earliest."""
+"""How long an operator may rely on a lock: brokers expire it after 60 s at the earliest."""
 
 
 @asynccontextmanager
 async def locked(cluster: ClusterCalls, letter: MessageExt) -> AsyncIterator[None]:
-    """Hold the queue of a dead letter. Raises AdminError if another operator keeps it, or if the
-    work took so long that the lock may have ended."""
+    """Lock the queue of a dead letter. Raises AdminError if another operator holds it, or if the
+    work took so long that the lock may have expired."""
     masters, _ = await cluster.masters_and_missing(brokers=[letter.broker_name])
     address = masters.get(letter.broker_name)
-    if address is None:  # read from a slave, and nobody there gives locks
+    if address is None:  # it was read from a slave, and no broker there grants locks
         yield
         return
     queue = MessageQueue(letter.topic, letter.broker_name, letter.queue_id)
@@ -50,7 +50,7 @@ async def locked(cluster: ClusterCalls, letter: MessageExt) -> AsyncIterator[Non
             f"it took more than {HELD_S:g} s, and another operator may send it then; run it again"
         ) from error
     finally:
-        with suppress(AdminError):  # it ends by itself
+        with suppress(AdminError):  # it expires by itself
             await cluster.call(address, UnlockBatch(), wanted.to_json())
 
 

@@ -1,21 +1,21 @@
 """Sending dead letters again: to the group that failed, to their topic, or elsewhere.
 
-    group     to `%RETRY%group`, as a first delivery: only the group that gave it up gets it
+    group     to `%RETRY%group`, as a first delivery: only the group that gave up on it gets it
     topic     to the topic it came from, where every group gets it
     NAME      to another topic
 
 Body, tag, keys, properties and unique id stay; the property RESENT counts how often it was sent
-again, and DEDUP_KEY is one of its own, so that a topic which is de-duplicated takes it. Whether a
-dead letter was sent before is asked of the cluster, so that two operators, and the pipeline, see
-what the other did: its unique id lies in a target, stored later than the dead letter.
-Between question and sending the dead letter's queue is locked, so that two operators do not both
-send it. The pipeline takes no locks.
+again, and it gets its own DEDUP_KEY, so that a de-duplicated topic accepts it. The cluster is asked
+whether a dead letter was sent before, so that two operators, and the pipeline, see what the others
+did: its unique id is then in a target, stored later than the dead letter. Between this check and
+the send, the dead letter's queue is locked, so that two operators do not both send it. The pipeline
+takes no locks.
 
-Brokers take a message that a client sends to a retry topic for one that ordered members gave up,
-and make it a dead letter at once, where members hold locks: Java's ordered ones, and on Apache's
-brokers all of Python's. There the broker is asked to store the dead letter again itself, as it does
-for members that send a message back (36). It is delivered a second later, its failures still count,
-and no property is added.
+If members hold locks (Java's ordered ones, and on Apache's brokers all of Python's), brokers assume
+that a message which a client sends to a retry topic is one that ordered members gave up on, and
+make it a dead letter at once. In this case the broker is asked to store the dead letter again
+itself, as it does for members that send a message back (36). It is delivered a second later, its
+failures still count, and no property is added.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ _DROPPED = frozenset(
         *(names.DLQ_ORIGIN_MESSAGE_ID, names.WAIT_STORE_OK),
     }
 )
-"""What brokers noted about earlier deliveries; delays would hold the message back again."""
+"""What brokers recorded about earlier deliveries; delays would hold the message back again."""
 
 _TIMER_PREFIX = "TIMER_"
 _LOOKS = 20
@@ -76,7 +76,7 @@ _LOOK_S = 0.05
 
 
 class Resend(Enum):
-    """What became of a dead letter."""
+    """What happened to a dead letter."""
 
     SENT = "sent"
     SENT_BEFORE = "sent before"
@@ -92,14 +92,14 @@ class Resent:
     """`broker/queue/offset` of the dead letter."""
     died: datetime
     target: str | None
-    """The topic; None where it is not known."""
+    """The target topic; None if it is not known."""
     result: Resend
     reason: str = ""
     """When and where it was sent before, or why it was refused."""
 
 
 def resends_of(message: MessageExt) -> int:
-    """How often a message was sent again as a dead letter."""
+    """How often a dead letter was sent again."""
     text = message.properties.get(RESENT, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
@@ -113,7 +113,7 @@ async def resend(
     rate: float | None,
     dry_run: bool,
 ) -> AsyncIterator[Resent]:
-    """Send dead letters again, one after the other, and say of each what became of it. In a dry run
+    """Send dead letters again, one after the other, and yield what happened to each. In a dry run
     nothing is sent, and `sent` means that it would be. Raises ValueError, NotFound."""
     check_group(group)
     if to not in (TO_GROUP, TO_TOPIC):
@@ -140,7 +140,7 @@ async def resend_all(
     dry_run: bool,
     on_result: Callable[[Resent], None] | None,
 ) -> list[Resent]:
-    """The same as a list; `on_result` hears of each when it is done."""
+    """Like `resend`, but returns a list; `on_result` is called for each when it is done."""
     done = []
     async for each in resend(cluster, group, letters, to=to, rate=rate, dry_run=dry_run):
         done.append(each)
@@ -200,7 +200,7 @@ async def sent_before(
 ) -> MessageExt | None:
     """The latest copy of a dead letter that was sent again.
 
-    The group and its topic count alike, since the group gets it either way.
+    The group's retry topic and the original topic both count, since the group gets it either way.
     """
     topics = {to}
     if to in (TO_GROUP, TO_TOPIC):
@@ -217,7 +217,7 @@ async def sent_before(
 
 
 def is_later(copy: MessageExt, letter: MessageExt) -> bool:
-    """Whether a copy of a message was stored after its dead letter: somebody sent it again."""
+    """Whether a copy of a message was stored after its dead letter, so that it was sent again."""
     if resends_of(copy) > resends_of(letter):
         return True
     return copy.store_timestamp > letter.store_timestamp
@@ -232,7 +232,7 @@ def _kept(letter: MessageExt, to: str) -> dict[str, str]:
     kept.setdefault(names.UNIQUE_KEY, letter.msg_id)  # of very old clients' messages
     kept[RESENT] = str(resends_of(letter) + 1)
     if to != TO_GROUP:
-        # A topic that is de-duplicated may still know the message; retry topics never do.
+        # A de-duplicated topic may still know the message; retry topics never do.
         place = f"{letter.broker_name}/{letter.queue_id}/{letter.queue_offset}"
         kept[DEDUP_KEY] = f"resend {place} {kept[RESENT]}"
     origin = origin_of(letter)
@@ -259,7 +259,8 @@ async def _send_to(
 
 
 async def _until_seen(cluster: ClusterCalls, group: str, letter: MessageExt, to: str) -> None:
-    """Apache's brokers index a message a moment after they have confirmed it."""
+    """Wait until the copy can be found: Apache's brokers index a message a moment after they have
+    confirmed it."""
     for _ in range(_LOOKS):
         with suppress(AdminError):  # it is sent, whatever fails now
             if await sent_before(cluster, group, letter, to) is not None:
@@ -268,7 +269,7 @@ async def _until_seen(cluster: ClusterCalls, group: str, letter: MessageExt, to:
 
 
 async def _may_be_locked(cluster: ClusterCalls, group: str, address: str) -> bool:
-    """Whether a broker of Apache's has live members of the group."""
+    """Whether one of Apache's brokers has live members of the group."""
     if await is_sparrow(cluster, address):
         return False
     return bool((await connected(cluster, group)).members)
@@ -287,8 +288,8 @@ async def _send_back(cluster: ClusterCalls, group: str, letter: MessageExt, addr
 
 
 async def _place(cluster: ClusterCalls, target: str, letter: MessageExt) -> tuple[str, str, int]:
-    """Topic, address and queue to send to. A retry topic is made by the broker that the dead letter
-    lies on."""
+    """Topic, address and queue to send to. The broker that has the dead letter creates the retry
+    topic."""
     if target.startswith(retry_topic("")):
         masters = await cluster.masters(brokers=[letter.broker_name])
         return target, masters[letter.broker_name], 0

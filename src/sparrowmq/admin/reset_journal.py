@@ -1,4 +1,4 @@
-"""The journal of resets: what a group's progress was before each, so that a reset can be undone.
+"""The journal of resets: a group's progress before each reset, so that it can be undone.
 
     folder/20261118-133506-3f9a.json     one file per reset, written before the first offset moves
 
@@ -6,8 +6,8 @@
      "who": …, "whenMs": …, "group": …, "topic": …, "undoneBy": "",
      "queues": [{"broker": …, "queue": 0, "before": 17, "after": 0}, …]}
 
-`before` is null where the group had no progress. A record that was written and never became `done`
-belongs to a reset that was cut short: some of its queues may have moved.
+`before` is null if the group had no progress. A record that was written and never became `done`
+belongs to a reset that was interrupted: some of its queues may have moved.
 
 One journal holds the resets of all clusters that its owner works with, and most of them have the
 same name: a reset belongs to a cluster that still has one of the broker addresses it had then.
@@ -38,13 +38,13 @@ class ResetCluster:
     """Where a reset was made."""
 
     names: str
-    """Of the clusters that the name servers knew, with commas."""
+    """Names of the clusters that the name servers knew, separated by commas."""
     name_servers: tuple[str, ...] = ()
     addresses: frozenset[str] = frozenset()
-    """Of all brokers. Records of earlier releases have none."""
+    """Addresses of all brokers. Records of earlier releases have none."""
 
     def may_be(self, other: "ResetCluster") -> bool:
-        """Whether both can be the same cluster: brokers may have come and gone since."""
+        """Whether both may be the same cluster: brokers may have come and gone since."""
         if not self.addresses or not other.addresses:
             return self.names == other.names
         return self.names == other.names and not self.addresses.isdisjoint(other.addresses)
@@ -70,7 +70,7 @@ class ResetRecord:
 
 
 class ResetJournal:
-    """Records of resets in a folder, which is made when the first is written."""
+    """Records of resets in a folder, which is created when the first one is written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -91,7 +91,7 @@ class ResetJournal:
         self._path(record.id).unlink(missing_ok=True)
 
     def records(self, group: str | None = None) -> list[ResetRecord]:
-        """Those of a group, or all, the newest first. Files that are no records are left out."""
+        """The records of a group, or all, newest first. Files that are not records are skipped."""
         if not self.folder.is_dir():
             return []
         found = [_read(path) for path in self.folder.glob("*.json")]
@@ -99,13 +99,13 @@ class ResetJournal:
         return sorted(kept, key=lambda each: (each.when, each.id), reverse=True)
 
     def last(self, group: str, cluster: ResetCluster) -> ResetRecord | None:
-        """The last reset of a group in a cluster that was not undone."""
+        """The last reset of a group in a cluster that has not been undone."""
         found = (each for each in self.records(group) if each.kind == RESET)
         left = (each for each in found if not each.undone_by)
         return next((each for each in left if each.cluster.may_be(cluster)), None)
 
     def has_cut_undo(self, record: ResetRecord) -> bool:
-        """Whether an undo of this reset may have begun and not ended."""
+        """Whether an undo of this reset may have started without finishing."""
         return any(
             each.kind == UNDO
             and each.state != DONE
@@ -115,8 +115,8 @@ class ResetJournal:
         )
 
     def find(self, group: str, reset_id: str | None, cluster: ResetCluster) -> ResetRecord:
-        """The record with an id, of whichever cluster, or the last reset of a group in this
-        cluster that was not undone. Raises NotFound."""
+        """The record with an id, from any cluster, or the last reset of a group in this cluster
+        that has not been undone. Raises NotFound."""
         if reset_id is None:
             if (record := self.last(group, cluster)) is not None:
                 return record
@@ -146,7 +146,7 @@ def new_record(
     topic: str,
     moves: Sequence[OffsetMove],
 ) -> ResetRecord:
-    """A record of a reset that is about to begin. Its id says when, and differs by what moves."""
+    """A record of a reset that is about to begin. Its id is the time plus a digest of the reset."""
     when = datetime.fromtimestamp(when_ms / 1000, UTC)
     content = f"{when_ms} {cluster} {who} {group} {topic} {moves}"
     digest = blake2b(content.encode(), digest_size=2).hexdigest()

@@ -1,8 +1,7 @@
-"""Resets that are written down, and undoing them.
+"""Resets that are recorded in a journal, and undoing them.
 
-The journal has a record before the first offset moves: a reset that cannot be written down is not
-made, and one that was cut short can still be undone. An undo is a reset too, with a record of its
-own.
+The journal has a record before the first offset moves: a reset that cannot be recorded is not made,
+and one that was interrupted can still be undone. An undo is a reset too, with its own record.
 """
 
 from collections.abc import Collection
@@ -34,7 +33,7 @@ class JournaledReset:
 
     moves: tuple[OffsetMove, ...]
     record: ResetRecord | None
-    """What the journal has of it; None for a dry run."""
+    """Its record in the journal; None for a dry run."""
     kept: tuple[MessageQueue, ...] = ()
     """Queues that an undo leaves where they are: the group had no progress there before."""
 
@@ -51,7 +50,7 @@ async def journaled_reset(
     dry_run: bool,
     kind: str = RESET,
 ) -> JournaledReset:
-    """Move a group and write down where it was."""
+    """Move a group and record where it was."""
     plan = await plan_reset(cluster, group, topic, to, queues=queues)
     if dry_run:
         return JournaledReset(moves=tuple(plan.moves), record=None)
@@ -88,8 +87,8 @@ async def undo_reset(
     force: bool,
     dry_run: bool,
 ) -> JournaledReset:
-    """Put a group back to where it was before a reset. Raises NotFound, and AdminError if it has
-    gone on since, unless `force`."""
+    """Put a group back to where it was before a reset. Raises NotFound, and, unless `force`,
+    AdminError if it has moved on since."""
     here = await this_cluster(cluster)
     record = journal.find(group, reset_id, here)
     if record.undone_by and not force:
@@ -123,7 +122,7 @@ async def undo_reset(
 
 
 async def this_cluster(cluster: ClusterCalls) -> ResetCluster:
-    """The cluster that operations are made in now, as the journal writes it down."""
+    """The current cluster, as the journal records it."""
     info = await cluster.info()
     brokers = info.broker_addr_table.values()
     return ResetCluster(
@@ -134,8 +133,8 @@ async def this_cluster(cluster: ClusterCalls) -> ResetCluster:
 
 
 def _check_made_here(record: ResetRecord, here: ResetCluster, *, force: bool) -> None:
-    """Raises AdminError for a reset of another cluster. One whose brokers have other addresses may
-    have moved house, which `force` confirms."""
+    """Raises AdminError for a reset of another cluster. A cluster whose brokers have other
+    addresses may have been moved, which `force` confirms."""
     if record.cluster.may_be(here):
         return
     there = record.cluster
@@ -154,8 +153,9 @@ def _check_made_here(record: ResetRecord, here: ResetCluster, *, force: bool) ->
 async def _places_before(
     cluster: ClusterCalls, record: ResetRecord, *, may_be_before: bool, force: bool
 ) -> dict[MessageQueue, int]:
-    """Where each queue was, or its oldest message now. Raises AdminError where members have gone
-    on. `may_be_before`: the reset or an undo was cut short, so that some queues may be there."""
+    """Where each queue was, or its oldest message now. Raises AdminError if members have moved on.
+    `may_be_before`: the reset or an undo was interrupted, so that some queues may still, or again,
+    be there."""
     brokers = sorted({move.queue.broker_name for move in record.moves})
     masters = await cluster.masters(brokers=brokers)
 

@@ -1,8 +1,8 @@
 """Changing which broker of a name is the master.
 
 A master that answers hands over: it stops taking messages, waits until the slave has everything,
-and becomes that slave; nothing is lost. When it is gone, a slave takes over if the operator accepts
-by name that messages may be lost. The brokers decide whether they can (`broker.replication.
+and becomes a slave itself; nothing is lost. If it is gone, a slave takes over if the operator
+accepts by name that messages may be lost. The brokers decide whether they can (`broker.replication.
 role_change`); a dry run asks them the same questions.
 """
 
@@ -21,7 +21,7 @@ from sparrowmq.protocol.route import MASTER_ID, BrokerData
 
 _LOOK_AGAIN_S = 0.02
 _REGISTERED_WITHIN_S = 10.0
-"""A new master registers within a second; it may have to recover its store first."""
+"""A new master usually registers within a second; it may have to recover its store first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,22 +32,23 @@ class RoleChange:
     new_master: str
     """host:port"""
     slave_id: int
-    """The id that it had; the old master gets it."""
+    """The slave's id before the change; the old master gets it."""
     old_master: str | None
-    """host:port; None if there was none that answered."""
+    """host:port; None if no master answered."""
     behind_bytes: int | None
-    """What the slave lacked when the change began, and got since; None without an old master."""
+    """What the slave lacked when the change began, and has received since; None without an old
+    master."""
     log_end: int | None
-    """Without an old master: where the slave's log ends. What the old one stored after that is
+    """Without an old master: where the slave's log ends. What the old master stored after that is
     lost."""
 
 
 async def hand_over(
     cluster: ClusterCalls, name: str, slave_id: int | None, *, dry_run: bool
 ) -> RoleChange:
-    """Let the master of a name give its role to a slave.
+    """Make a master hand its role to a slave.
 
-    Raises NotFound, and AdminError where the roles stay as they are.
+    Raises NotFound, and AdminError if the roles stay as they are.
     """
     data = await _brokers_of(cluster, name)
     master = data.broker_addrs.get(MASTER_ID)
@@ -79,9 +80,9 @@ async def promote(
     address: str | None,
     dry_run: bool,
 ) -> RoleChange:
-    """Make a slave the master, by the present master or, when that is gone, without it.
+    """Make a slave the master, through the present master or, if that is gone, without it.
 
-    Raises NotFound, AdminError where the roles stay as they are, and ValueError for a loss that is
+    Raises NotFound, AdminError if the roles stay as they are, and ValueError if the loss is
     accepted for another broker.
     """
     if accept_loss not in (None, name):
@@ -110,7 +111,7 @@ async def promote(
 
 
 async def _answers(cluster: ClusterCalls, master: str | None) -> bool:
-    """A master that has gone a moment ago may still be registered."""
+    """Whether the master answers: one that has just gone may still be registered."""
     if master is None:
         return False
     try:
@@ -127,8 +128,8 @@ async def _longest(
     slave_id: int | None,
     accept_loss: str,
 ) -> str:
-    """The address of the slave that is named, or has the longest log. Raises NotFound, and
-    AdminError if another one has messages that the slave named lacks."""
+    """The address of the named slave, or of the one with the longest log. Raises NotFound, and
+    AdminError if another slave has messages that the named one lacks."""
     if not slaves or (slave_id is not None and slave_id not in slaves):
         wanted = "any" if slave_id is None else slave_id
         ids = shown(map(str, slaves))
@@ -154,7 +155,7 @@ async def _longest(
 async def _asked(
     cluster: ClusterCalls, address: str, header: RequestHeader, *, dry_run: bool
 ) -> Response:
-    """A successful answer. Raises AdminError that says whether roles may have changed."""
+    """Get a successful answer. Raises AdminError that says whether roles may have changed."""
     try:
         return await cluster.call(address, header)
     except BrokerRefusal as error:

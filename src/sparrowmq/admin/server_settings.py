@@ -1,8 +1,8 @@
 """Settings of running brokers and name servers, by Apache's names: looking at them, changing them.
 
-SparrowMQ's servers say which settings may change while they run, and keep a change until their next
-start. Apache's take any name, also one that they do not know, and write the change into the file
-that they were started with. So names are checked here, against those that a server has.
+SparrowMQ's servers report which settings may change while they run, and keep a change until their
+next start. Apache's accept any name, even an unknown one, and write the change into the file that
+they were started with. So names are checked here, against those that a server has.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,12 +35,12 @@ class ServerSettings:
     address: str
     values: Mapping[str, str]
     changeable: frozenset[str] | None
-    """Names of those that may change while it runs; None where the server does not say, as
-    Apache's."""
+    """Names of the settings that may change while it runs; None if the server does not report them,
+    like Apache's."""
 
     @property
     def is_kept(self) -> bool:
-        """Whether a change outlives the next start."""
+        """Whether a change survives the next start."""
         return self.changeable is None
 
     def changes(self, wanted: Mapping[str, str]) -> list[SettingChange]:
@@ -75,7 +75,7 @@ class ServerSettings:
 
 
 async def broker_settings(cluster: ClusterCalls, broker: str, broker_id: int) -> ServerSettings:
-    """Of a broker, or of one of its slaves. Raises NotFound."""
+    """The settings of a broker, or of one of its slaves. Raises NotFound."""
     address = await address_of_broker(cluster, broker, broker_id)
 
     async def ask() -> ServerSettings:
@@ -94,7 +94,7 @@ async def change_broker_settings(
     broker_id: int,
     dry_run: bool,
 ) -> list[SettingChange]:
-    """Change all of them or none; what changed. Raises NotFound, AdminError."""
+    """Change all of the settings or none. Returns what changed. Raises NotFound, AdminError."""
     check_values(wanted)
     settings = await broker_settings(cluster, broker, broker_id)
     changes = settings.changes(wanted)
@@ -107,7 +107,7 @@ async def change_broker_settings(
 
 
 async def name_server_settings(cluster: ClusterCalls) -> Answers[ServerSettings]:
-    """Of each name server, by address. Raises NoBrokerAnswers if none answers."""
+    """The settings of each name server, by address. Raises NoBrokerAnswers if none answers."""
     addresses = cluster.client.name_servers.addresses
 
     async def ask(_: str, address: str) -> ServerSettings:
@@ -121,7 +121,7 @@ async def name_server_settings(cluster: ClusterCalls) -> Answers[ServerSettings]
 async def change_name_server_settings(
     cluster: ClusterCalls, wanted: Mapping[str, str], *, dry_run: bool
 ) -> list[SettingChange]:
-    """Change all of them on every name server; they do not know each other. Raises PartlyDone."""
+    """Change the settings on every name server; they do not know each other. Raises PartlyDone."""
     check_values(wanted)
     found = (await name_server_settings(cluster)).all()
     changes = [change for each in found.values() for change in each.changes(wanted)]
@@ -147,7 +147,7 @@ def name_server_failure(address: str, reason: str) -> BrokerFailure:
 
 
 def check_values(wanted: Mapping[str, str]) -> None:
-    """Raises ValueError for what cannot be written as `name=value` lines."""
+    """Raises ValueError for settings that cannot be written as `name=value` lines."""
     check_kind("values", wanted, Mapping)
     if not wanted:
         raise ValueError("there is nothing to change: give a name and a value")

@@ -1,4 +1,4 @@
-"""Slaves that masters remember, also those that are away; forgetting one that is gone for good.
+"""Slaves that masters remember, including those that are away; retiring one that is gone for good.
 
 Only SparrowMQ's masters remember their slaves: others are in the `errors` of a listing.
 """
@@ -16,25 +16,25 @@ from sparrowmq.protocol.headers.replication import ListSlaves, RetireSlave
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlaveInfo:
-    """A slave that its master keeps log files for, and asks after a power cut."""
+    """A slave for which its master keeps log files, and which it asks after a power cut."""
 
     broker: str
     broker_id: int
     address: str
     """Where it was when it last followed."""
     follows: bool
-    """Whether it copies from its master now."""
+    """Whether it is copying from its master now."""
     acknowledged: int
-    """The log offset up to which it had everything when it was last heard of; 0 if the master was
-    killed since, and has not heard of it again."""
+    """The log offset up to which it had everything when the master last heard from it; 0 if the
+    master was killed since and has not heard from it again."""
     behind_bytes: int
-    """From there to the end of its master's log."""
+    """Bytes from `acknowledged` to the end of its master's log."""
     heard: datetime | None
-    """When that was, by the master's clock; None if that is not known."""
+    """When the master last heard from it, by the master's clock; None if that is not known."""
 
 
 async def slaves(cluster: ClusterCalls, brokers: Sequence[str] = ()) -> Listing[SlaveInfo]:
-    """The slaves of the masters named, or of all. Raises NotFound, NoBrokerAnswers."""
+    """The slaves of the named masters, or of all. Raises NotFound, NoBrokerAnswers."""
     masters, without = await cluster.masters_and_missing(brokers=brokers)
     if not masters:
         raise NoBrokerAnswers(without)
@@ -48,8 +48,8 @@ async def slaves(cluster: ClusterCalls, brokers: Sequence[str] = ()) -> Listing[
 async def retire_slave(
     cluster: ClusterCalls, broker: str, broker_id: int, *, dry_run: bool
 ) -> SlaveInfo:
-    """Let a master forget a slave; what it knew of it. Raises NotFound, and AdminError for a slave
-    that follows."""
+    """Make a master forget a slave. Returns what the master knew about it. Raises NotFound, and
+    AdminError if the slave is following."""
     address = (await cluster.masters(brokers=[broker]))[broker]
     known = {
         each.broker_id: each for each in await answered(lambda: slaves_of(cluster, broker, address))

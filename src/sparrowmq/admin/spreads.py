@@ -1,8 +1,8 @@
-"""Putting a topic on more brokers, with the settings that it has.
+"""Putting a topic on more brokers, with its present settings.
 
-Every broker that has the topic gets the same number of queues: the largest that one of them has.
-Messages stay where they are. Keys do not: with more queues a producer's next message of a key may
-go to another one than the last, so a topic whose order matters is spread only on request.
+Every broker that has the topic gets the same number of queues: the largest number that any of them
+has. Messages stay where they are. Keys do not: with more queues, a producer's next message with a
+key may go to another queue than the last, so a topic whose order matters is spread only on request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class TopicShare:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Decided before the first broker is changed."""
+    """What to do, decided before the first broker is changed."""
 
     shares: tuple[TopicShare, ...]
     changes: Mapping[str, CreateTopic]
@@ -90,7 +90,7 @@ async def spread_topic(
 
 
 async def _check_takes_messages(cluster: ClusterCalls, brokers: Sequence[str]) -> None:
-    """Raises AdminError for a broker that drains or is drained."""
+    """Raises AdminError for a broker that is draining or drained."""
     left = await drained_brokers(cluster)
     for name in sorted(set(brokers)):
         if name in left or await is_hidden(cluster, name):
@@ -103,7 +103,7 @@ async def _check_takes_messages(cluster: ClusterCalls, brokers: Sequence[str]) -
 def plan_spread(
     topic: str, known: Mapping[str, TopicConfig | None], wanted: set[str], configuration: str
 ) -> _Plan:
-    """What changes where, from how brokers have the topic. Raises AdminError."""
+    """What changes where, given the topic's settings on the brokers. Raises AdminError."""
     having = {name: config for name, config in known.items() if config is not None}
     sources = {name: each for name, each in having.items() if name not in wanted} or having
     model = max(sources.values(), key=lambda each: each.write_queue_nums)
@@ -133,8 +133,8 @@ def plan_spread(
 def _check_alike(
     topic: str, model: TopicConfig, having: Mapping[str, TopicConfig], wanted: set[str]
 ) -> None:
-    """Raises AdminError where brokers have the topic with other settings than the one that is
-    copied. Unequal queues are what a spread evens out, but not on a broker that was named."""
+    """Raises AdminError if brokers have the topic with settings other than those being copied. A
+    spread evens out unequal numbers of queues, but not on a broker that was named."""
     for name, config in sorted(having.items()):
         pairs = [
             ("perm", config.perm, model.perm),

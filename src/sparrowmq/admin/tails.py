@@ -1,4 +1,4 @@
-"""Following a topic without a group: nothing is committed, and no member loses a message to it."""
+"""Following a topic without a group: it commits nothing and takes no messages from members."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from sparrowmq.protocol.tags import parse_tags, tags_fault
 
 _PAGE = 32
 _MOST_FAILURES = 5
-"""Rounds in a row in which a broker may fail before following it ends."""
+"""How many rounds in a row a broker may fail before it is no longer followed."""
 
 
 async def tail(
@@ -28,7 +28,8 @@ async def tail(
     since: datetime | int | None,
     interval_s: float,
 ) -> None:
-    """Hand over what is stored from now on, or since a time, until `on_message` returns False."""
+    """Call `on_message` with what is stored from now on, or since a time, until it returns
+    False."""
     check_time("interval_s", interval_s)
     fault = tags_fault(expression, for_comma="`consume`") if expression != "*" else None
     if fault is not None:
@@ -51,7 +52,7 @@ async def tail(
                 raise
             batch = []
         for message in sorted(batch, key=lambda each: each.store_timestamp):
-            # Brokers compare hashes of tags, which may be alike
+            # Brokers compare hashes of tags, which may collide
             if wanted and message.tags not in wanted:
                 continue
             if not on_message(message):
@@ -70,7 +71,7 @@ async def _round(
     addresses: Mapping[MessageQueue, str],
     expression: str,
 ) -> list[MessageExt]:
-    """What is new in all queues; `places` move on."""
+    """What is new in all queues; advances `places`."""
     batch: list[MessageExt] = []
     for queue, at in list(places.items()):
         part = await pull_part(cluster, addresses[queue], queue, at, _PAGE, expression=expression)

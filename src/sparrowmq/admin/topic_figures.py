@@ -1,11 +1,11 @@
-"""What many topics hold and how busy they are, asked with few questions.
+"""What many topics hold and how busy they are, with few requests.
 
     broker-a ── 21 ▶ settings of all its topics
              ── 202 for each topic that was asked for
              ── 300, 315 for each of them, if rates are wanted
 
-Each broker is asked on its own. One that stops answering is a failure at once, whatever the number
-of topics: a hundred questions would take a hundred times the timeout.
+Each broker is asked separately. One that stops answering is a failure at once, no matter how many
+topics there are: a hundred requests would take a hundred times the timeout.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,21 +34,21 @@ _PUT, _SIZE, _GET = "TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", "GROUP_GET_NUMS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFigures:
-    """A topic on the brokers that answered. A figure that none of them gave is None."""
+    """A topic on the brokers that answered. A figure that none of them reported is None."""
 
     name: str
     settings: tuple[TopicSettings, ...]
-    """Of each broker that has it."""
+    """The settings on each broker that has the topic."""
     messages: int | None
     stored_per_s: float | None
-    """In the last minute."""
+    """Messages per second in the last minute."""
     last_stored: datetime | None
-    """None for a topic without messages as well."""
+    """Also None for a topic without messages."""
     delivered_per_s: float | None = None
-    """To all groups, in the last minute; None unless rates were asked for."""
+    """To all groups, in the last minute; None unless rates were requested."""
     size_bytes: int | None = None
-    """About: its messages times the mean size of those that came lately; None unless rates were
-    asked for, and where brokers do not count sizes."""
+    """Approximate: its messages times the mean size of recent ones; None unless rates were
+    requested, and if brokers do not count sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _OnBroker:
 async def topic_figures(
     cluster: ClusterCalls, names: Sequence[str], *, rates: bool
 ) -> Listing[TopicFigures]:
-    """The topics in the order of their names; one that no broker has is without settings."""
+    """The topics ordered by name; one that no broker has is without settings."""
     check_names("topics", names)
 
     async def ask(broker: str, address: str) -> dict[str, _OnBroker]:
@@ -81,7 +81,7 @@ async def topic_figures(
 
 
 async def topic_configs(cluster: ClusterCalls, address: str) -> dict[str, TopicConfig]:
-    """How a broker has all its topics."""
+    """The settings of all topics on a broker."""
     response = await cluster.call(address, GetAllTopicConfig())
     return RegisteredTopics.from_json(response.body).topic_config_table
 
@@ -123,7 +123,8 @@ async def groups_of_topic(cluster: ClusterCalls, address: str, topic: str) -> fr
 
 
 async def _mean_bytes(cluster: ClusterCalls, address: str, topic: str) -> float | None:
-    """Of the messages of the last day or, on a broker that runs for less, hour or minute."""
+    """Mean size of the messages of the last day or, if the broker has not run that long, of the
+    last hour or minute."""
     number = await _spans(cluster, address, _PUT, topic)
     size = await _spans(cluster, address, _SIZE, topic)
     if number is None or size is None:
@@ -141,7 +142,7 @@ def _longest_first(spans: BrokerStatsData) -> tuple[BrokerStatsItem, ...]:
 async def _spans(
     cluster: ClusterCalls, address: str, name: str, key: str
 ) -> BrokerStatsData | None:
-    """None where nothing was counted: brokers answer it with an error."""
+    """None if nothing was counted: brokers then answer with an error."""
     try:
         response = await cluster.call(address, ViewBrokerStats(stats_name=name, stats_key=key))
     except BrokerRefusal as error:
@@ -167,7 +168,8 @@ def _figures(name: str, found: Sequence[_OnBroker]) -> TopicFigures:
 
 
 def _size(found: Iterable[_OnBroker]) -> int | None:
-    """A broker that has none of its messages adds nothing, whatever their size was."""
+    """The size on all brokers. One that has none of the topic's messages adds nothing, whatever
+    their size was."""
     sizes = [
         0.0 if not each.messages else each.mean_bytes and each.messages * each.mean_bytes
         for each in found
@@ -177,7 +179,7 @@ def _size(found: Iterable[_OnBroker]) -> int | None:
 
 
 def _sum(numbers: Iterable[N | None]) -> N | None:
-    """None if there is nothing to add, or one of the numbers is not known."""
+    """The sum; None if there is nothing to add, or one of the numbers is not known."""
     total: N | None = None
     for each in numbers:
         if each is None:

@@ -1,6 +1,6 @@
-"""Who reads a topic: groups with what they have not read yet, and their live members.
+"""The readers of a topic: groups with their lag, and their live members.
 
-What an operator has to know before a topic is deleted or loses queues.
+An operator has to know this before deleting a topic or removing queues.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class TopicReader:
     unread: Mapping[MessageQueue, int]
     """Messages that a queue has and the group has not read."""
     members: tuple[str, ...]
-    """Client ids of those that are live and subscribe to the topic."""
+    """Client ids of the live members that subscribe to the topic."""
 
     @property
     def lag(self) -> int:
@@ -38,7 +38,7 @@ class TopicReader:
 
 
 async def topic_readers(cluster: ClusterCalls, topic: str) -> Listing[TopicReader]:
-    """The groups by name, as the brokers know them that answer. Raises NotFound."""
+    """The groups by name, as known to the brokers that answer. Raises NotFound."""
     route = await cluster.route(check_topic(topic))
 
     async def ask(_: str, address: str) -> dict[str, TopicReader]:

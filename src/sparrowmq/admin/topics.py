@@ -1,4 +1,4 @@
-"""Topics: what they hold and how brokers have them; creating, changing and deleting them."""
+"""Topics: their contents and their settings on brokers; creating, changing and deleting them."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ _ROUTE_LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """How one broker has a topic."""
+    """The settings of a topic on one broker."""
 
     broker: str
     read_queues: int
@@ -68,7 +68,7 @@ class TopicQueue:
 
     queue: MessageQueue
     min_offset: int
-    """Of the oldest message."""
+    """The offset of the oldest message."""
     max_offset: int
     """The offset that the next message gets."""
     last_stored: datetime | None
@@ -76,7 +76,7 @@ class TopicQueue:
 
     @property
     def messages(self) -> int:
-        """How many it has."""
+        """How many messages the queue has."""
         return self.max_offset - self.min_offset
 
 
@@ -93,12 +93,12 @@ class TopicInfo:
 
     @property
     def messages(self) -> int:
-        """How many all queues have."""
+        """How many messages all queues have."""
         return sum(queue.messages for queue in self.queues)
 
     @property
     def last_stored(self) -> datetime | None:
-        """When its newest message was stored."""
+        """When the topic's newest message was stored."""
         return max((queue.last_stored for queue in self.queues if queue.last_stored), default=None)
 
 
@@ -127,7 +127,7 @@ async def describe_topic(cluster: ClusterCalls, name: str) -> TopicInfo:
         except BrokerRefusal as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
-            return None  # it was deleted, and name servers hear of that a moment later
+            return None  # it was deleted, and name servers are notified a moment later
 
     answers = await cluster.ask_each(addresses_of(route.broker_datas), ask)
     found = [each for each in answers.by_broker.values() if each is not None]
@@ -154,7 +154,7 @@ async def describe_topic(cluster: ClusterCalls, name: str) -> TopicInfo:
 
 
 async def topic_config(cluster: ClusterCalls, address: str, topic: str) -> TopicConfig:
-    """How a broker has a topic. Raises BrokerRefusal with TOPIC_NOT_EXIST."""
+    """A topic's settings on a broker. Raises BrokerRefusal with TOPIC_NOT_EXIST."""
     try:
         response = await cluster.call(address, GetTopicConfig(topic=topic))
     except BrokerRefusal as error:
@@ -170,7 +170,7 @@ async def topic_config(cluster: ClusterCalls, address: str, topic: str) -> Topic
 
 
 async def all_topic_configs(cluster: ClusterCalls, address: str) -> dict[str, TopicConfig]:
-    """Every topic that a broker has."""
+    """Every topic that a broker has, with its settings."""
     response = await cluster.call(address, GetAllTopicConfig())
     return RegisteredTopics.from_json(response.body).topic_config_table
 
@@ -182,7 +182,7 @@ async def topic_stats(cluster: ClusterCalls, address: str, topic: str) -> TopicS
 
 
 def settings_of(broker: str, config: TopicConfig) -> TopicSettings:
-    """The settings as operators read them."""
+    """The settings in the form that operators read."""
     return TopicSettings(
         broker=broker,
         read_queues=config.read_queue_nums,
@@ -213,8 +213,8 @@ def wanted_topic(
     order: bool | None,
     attributes: Attributes | None,
 ) -> WantedSettings:
-    """Settings to give to a topic; None leaves one as it is. `queues` are for reading and writing
-    unless those are given. Raises ValueError."""
+    """Settings to give to a topic; None leaves one as it is. `queues` applies to reading and
+    writing unless those are given. Raises ValueError."""
     if queues is not None:
         check_whole("queues", queues, 1)
     sides = {
@@ -244,7 +244,7 @@ def create_request(config: TopicConfig) -> CreateTopic:
 
 
 def changed_request(config: TopicConfig) -> CreateTopic:
-    """The request that gives a broker other settings of a topic, and leaves its attributes."""
+    """The request that changes a topic's settings on a broker but not its attributes."""
     return change_request(msgspec.structs.replace(config, attributes={}))
 
 
@@ -284,9 +284,9 @@ async def create_topic(
     of: str | None,
     replace: bool,
 ) -> list[str]:
-    """Create a topic on the brokers named, those of a cluster, or all, or replace its settings
-    there. Returns when the name servers know it. Raises AlreadyExists where it differs and
-    `replace` is False."""
+    """Create a topic on the named brokers, those of a cluster, or all, or replace its settings
+    there. Returns when the name servers know it. Raises AlreadyExists if it differs and `replace`
+    is False."""
     targets, away = await cluster.changeable(brokers=brokers, cluster=of)
     if not replace:
         away += await _check_same(cluster, topic, wanted, targets)
@@ -328,8 +328,8 @@ async def update_topic(
     brokers: Sequence[str],
     dry_run: bool,
 ) -> list[SettingChange]:
-    """Change a topic on the brokers that have it. Nothing is changed unless all of them answer that
-    can be reached."""
+    """Change a topic on the brokers that have it. Nothing is changed unless all reachable ones
+    answer."""
     check_names("brokers", brokers)
     route = await cluster.route(check_topic(topic))
     having = {data.broker_name: data.master_addr for data in route.broker_datas}
@@ -369,7 +369,7 @@ async def until_routed(
             for data in (route.queue_datas if route else ())
         }
         other = {name for name, numbers in wanted.items() if known.get(name) != numbers}
-        # A broker that drains is registered without the permission to write.
+        # A draining broker is registered without write permission.
         reduced = {name for name in other if known.get(name) == _read_only(wanted[name])}
         if other == reduced and all([await is_hidden(cluster, name) for name in other]):
             return
@@ -398,9 +398,10 @@ def _queue_numbers(request: CreateTopic) -> tuple[int, int, int]:
 
 async def delete_topic(cluster: ClusterCalls, topic: str, *, missing_ok: bool) -> list[str]:
     """Delete a topic on all brokers and then from the name servers. Nothing is deleted while a
-    broker hangs: it would delete the topic when it goes on, at a time that is not known. One that
-    cannot be reached keeps it, and registers it again when it is back. Raises NotFound unless
-    `missing_ok`. An interrupted call can be repeated as long as any server knows the topic."""
+    broker hangs: it would delete the topic when it continues, at an unknown time. A broker that
+    cannot be reached keeps the topic, and registers it again when it is back. Raises NotFound
+    unless `missing_ok`. An interrupted call can be repeated as long as any server knows the
+    topic."""
     check_topic(topic)
     what = f"topic {topic} is deleted"
     targets, away = await cluster.changeable()
@@ -426,8 +427,8 @@ async def delete_topic(cluster: ClusterCalls, topic: str, *, missing_ok: bool) -
 async def _having(
     cluster: ClusterCalls, topic: str, targets: Mapping[str, str]
 ) -> tuple[bool, Sequence[BrokerFailure]]:
-    """Whether a broker has a topic, and those that cannot be reached. Raises AdminError if one that
-    can does not answer."""
+    """Whether any broker has a topic, and the brokers that cannot be reached. Raises AdminError if
+    a reachable one does not answer."""
 
     async def ask(_: str, address: str) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Transactions that brokers have set aside, because no producer said how they ended."""
+"""Transactions that brokers have set aside, because no producer reported how they ended."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ from sparrowmq.protocol.route import MASTER_ID
 
 
 async def resume_transaction(cluster: ClusterCalls, message_id: str) -> MessageExt:
-    """Let a broker ask the producers again, as if for the first time. Raises ValueError, NotFound,
+    """Make a broker ask the producers again, as if for the first time. Raises ValueError, NotFound,
     AdminError."""
     found = await message(cluster, message_id, None)
     if found.topic != TRANS_CHECK_MAX_TIME_TOPIC:

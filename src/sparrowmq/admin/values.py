@@ -19,9 +19,9 @@ class BrokerFailure:
     address: str
     reason: str
     may_have_acted: bool = False
-    """Whether it was sent the request: a change may have been made all the same."""
+    """Whether it was sent the request: it may have made the change nevertheless."""
     is_refusal: bool = field(default=False, compare=False)
-    """Whether it answered, with a code other than success; else it was not heard of."""
+    """Whether it answered with a code other than success; if not, no answer came."""
     is_away: bool = field(default=False, compare=False)
     """Whether it could not be reached at all, so that nothing was sent to it."""
 
@@ -31,12 +31,12 @@ class BrokerFailure:
 
 @dataclass(frozen=True, slots=True)
 class Listing(Sequence[T], Generic[T]):
-    """What the servers that answered gave, as a sequence, and the failures of the others."""
+    """The results of the servers that answered, as a sequence, and the others' failures."""
 
     items: tuple[T, ...]
     errors: tuple[BrokerFailure, ...] = ()
     is_cut: bool = False
-    """Whether there is more than was asked for."""
+    """Whether there are more results than were requested."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -67,7 +67,7 @@ class SettingChange:
 
 
 def time_of(time_ms: int | None) -> datetime | None:
-    """A time of the wire, which writes 0 or -1 for none."""
+    """A time from the wire, where 0 or -1 means none."""
     if time_ms is None or time_ms <= 0:
         return None
     return datetime.fromtimestamp(time_ms / 1000, UTC)

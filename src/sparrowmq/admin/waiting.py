@@ -1,9 +1,9 @@
-"""What waits for a group: how long the oldest message has waited, and how many its filter takes.
+"""What waits for a group: how long the oldest message has waited, and how many match its filter.
 
-Lag counts every message that a queue has and the group has not read. Under a tag filter only some
-of them are delivered, and a group that matches none of a million is not behind. Consume queues keep
-a hash of each message's tag, so that brokers can count without reading a message (request 321);
-where a queue has more than can be counted, the rest is estimated and marked.
+Lag counts every message that a queue has and the group has not read. With a tag filter only some of
+them are delivered, and a group that matches none of a million is not behind. Consume queues keep a
+hash of each message's tag, so brokers can count without reading a message (request 321); if a queue
+has more than can be counted, the rest is estimated and marked.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ from sparrowmq.protocol.subscription import TAG
 from sparrowmq.protocol.tags import parse_tags, tag_code
 
 MOST_COUNTED = 100_000
-"""Messages of a queue that are looked at one by one."""
+"""How many messages of a queue are checked one by one."""
 
 _PAGE = 1_000
 
@@ -30,7 +30,7 @@ Look = Callable[[QueueLag], Awaitable[QueueLag]]
 
 
 async def with_waiting(cluster: ClusterCalls, lag: GroupLag) -> GroupLag:
-    """The same lag with when the oldest waiting message of each queue was stored."""
+    """The same lag, plus when the oldest waiting message of each queue was stored."""
     addresses = await cluster.readable()
 
     async def look(each: QueueLag) -> QueueLag:
@@ -43,8 +43,8 @@ async def with_waiting(cluster: ClusterCalls, lag: GroupLag) -> GroupLag:
 
 
 async def with_matching(cluster: ClusterCalls, lag: GroupLag) -> GroupLag:
-    """The same lag with how many of the waiting messages the group's filter takes; None where that
-    is not known: nobody is online, or the filter is not one of tags."""
+    """The same lag, plus how many of the waiting messages match the group's filter; None if that is
+    not known: no member is online, or the filter is not a tag filter."""
     online = await connected(cluster, lag.group)
     wanted = {each.topic: each for each in online.subscriptions}
     addresses = await cluster.readable()
@@ -59,7 +59,7 @@ async def with_matching(cluster: ClusterCalls, lag: GroupLag) -> GroupLag:
 
 
 async def _each_waiting(lag: GroupLag, look: Look) -> GroupLag:
-    """Ask about queues in which something waits. What cannot be had stays unknown."""
+    """Ask about queues in which messages wait. What cannot be fetched stays unknown."""
     results = await at_once([partial(look, each) for each in lag.queues if each.lag])
     found = {each.queue: each for each in results if not isinstance(each, AdminError)}
     queues = tuple(
@@ -72,7 +72,7 @@ async def _each_waiting(lag: GroupLag, look: Look) -> GroupLag:
 async def _matching(
     cluster: ClusterCalls, address: str, each: QueueLag, wanted: Subscription | None
 ) -> tuple[int, bool] | None:
-    """How many match, and whether all were looked at."""
+    """How many match, and whether all were checked."""
     if is_retry_topic(each.queue.topic) or (wanted is not None and wanted.expression == "*"):
         return each.lag, True
     if wanted is None or wanted.kind != TAG:

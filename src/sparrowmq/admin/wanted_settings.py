@@ -1,7 +1,7 @@
 """Settings that an operator wants a topic or a group to have: what would change, and what is sent.
 
-Brokers replace all settings at once, so that those that stay are sent as well. Attributes are the
-exception: only changes of them are sent, each with a sign.
+Brokers replace all settings at once, so those that stay the same are sent too. Attributes are the
+exception: only their changes are sent, each with a sign.
 
     wanted      {"retries": 5}   attributes {"a": "1", "b": None}
     changes     retries 16 → 5,  a None → 1,  b 7 → None
@@ -39,7 +39,7 @@ class WantedSettings:
             check_kind("attributes", self.attributes, Mapping)
 
     def check_new(self, kind: str) -> None:
-        """Raises ValueError for what a topic or group that does not exist yet cannot be given."""
+        """Raises ValueError for settings that a new topic or group cannot have."""
         if None in (self.attributes or {}).values():
             raise ValueError(
                 f"an attribute of a new {kind} needs a value; sparrowmq {kind} update removes one"
@@ -48,7 +48,7 @@ class WantedSettings:
     def changes(
         self, config: TopicConfig | SubscriptionGroupConfig, broker: str
     ) -> list[SettingChange]:
-        """What differs from what the broker has."""
+        """How this differs from the broker's settings."""
         pairs: list[tuple[str, Setting, Setting]] = [
             (name, getattr(config, self.fields[name]), value)
             for name, value in self.values.items()
@@ -65,7 +65,7 @@ class WantedSettings:
         ]
 
     def applied(self, config: C) -> C:
-        """The broker's settings with what is wanted; attributes are the signed changes."""
+        """The broker's settings with these values; attributes are the signed changes."""
         given = {
             self.fields[name]: value for name, value in self.values.items() if value is not None
         }

@@ -4,8 +4,9 @@
     with Producer("orders-svc") as producer:
         producer.send(Message("orders", b"…"))
 
-Usable from several threads, and after a fork (gunicorn, multiprocessing): a child that goes on with
-a producer of its parent gets connections and a client id of its own; consumers it starts itself.
+Usable from several threads, and after a fork (gunicorn, multiprocessing): a child process that
+keeps using its parent's producer gets its own connections and client id. Consumers do not survive a
+fork: the child has to start its own.
 """
 
 from sparrowmq.blocking.admin import Admin

@@ -38,7 +38,7 @@ class _Reading(GroupFacade[G]):
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended this consumer without `stop`, reported in the log too; None while it lives."""
+        """What ended this consumer without `stop`, also logged; None while it is alive."""
         return None if self._inner is None else self._inner.failure
 
 
@@ -68,7 +68,7 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
         wait_s: float | None = None,
     ) -> None:
         """Consume in the background until `stop` or the end of the program, with a handler of
-        batches, or with `each`, which gets one message. `wait_s` as in
+        batches, or with `each`, a handler of single messages. `wait_s` as in
         `sparrowmq.PushConsumer.start`."""
         self._consume(handler, each, wait_s)
 
@@ -89,13 +89,14 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
     def run(self, *, each: EachHandler) -> None: ...
 
     def run(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
-        """Consume until Ctrl-C, or until another thread calls `stop`. Handlers as in `start`."""
+        """Consume until Ctrl-C, or until another thread calls `stop`. Takes the handlers of
+        `start`."""
         loop, consumer = self._consume(handler, each)
         loop.run(consumer.stopped())
 
     def stop(self) -> None:
-        """Finish what is in work (within a deadline), commit, unregister. Raises RuntimeError
-        inside of a handler, for which it would have to wait."""
+        """Let running handlers finish (within a deadline), commit, unregister. Raises RuntimeError
+        inside a handler, since it would have to wait for that handler."""
         super().stop()
 
     def _end(self, end: Callable[[AsyncPushConsumer], Coroutine[Any, Any, None]]) -> None:
@@ -113,7 +114,7 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
 
 @takes_settings_of(AsyncLitePullConsumer, without=["client"])
 class LitePullConsumer(_Reading[AsyncLitePullConsumer]):
-    """A blocking `sparrowmq.LitePullConsumer`; takes the same settings. One thread polls."""
+    """A blocking `sparrowmq.LitePullConsumer`; takes the same settings. Poll from one thread."""
 
     def __init__(
         self,
@@ -124,8 +125,8 @@ class LitePullConsumer(_Reading[AsyncLitePullConsumer]):
         super().__init__(group, partial(AsyncLitePullConsumer, group, subscriptions, **settings))
 
     def stop(self, *, is_consumed: bool = True) -> None:
-        """Commit what was polled (with auto commit), leave the group. What the last poll returned
-        counts as consumed unless `is_consumed` says otherwise."""
+        """Commit what was polled (with auto commit) and leave the group. What the last poll
+        returned counts as consumed unless `is_consumed` is false."""
         self._end(lambda consumer: consumer.stop(is_consumed=is_consumed))
 
     async def _begin(self, inner: AsyncLitePullConsumer) -> None:
@@ -168,12 +169,12 @@ class PullConsumer(_Reading[AsyncPullConsumer]):
         self._start(lambda inner: inner.start(wait_s=wait_s))
 
     def stop(self, within_s: float = 0.0) -> None:
-        """Persist progress, leave the group."""
+        """Store progress and leave the group."""
         self._end(lambda consumer: consumer.stop(within_s))
 
     @classmethod
     def _in_front_of(cls, running: AsyncPullConsumer) -> Self:
-        """For a consumer on the background loop that other code started, and will stop."""
+        """Wrap a consumer that other code started on the background loop, and will stop."""
         facade = cls(running.group)
         facade._inner, facade._loop = running, loop_of_process.get()
         return facade
@@ -186,7 +187,7 @@ class PullConsumer(_Reading[AsyncPullConsumer]):
 
 
 class Turn:
-    """What a callback gets, and what it may set."""
+    """Passed to a callback: the consumer to pull with, and `next_delay_s`, which it may set."""
 
     __slots__ = ("consumer", "next_delay_s")
 
@@ -239,13 +240,13 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
         return self
 
     def start(self, *, wait_s: float | None = None) -> None:
-        """Begin; `with` does it. `wait_s` as in the asynchronous class."""
+        """Join the group and start; `with` does it. `wait_s` as in the asynchronous class."""
         self._threads = HandlerThreads(self._worker_count, "scheduled-pull")
         self._start(lambda inner: inner.start(wait_s=wait_s))
         loop_of_process.works(self, f"ScheduledPull of group {self._group}")
 
     def stop(self) -> None:
-        """Let turns that run finish (within a deadline), persist, leave the group."""
+        """Let running turns finish (within a deadline), store progress, leave the group."""
         super().stop()
 
     limit_rate = called(AsyncScheduledPull.limit_rate)
@@ -257,7 +258,7 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
             super()._end(end)
         finally:
             if is_running:
-                self._threads.abandon()  # what overran the deadline is not waited for
+                self._threads.abandon()  # do not wait for callbacks past the deadline
 
     def _in_thread(self, plain: PlainCallback) -> PullCallback:
         async def callback(queue: MessageQueue, turn: AsyncTurn) -> None:

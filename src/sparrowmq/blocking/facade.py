@@ -1,4 +1,4 @@
-"""The one way from plain calls to the background loop: facades are lists of what they pass on.
+"""How plain calls reach the background loop: a facade lists the methods that it passes on.
 
 class Producer(Facade[AsyncProducer]):
     send = awaited(AsyncProducer.send)      # keeps signature and documentation
@@ -25,19 +25,20 @@ T = TypeVar("T", bound=Block)
 
 
 class Facade(Generic[T]):
-    """Something asynchronous, used from any thread. Each call waits for the background loop."""
+    """Wraps an asynchronous object for use from any thread. Each call waits for its result on the
+    background loop."""
 
     _survives_fork = False
-    """Whether a forked child goes on with a copy of its own, made anew."""
+    """Whether a forked child creates its own copy and continues with that."""
 
     def __init__(self, make: Callable[[], T]) -> None:
-        """Raises ValueError for wrong settings."""
+        """Raises ValueError for invalid settings."""
         if isinstance(make, partial) and make.keywords.get("client") is not None:
             raise ValueError(
                 f"a client belongs to its event loop, and the blocking {self._name} has another:"
                 " leave `client` out, it makes its own, with the settings of `config`"
             )
-        make()  # so that wrong settings are refused here
+        make()  # so that invalid settings are rejected here
         self._make = make
         self._inner: T | None = None
         self._loop: BackgroundLoop | None = None
@@ -55,39 +56,39 @@ class Facade(Generic[T]):
         self._end(lambda inner: inner.__aexit__(kind, error, trace))
 
     async def _begin(self, inner: T) -> None:
-        """What starting means."""
+        """Start the asynchronous object."""
 
     def _start(self, begin: Callable[[T], Coroutine[Any, Any, None]]) -> tuple[BackgroundLoop, T]:
-        """What was started, which another thread may have stopped by then. Raises ValueError when
-        it runs already."""
+        """Start a new object and return it with its loop; by then another thread may have stopped
+        it. Raises ValueError if one is already running."""
         with loop_of_process.lock:
             loop = loop_of_process.get()
             if self._inner is not None and self._loop is loop:
                 raise ValueError(f"the {self._name} is running already")
             self._inner = inner = loop.run(_begun(self._make, begin))
-            self._loop = loop  # last: threads that see it take the rest as well
+            self._loop = loop  # set last: a thread that sees it relies on the rest
         return loop, inner
 
     def stop(self) -> None:
-        """End what `with` or `start` began."""
+        """Stop what `with` or `start` started."""
         self._end(lambda inner: inner.stop())
 
     def _end(self, end: Callable[[T], Coroutine[Any, Any, None]]) -> None:
-        """What `stop` and the end of a block have in common."""
-        with loop_of_process.lock:  # a start that is under way has to be over, or it stays
+        """The common part of `stop` and the end of a block."""
+        with loop_of_process.lock:  # wait for a start in progress, or it would keep running
             inner = self._inner
         try:
             if inner is not None and self._loop is not None and self._loop.pid == os.getpid():
-                self._loop.run(end(inner))  # another thread that stops it waits for the end too
+                self._loop.run(end(inner))  # another thread that calls stop also waits for the end
         finally:
             with loop_of_process.lock:
                 if self._inner is inner:
                     self._inner = None
 
     def _running(self) -> tuple[BackgroundLoop, T]:
-        """The background loop and what runs on it; a forked child of a producer starts one of its
-        own. Raises NotStarted."""
-        inner, loop = self._inner, self._loop  # once: another thread may stop it any time
+        """The background loop and the object running on it. In a forked child, a producer starts
+        anew. Raises NotStarted."""
+        inner, loop = self._inner, self._loop  # read once: another thread may stop it at any time
         if inner is None or loop is None:
             raise NotStarted(f"the {self._name} is not running: use `with`, or start() it")
         if loop.pid == os.getpid():
@@ -110,7 +111,7 @@ class Facade(Generic[T]):
 
 
 class GroupFacade(Facade[T]):
-    """The same for a member of a group."""
+    """A facade for a member of a group."""
 
     def __init__(self, group: str, make: Callable[[], T]) -> None:
         super().__init__(make)
@@ -138,7 +139,8 @@ async def _begun(make: Callable[[], T], begin: Callable[[T], Coroutine[Any, Any,
 
 
 def _in_child(make: Callable[[], T]) -> Callable[[], T]:
-    """A child that had its parent's client id would miss replies: brokers push them by it."""
+    """Drop the instance name: with its parent's client id, a child would miss replies, since
+    brokers push them by client id."""
     if not isinstance(make, partial) or make.keywords.get("config") is None:
         return make
     config = replace(make.keywords["config"], instance_name="")
@@ -146,7 +148,7 @@ def _in_child(make: Callable[[], T]) -> Callable[[], T]:
 
 
 async def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """On the loop's thread, plain functions too: what they touch belongs to it."""
+    """Call on the loop's thread. Plain functions too, since what they touch belongs to the loop."""
     result = function(*args, **kwargs)
     return await result if inspect.isawaitable(result) else result
 
@@ -154,12 +156,12 @@ async def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 def awaited(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Any, P], R]:
-    """The facade's method of the same name, which waits for the result."""
+    """Make the facade's method of the same name, which waits for the result."""
     return _passed_on(method)
 
 
 def called(method: Callable[Concatenate[A, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """The same for a plain method."""
+    """Like `awaited`, for a plain method."""
     return _passed_on(method)
 
 

@@ -16,7 +16,7 @@ P = TypeVar("P", bound=AsyncProducer)
 
 
 class _Sending(GroupFacade[P]):
-    """What every producer can do."""
+    """The methods that all blocking producers share."""
 
     _survives_fork = True
 
@@ -24,7 +24,7 @@ class _Sending(GroupFacade[P]):
         await inner.start()
 
     def start(self) -> None:
-        """Begin; `with` does it."""
+        """Start the producer; `with` does it."""
         self._start(self._begin)
 
     send = awaited(AsyncProducer.send)

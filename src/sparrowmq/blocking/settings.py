@@ -1,7 +1,7 @@
 """The settings of the blocking consumers, for type checkers and editors.
 
-They are those of the asynchronous classes without `client`, which belongs to an event loop, and
-`threads`. A test compares both, so that they cannot drift apart.
+They are the settings of the asynchronous classes without `threads` and without `client`, which
+belongs to an event loop. A test compares the two, so that they cannot drift apart.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from sparrowmq.client.hooks import Hooks
 
 
 class PushSettings(OwnClientStartSettings, total=False):
-    """Of a PushConsumer; `sparrowmq.PushConsumer` documents them."""
+    """Settings of a PushConsumer; `sparrowmq.PushConsumer` documents them."""
 
     orderly: bool
     batch: int
@@ -28,7 +28,7 @@ class PushSettings(OwnClientStartSettings, total=False):
 
 
 class LitePullSettings(OwnClientStartSettings, total=False):
-    """Of a LitePullConsumer; `sparrowmq.LitePullConsumer` documents them."""
+    """Settings of a LitePullConsumer; `sparrowmq.LitePullConsumer` documents them."""
 
     batch: int
     limits: FlowLimits | None
@@ -37,7 +37,7 @@ class LitePullSettings(OwnClientStartSettings, total=False):
 
 
 class ScheduledPullSettings(OwnClientSettings, total=False):
-    """Of a ScheduledPull; `sparrowmq.ScheduledPull` documents them."""
+    """Settings of a ScheduledPull; `sparrowmq.ScheduledPull` documents them."""
 
     workers: int
     stop_within_s: float

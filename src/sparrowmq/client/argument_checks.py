@@ -1,5 +1,5 @@
-"""Arguments that people get wrong, refused where they are given: each raises a ValueError that says
-what was given and what is allowed."""
+"""Checks of arguments that people get wrong. Each raises a ValueError that says what was given and
+what is allowed."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ def check_whole(name: str, value: object, lowest: int, highest: int = MAX_INT) -
 
 
 def check_time(name: str, seconds: object) -> None:
-    """Seconds in which something can happen."""
+    """A positive number of seconds."""
     if not isinstance(seconds, int | float):
         raise ValueError(f"{name} is {seconds!r}, must be a number of seconds, more than 0")
     if not seconds > 0:
@@ -42,7 +42,7 @@ def check_time(name: str, seconds: object) -> None:
 
 
 def check_flags(**flags: object) -> None:
-    """True or False each: any text, also "no", would count as True."""
+    """Each is True or False: any text, even "no", would count as True."""
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise ValueError(f"{name} is {value!r}, must be True or False")
@@ -64,13 +64,13 @@ def member_of(name: str, value: object, kind: type[E]) -> E:
 
 
 def check_function(name: str, value: object) -> None:
-    """Something that can be called."""
+    """A callable."""
     if not callable(value):
         raise ValueError(f"{name} is {value!r}, must be a function")
 
 
 def check_names(name: str, given: object) -> None:
-    """Several names: one alone would be taken for its letters."""
+    """Several names: a single string would be taken for its letters."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ValueError(f"{name} is {given!r}, must be a list of names")
 
@@ -84,7 +84,7 @@ def check_offsets(offsets: Mapping[MessageQueue, Any]) -> None:
 
 
 def to_ms(name: str, when: datetime | int) -> int:
-    """Milliseconds since 1970. Raises ValueError for anything else than such or an aware time."""
+    """Milliseconds since 1970. Raises ValueError for anything but that or an aware datetime."""
     if isinstance(when, datetime):
         if when.tzinfo is None:
             raise ValueError(f"{name} is {when!r}, which has no time zone: add tzinfo=UTC")

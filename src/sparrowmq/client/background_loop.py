@@ -1,7 +1,7 @@
 """One event loop in a background thread, for programs that do not use asyncio.
 
-There is one per process. A forked child must not touch its parent's loop or connections: it gets a
-loop of its own when it first needs one.
+There is one per process. A forked child must not touch its parent's loop or connections: it gets
+its own loop when it first needs one.
 """
 
 import asyncio
@@ -75,13 +75,13 @@ _ENDS_AT_WORK = (
 
 
 class ProcessLoop:
-    """The process's one background loop, made anew after a fork."""
+    """The process's background loop, created again after a fork."""
 
     def __init__(self) -> None:
         self._at_work: dict[object, str] = {}
-        """What calls handlers in the background until it is stopped, and its name."""
+        """The objects that call handlers in the background until they are stopped, with names."""
         self.lock = threading.RLock()
-        """Held while something is started: threads that come together must not start it twice."""
+        """Held while something is started: concurrent threads must not start it twice."""
         self._loop: BackgroundLoop | None = None
         # A lock that some thread held while another forked would stay locked in the child for ever
         if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
@@ -93,9 +93,9 @@ class ProcessLoop:
         self._at_work = {}
 
     def works(self, worker: object, name: str) -> None:
-        """Something begins to call handlers in the background, until `rests`.
+        """`worker` starts calling handlers in the background, until `rests`.
 
-        The end of the program ends it, as the thread is a daemon: one that is not would keep a
+        It ends with the program, because the thread is a daemon: a non-daemon thread would keep a
         program alive whose main thread has failed. But a script whose last line starts a consumer
         seems to do nothing, so that is logged.
         """
@@ -105,7 +105,7 @@ class ProcessLoop:
         self._at_work[worker] = name
 
     def rests(self, worker: object) -> None:
-        """It was stopped."""
+        """`worker` was stopped."""
         self._at_work.pop(worker, None)
 
     def _report_work(self) -> None:

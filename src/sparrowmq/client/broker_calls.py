@@ -1,4 +1,4 @@
-"""Calls consumers make to brokers, each one function: request, answer, errors."""
+"""Calls that consumers make to brokers, each as one function: request, answer, errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sparrowmq.client.route_table import FoundBroker
 
 UNKNOWN_EPOCH = 0
-"""Asks a broker for its epoch, without a claim. Apache's brokers have none."""
+"""Asks a broker for its epoch without claiming one. Apache's brokers have none."""
 
 
 class Position(NamedTuple):
@@ -55,9 +55,9 @@ async def find_broker(
 ) -> FoundBroker:
     """The broker with this id, else another of its name, refreshing the route once.
 
-    With `avoids_silent` another one also while it does not answer: a host that froze or lost its
-    power closes no connection, and name servers list it for two minutes. That is for pulls only:
-    progress and locks are the master's until it is gone. Raises NoRoute.
+    With `avoids_silent`, picks another one also while that broker does not answer: a host that
+    froze or lost power closes no connection, and name servers list it for two minutes. That is for
+    pulls only: progress and locks stay with the master until it is gone. Raises NoRoute.
     """
     routes = client.route_table
     found = routes.find(broker_name, broker_id)
@@ -80,7 +80,7 @@ async def address_of(client: ClientCore, topic: str, broker_name: str) -> str:
 
 
 async def master_address(client: ClientCore, topic: str, broker_name: str) -> str:
-    """The address of the master, for what no slave can do. Raises NoRoute."""
+    """The address of the master, for requests that no slave can serve. Raises NoRoute."""
     broker = await find_broker(client, topic, broker_name)
     if not broker.is_master:
         raise NoRoute(topic, f"the master of broker {broker_name} is away")
@@ -90,7 +90,7 @@ async def master_address(client: ClientCore, topic: str, broker_name: str) -> st
 async def call(
     client: ClientCore, address: str, header: RequestHeader, body: bytes = b""
 ) -> Response:
-    """A call that has to succeed. Raises BrokerRefused, or NetError."""
+    """Make a call that has to succeed. Raises BrokerRefused or NetError."""
     timeout_s = client.config.call_timeout_s
     response = await client.peers.call(address, header, body, timeout_s=timeout_s)
     if response.code != ResponseCode.SUCCESS:
@@ -122,8 +122,8 @@ async def group_members(client: ClientCore, topic: str, group: str) -> list[str]
 async def queue_owners(
     client: ClientCore, topic: str, group: str, broker_names: Iterable[str]
 ) -> dict[MessageQueue, str] | None:
-    """Which member of a group holds which queue; None where brokers do not know. A broker that
-    cannot be asked counts as one whose queues no member holds. Raises NoRoute."""
+    """Which member of a group holds which queue; None if brokers do not know. If a broker cannot be
+    asked, its queues count as held by no member. Raises NoRoute."""
     owners: dict[MessageQueue, str] = {}
     is_known = False
     for name in sorted(broker_names):
@@ -149,14 +149,14 @@ async def committed_offset(
     young_is_0: bool = False,
     only_looks: bool = False,
 ) -> Position | None:
-    """The group's stored offset; None when there is none. Any other failure is raised.
+    """The group's stored offset, or None. Any other failure is raised.
 
-    With `young_is_0` brokers answer 0 for a queue whose first message is still at hand, so that
-    what was sent just before a group or a queue came into being is not skipped. With `only_looks`
-    they know that the answer is not where the group goes on, as after a reset.
+    With `young_is_0` brokers answer 0 for a queue that still has its first message, so that what
+    was sent just before a group or queue was created is not skipped. `only_looks` tells them that
+    the group will not continue at the answer, as it would after a reset.
 
-    That a slave has none means nothing: the group may have stored its first one at the master just
-    now, and would skip messages, or start again. NoRoute is raised then, unless it `only_looks`.
+    If a slave has none, that means nothing: the group may just have stored its first offset at the
+    master, and would skip messages, or start again. Then this raises NoRoute, unless `only_looks`.
     """
     broker = await find_broker(client, queue.topic, queue.broker_name)
     address = broker.address
@@ -183,8 +183,8 @@ async def committed_offset(
 async def commit_offset(
     client: ClientCore, group: str, queue: MessageQueue, position: Position
 ) -> str:
-    """Store the group's progress at the master, at a slave while that is away; the address of the
-    broker that has it. Raises NoRoute, BrokerRefused, NetError."""
+    """Store the group's progress at the master, or at a slave while the master is away. Returns the
+    address of the broker that has it. Raises NoRoute, BrokerRefused, NetError."""
     broker = await find_broker(client, queue.topic, queue.broker_name)
     header = UpdateConsumerOffset(
         consumer_group=group,

@@ -1,4 +1,4 @@
-"""The inside of a `Client`, for its members: connections, routes, heartbeats, tasks."""
+"""The internals of a `Client` that its members use: connections, routes, heartbeats, tasks."""
 
 import asyncio
 import ipaddress
@@ -36,8 +36,9 @@ _STOPPED = "the client was stopped before its producers and consumers: make anot
 class ClientCore:
     """One client id. Started once, shared by any number of producers and consumers.
 
-    Calls that brokers make (rebalance notices, transaction checks, …) go to `routes` with this
-    client as the context, where members are found by group. Left out, all of them are served.
+    Requests from brokers (rebalance notices, transaction checks, …) go to `routes` with this
+    client as the context; the handlers find members by group. Without `routes`, the client serves
+    all of these requests.
     """
 
     def __init__(
@@ -52,9 +53,9 @@ class ClientCore:
         keepalive_from: KeepalivePlace | None = None,
         process_consumers: ProcessConsumers | None = None,
     ) -> None:
-        """Session keep-alives come from a thread of their own unless `keepalive_from` says
-        otherwise. `process_consumers` are the consumers of this process; a simulation has such an
-        object for each host."""
+        """A dedicated thread sends session keep-alives unless `keepalive_from` says otherwise.
+        `process_consumers` are the consumers of this process; a simulation has one such object per
+        host."""
         self.config = config
         self.clock = clock
         self.rng = rng if rng is not None else random.Random()
@@ -70,11 +71,11 @@ class ClientCore:
         self.route_table: RouteTable
         self.heartbeats: Heartbeats
         self.failure: BaseException | None = None
-        """What ended its tasks without `stop`; its members do nothing any more then."""
+        """What ended the client's tasks without `stop`; after that its members do nothing."""
         self._owner = TaskOwner(self._died)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._home: asyncio.AbstractEventLoop | None = None
-        """The loop while calls are possible there: one comparison for each of them."""
+        """The loop, while calls on it are possible, so that each call needs one comparison."""
         self._routes: Routes[ClientCore] = routes if routes is not None else _all_routes()
         self.process_consumers = (
             CONSUMERS_OF_PROCESS if process_consumers is None else process_consumers
@@ -91,27 +92,27 @@ class ClientCore:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not stopped."""
+        """Whether the client was started and has not been stopped."""
         return self._owner.is_running
 
     @property
     def is_ending(self) -> bool:
-        """Whether its tasks are cancelled now, by `stop` or because one of them failed."""
+        """Whether its tasks are being cancelled, by `stop` or because one of them failed."""
         return self._owner.is_ending
 
     def keep(
         self, loop: Loop, name: str, *, may_end: Callable[[], bool] = lambda: True
     ) -> asyncio.Task[None]:
-        """Run a loop in the background that nothing but its cancellation ends: what it raises is
-        logged, and it begins again."""
+        """Run a loop in the background until it is cancelled: an exception is logged, and the loop
+        starts again."""
         backoff = Backoff(rng=self.rng)
         kept = keep_running(loop, name, log=self.log, backoff=backoff, may_end=may_end)
         return self.tasks.create_task(kept, name=name)
 
     async def start(self) -> None:
-        """Make connections possible and begin to poll routes and send heartbeats.
+        """Set up connections and start polling routes and sending heartbeats.
 
-        Raises ValueError when it runs already, NotStarted when it was stopped."""
+        Raises ValueError if the client is already running, NotStarted if it was stopped."""
         if self._owner.is_running:
             raise ValueError("this client is running already, it is started once")
         if self._owner.is_over:
@@ -178,7 +179,7 @@ class ClientCore:
         self.keep(self.heartbeats.run, "heartbeats")
 
     def _died(self, error: BaseException) -> None:
-        """Nothing may be waiting for its tasks: without this line their end would go unnoticed."""
+        """Log the end of the tasks: if no caller is waiting for them, it would go unnoticed."""
         self.failure = error
         self._home = None
         members = [*self.producers, *self.consumers]
@@ -193,11 +194,12 @@ class ClientCore:
         )
 
     async def ended(self) -> None:
-        """Return when its tasks have ended, for whatever reason."""
+        """Return when the client's tasks have ended, for whatever reason."""
         await self._owner.ended()
 
     async def stop(self) -> None:
-        """End connections and tasks. Members leave before. Does nothing when not started."""
+        """Close connections and end tasks, after the members have left. Does nothing if not
+        started."""
         if not self._owner.is_running:
             return
         self._home = None
@@ -209,15 +211,15 @@ class ClientCore:
             await self._owner.stop()
 
     def check_loop(self) -> None:
-        """Raises NotStarted on another loop than the one it was started on, since connections
-        belong to theirs and calls would fail in ways that explain nothing; and when it has died or
-        was stopped."""
+        """Raises NotStarted if the client has died or was stopped, or if this is not the event loop
+        it was started on: connections belong to their loop, and calls from another one would fail
+        with errors that explain nothing."""
         if self._home is not asyncio.get_running_loop():
             self.check_alive()
             raise NotStarted(_STOPPED if self._owner.is_over else _ANOTHER_LOOP)
 
     def check_alive(self) -> None:
-        """Raises NotStarted when something ended it without `stop`, with what that was."""
+        """Raises NotStarted if the client ended without `stop`; the text names the cause."""
         if self.failure is None:
             return
         text = f"the client has ended without stop(): {self.failure!r}; make another one"
@@ -225,8 +227,8 @@ class ClientCore:
         raise NotStarted(_ANOTHER_LOOP if is_end_of_loop else text) from self.failure
 
     async def make_ready(self, *, is_own: bool) -> None:
-        """For a member that starts: run, if this client is the member's own. Raises NotStarted
-        where it is shared and does not run."""
+        """Called by a member that starts: start this client if only that member uses it. Raises
+        NotStarted if the client is shared and not running."""
         if self.is_running:
             return
         if not is_own:
@@ -234,7 +236,7 @@ class ClientCore:
         await self.start()
 
     def when_peer_closes(self, listener: Callable[[str], None]) -> None:
-        """Call a function with the address of every connection that ends."""
+        """Call `listener` with the address of every connection that closes."""
         self._closed_listeners.append(listener)
 
     def _peer_closed(self, address: str) -> None:
@@ -243,7 +245,7 @@ class ClientCore:
 
 
 def _all_routes() -> Routes[ClientCore]:
-    """Handlers for the calls of brokers to producers and to consumers: a shared client has both."""
+    """Handlers for broker requests to producers and consumers: a shared client may have both."""
     from sparrowmq.client.group.broker_requests import routes as consumer_routes
     from sparrowmq.client.sending.broker_requests import routes as producer_routes
 
@@ -260,10 +262,10 @@ _numbers = itertools.count()
 def make_client_id(
     config: ClientConfig, *, ip: str, pid: int, now_ms: int, rng: random.Random
 ) -> str:
-    """`ip@instance`, with `@unit` where there is one; each is another unless the instance is named.
+    """`ip@instance`, plus `@unit` if one is set; unique unless the instance is named.
 
-    `pid#number` is what Java's changeInstanceNameToPID makes. The random part tells containers
-    apart that share an address, a pid and a start time.
+    `pid#number` is the form that Java's changeInstanceNameToPID produces. The random part
+    distinguishes containers that share an address, a pid and a start time.
     """
     own = f"{now_ms}{next(_numbers)}{rng.getrandbits(32)}"
     name = config.instance_name or f"{pid}#{own}"
@@ -272,8 +274,8 @@ def make_client_id(
 
 
 async def find_own_address(name_server: str) -> str:
-    """The address of this machine, as the ids of clients and messages carry it. A name is looked up
-    in a thread: that takes time."""
+    """The address of this machine for client and message ids. A host name is resolved in a thread,
+    since that takes time."""
     host = name_server.rpartition(":")[0].strip("[]")
     try:
         ipaddress.ip_address(host)
@@ -296,7 +298,7 @@ def own_address(name_server: str) -> str:
 
 
 def packed(ip: str) -> bytes:
-    """Four or sixteen bytes; a name counts as 127.0.0.1."""
+    """An IP address as four or sixteen bytes; a host name becomes 127.0.0.1."""
     try:
         return socket.inet_pton(socket.AF_INET6 if ":" in ip else socket.AF_INET, ip)
     except OSError:

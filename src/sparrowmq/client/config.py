@@ -1,4 +1,4 @@
-"""Settings every producer and consumer shares."""
+"""Settings that every producer and consumer shares."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from sparrowmq.net.peers import split_address
 
 
 class _NotGiven(tuple[str, ...]):
-    """Told apart from an empty tuple, and from None: a setting of the user's that is missing."""
+    """Distinct from an empty tuple and from None: with those a setting of the user's is missing."""
 
     __slots__ = ()
 
@@ -101,8 +101,8 @@ class ClientConfig:
 
 
 def _found(given: str | Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Addresses, and where they come from. Raises ConfigError for what is neither text nor list,
-    such as None, and for an environment that names a cluster which cannot be found."""
+    """Addresses, and where they come from. Raises ConfigError for anything but text or a list,
+    such as None, and ValueError if the environment names a cluster that cannot be found."""
     if given is FROM_ENVIRONMENT:
         try:
             return find_name_servers()
@@ -119,8 +119,8 @@ def _found(given: str | Sequence[str]) -> tuple[tuple[str, ...], str]:
 def config_of(
     name_servers: str | Sequence[str], config: ClientConfig | None, *, has_client: bool
 ) -> ClientConfig:
-    """Of the client that a producer or consumer makes for itself: `config`, or the defaults with
-    `name_servers`. Raises ValueError where one of them would not count."""
+    """The settings of the client that a producer or consumer creates for itself: `config`, or the
+    defaults with `name_servers`. Raises ValueError if one of the arguments would be ignored."""
     names_servers = name_servers is not FROM_ENVIRONMENT
     if has_client and (names_servers or config is not None):
         given = "name_servers" if names_servers else "config"

@@ -7,10 +7,10 @@ ClientError
 ├── BrokerRefused    a server answered with a code other than success
 │   ├── NameServerRefused    … and it was asked as a name server
 │   └── LimitReached         … because a quota or a largest backlog is reached
-├── StrategyFailed   queues cannot be allocated: the strategy raised, or gave what is not there
+├── StrategyFailed   queues cannot be allocated: the strategy raised, or returned unknown queues
 ├── SendFailed       all attempts of a send failed; carries attempts, time and brokers tried
 ├── NotDeduplicated  an idempotent producer sends to a topic that is not de-duplicated
-├── QueueLost        a queue went to another member: what was read of it is not to be committed
+├── QueueLost        a queue went to another member: do not commit what was read from it
 └── NotStarted       the producer or consumer is not running
 
 Wrong arguments are ValueErrors, raised before anything is sent.
@@ -26,11 +26,11 @@ from sparrowmq.protocol.message import MessageQueue
 
 
 class ClientError(SparrowMQError):
-    """Base of what producers and consumers raise."""
+    """Base of the errors that producers and consumers raise."""
 
     stored: Sequence[SendResult] = ()
-    """What `send_batch` had stored when a later one of its sends failed, in the order of the
-    messages: only what comes after it is to be sent again."""
+    """What `send_batch` had stored when a later one of its sends failed, in message order: send
+    again only the messages after these."""
 
 
 class NoRoute(ClientError):
@@ -43,8 +43,8 @@ class NoRoute(ClientError):
 
 
 class NoNameServer(NoRoute):
-    """None of the name servers at `addresses` answers; `failure` is what the last one gave, and
-    `origin` where the addresses come from."""
+    """None of the name servers at `addresses` answers; `failure` is the last one's failure, and
+    `origin` says where the addresses come from."""
 
     def __init__(self, topic: str, addresses: Sequence[str], origin: str, failure: str) -> None:
         super().__init__(
@@ -58,8 +58,8 @@ class NoNameServer(NoRoute):
 
 
 class MasterAway(NoRoute):
-    """The topic exists, and every broker that could take messages for it has no master now. One
-    comes back, or a slave takes its place: sends that retry wait for it until their time is up."""
+    """The topic exists, but no broker that could take its messages has a master now. A master may
+    come back, or a slave take its place: sends that retry wait for that until their time is up."""
 
 
 class BrokerRefused(ClientError):
@@ -80,8 +80,8 @@ class NameServerRefused(BrokerRefused):
 
 
 class LimitReached(BrokerRefused):
-    """A quota or a largest backlog of the broker at `address` let the message wait for longer than
-    the send had time. It is not stored; another send is worth its while in `retry_after_s`."""
+    """A quota or a largest backlog of the broker at `address` would have kept the message waiting
+    for longer than the send had time. It is not stored; retry in `retry_after_s`."""
 
     def __init__(self, address: str, code: int, text: str, retry_after_s: float) -> None:
         super().__init__(address, code, text)
@@ -89,7 +89,7 @@ class LimitReached(BrokerRefused):
 
 
 class StrategyFailed(ClientError):
-    """The allocation `strategy` failed; the queues stay with whom they are."""
+    """The allocation `strategy` failed; the queues stay with their present owners."""
 
     def __init__(self, strategy: str, reason: str) -> None:
         super().__init__(f"strategy {strategy} failed: {reason}")
@@ -103,7 +103,7 @@ def counted(number: int, noun: str) -> str:
 
 
 class SendFailed(ClientError):
-    """No attempt succeeded. `attempts` lists (broker name, reason) in their order."""
+    """No attempt succeeded. `attempts` lists (broker name, reason) in order."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class SendFailed(ClientError):
             + ("; whether the message is stored is unknown" if may_be_stored else "")
         )
         self.may_be_stored = may_be_stored
-        """Whether an attempt may have left a copy: its answer did not come."""
+        """Whether an attempt may have left a copy, because its outcome is unknown."""
         self.topic = topic
         self.attempts = attempts
         self.elapsed_s = elapsed_s
@@ -135,7 +135,7 @@ class SendFailed(ClientError):
 
 
 class NotDeduplicated(ClientError):
-    """`broker_name` would store a message of `topic` twice that an idempotent producer repeats.
+    """If an idempotent producer repeated a message of `topic`, `broker_name` would store it twice.
     Nothing was sent."""
 
     def __init__(self, topic: str, broker_name: str, reason: str) -> None:
@@ -160,4 +160,4 @@ class QueueLost(ClientError):
 
 
 class NotStarted(ClientError):
-    """Used before start or after stop."""
+    """A producer, consumer or client was used before its start or after its stop."""

@@ -1,11 +1,11 @@
-"""What a failure may end: the call, the message or the round it belongs to, and no consumer.
+"""What a failure may end: its call, message or round, but never a consumer.
 
 raised                                             by the user's code            by a loop of ours
 CancelledError, and the task was asked to end      passes                        passes
 KeyboardInterrupt, SystemExit in the main thread   passes                        passes
 everything else, BaseExceptions too                the call has failed           it begins again
 
-A loop that ended without a word would leave a member that holds its queues and consumes nothing.
+A loop that ended silently would leave a member that holds its queues and consumes nothing.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ Loop = Callable[[], Coroutine[Any, Any, None]]
 
 
 def ends_caller(error: BaseException) -> bool:
-    """Whether an exception that a function of the user raised, caught by its caller, is meant for
-    that caller. Otherwise the function has failed."""
+    """Whether an exception raised in a user's function, and caught by its caller, is meant for that
+    caller. Otherwise the function has failed."""
     match error:
         case asyncio.CancelledError():
             return is_asked_to_end()
@@ -38,7 +38,7 @@ def ends_caller(error: BaseException) -> bool:
 
 def _is_closed(error: GeneratorExit) -> bool:
     """Whether the coroutine that caught it is being closed, as pending tasks are when their loop is
-    gone: then the exception came from nowhere below it."""
+    gone: then the exception was not raised below it."""
     trace = error.__traceback__
     return trace is None or trace.tb_next is None
 
@@ -52,10 +52,10 @@ async def keep_running(
     may_end: Callable[[], bool] = lambda: True,
 ) -> None:
     """Run a loop until it returns or its task is cancelled. Whatever else ends it is logged, and it
-    begins again after a pause that grows while it keeps failing.
+    restarts after a pause that grows while it keeps failing.
 
-    A handler can cancel the task it runs in: where `may_end` denies that anything else did, that is
-    a failure like any other.
+    A handler can cancel the task it runs in: if `may_end` returns false, only a handler can have
+    done so, and the cancellation is a failure like any other.
     """
     now_s = asyncio.get_running_loop().time
     failures = 0

@@ -1,7 +1,7 @@
 """Threads for the user's plain functions, of which some never return.
 
-The interpreter waits at its end for the functions that still run, as long as a consumer may use
-their results. It does not wait for what a stop has given up: that would keep the process for ever.
+At exit the interpreter waits for functions that are still running, as long as a consumer may use
+their results. It does not wait for those that a stop has given up: that could take forever.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ T = TypeVar("T")
 
 class _Job(NamedTuple):
     pool: "HandlerThreads"
-    """So that a pool lives as long as something runs in it."""
+    """A job holds its pool, so that a pool lives as long as something runs in it."""
     call: Callable[[], Any]
     result: "Future[Any]"
 
 
 class _Crew:
-    """The threads, apart from the pool: they must not keep it alive while they have nothing to do.
+    """The threads, separate from the pool: they must not keep it alive while they are idle.
 
-    They are daemons, since the others cannot be given up once they run.
+    They are daemons, since other threads cannot be given up once they run.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -46,7 +46,7 @@ class _Crew:
         self._is_given_up = False
 
     def put(self, job: _Job) -> None:
-        """Have it done by a thread that is idle, or by one more. Raises WorkersClosed."""
+        """Give a job to an idle thread, or to a new one. Raises WorkersClosed."""
         with self._changed:
             if self._is_dismissed:
                 raise WorkersClosed("these threads take nothing more")
@@ -77,7 +77,7 @@ class _Crew:
                 self._changed.notify_all()
 
     def finish(self) -> None:
-        """Take nothing more; return when all is done, or given up. A forked child has only copies
+        """Take no more jobs; return when all are done or given up. A forked child has only copies
         of the threads, which do nothing."""
         if self._pid == os.getpid():
             with self._changed:
@@ -85,7 +85,7 @@ class _Crew:
                 self._changed.wait_for(lambda: not self._unfinished or self._is_given_up)
 
     def give_up(self) -> None:
-        """Take nothing more, and let nothing wait for what runs."""
+        """Take no more jobs, and do not wait for running ones."""
         with self._changed:
             self._dismiss()
             self._is_given_up = True
@@ -98,11 +98,11 @@ class _Crew:
 
 
 class HandlerThreads:
-    """Workers for the functions of one user; at most so many run at once."""
+    """Workers for the functions of one user, with a limit on how many run at once."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._crew = _Crew(threads, name)
-        # Called when nothing refers to the pool any more, and when the interpreter ends
+        # Called when nothing refers to the pool any longer, and when the interpreter exits
         self._finish = weakref.finalize(self, self._crew.finish)
 
     @property
@@ -111,7 +111,8 @@ class HandlerThreads:
         return hasattr(self._crew.here, "is_one")
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The function's result; its exceptions are raised here. Raises WorkersClosed."""
+        """Run a function and return its result; its exceptions are raised here. Raises
+        WorkersClosed."""
         result: Future[T] = Future()
         self._crew.put(_Job(self, partial(function, *args, **kwargs), result))
         return await asyncio.wrap_future(result)
@@ -121,6 +122,6 @@ class HandlerThreads:
         self._crew.finish()
 
     def abandon(self) -> None:
-        """Take no more and wait for nothing: what runs goes on until it returns or the process
-        ends, whichever comes first."""
+        """Take no more jobs and wait for nothing: running functions continue until they return or
+        the process ends, whichever comes first."""
         self._crew.give_up()

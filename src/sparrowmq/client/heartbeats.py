@@ -1,4 +1,4 @@
-"""Heartbeats: they tell brokers which members a client has, until a member unregisters."""
+"""Heartbeats, which tell brokers which members a client has."""
 
 import asyncio
 import math
@@ -49,18 +49,18 @@ class Heartbeats:
         self._tasks = tasks
         self._outages = outages
         self._was_sent: set[str] = set()
-        """Addresses of brokers that were sent a heartbeat since their connection began."""
+        """Addresses of brokers that were sent a heartbeat on their present connection."""
         self._known_s: dict[str, float] = {}
         """Since when each broker has known this client, by address."""
 
     async def run(self) -> None:
-        """Send heartbeats at the regular interval, for ever."""
+        """Send heartbeats at the regular interval, forever."""
         while True:
             await asyncio.sleep(self._config.heartbeat_s)
             await self.send_everywhere()
 
     async def send_everywhere(self) -> None:
-        """Send one to every known broker; a broker that cannot be reached is skipped."""
+        """Send a heartbeat to every known broker, skipping those that cannot be reached."""
         addresses = [
             address
             for _, broker_id, address in self._route_table.all_addresses()
@@ -69,7 +69,7 @@ class Heartbeats:
         await self.send_to(sorted(set(addresses)))
 
     async def send_to(self, addresses: Iterable[str]) -> set[str]:
-        """Send one to these brokers; those that answered are returned."""
+        """Send a heartbeat to these brokers. Returns those that answered."""
         body = self._body()
         brokers = tuple(addresses)
         self._was_sent.update(brokers)
@@ -77,23 +77,24 @@ class Heartbeats:
         return {address for address, has_it in zip(brokers, arrived, strict=True) if has_it}
 
     def lost(self, address: str) -> None:
-        """A connection ended: should a broker be there again, it may know fewer members."""
+        """A connection closed: when that broker is back, it may know fewer members."""
         self._was_sent.discard(address)
         self._known_s.pop(address, None)
 
     async def reach_new_brokers(self, route: TopicRoute) -> None:
-        """Send one to brokers that a route names for the first time, ahead of the regular ones."""
+        """Send a heartbeat to brokers that a route names for the first time, ahead of the regular
+        ones."""
         named = {at for broker in route.broker_datas for at in broker.broker_addrs.values()}
         if new := named - self._was_sent:
             await self.send_to(sorted(new))
 
     def best_informed(self, addresses: Collection[str]) -> list[str]:
-        """Those of these brokers that know most members of a group.
+        """The brokers among these that know the most members of a group.
 
         A member finds a new broker by its own poll of the route and sends it a heartbeat no later
         than one heartbeat interval after that. A broker that this client has known for longer than
-        both intervals therefore knows every member. Where none has been known for that long, the
-        ones that have been known longest are the best there are.
+        both intervals therefore knows every member. If none has been known for that long, those
+        known the longest are the best choice.
         """
         known_s = {address: self._known_s.get(address, math.inf) for address in addresses}
         settled_s = self._config.route_poll_s + self._config.heartbeat_s
@@ -102,7 +103,7 @@ class Heartbeats:
         return [address for address in addresses if known_s[address] <= latest_s]
 
     async def confirm(self, address: str) -> bool:
-        """Whether a broker knows our members, asking it now."""
+        """Ask a broker now whether it knows our members."""
         sessions = self._sessions
         session = sessions.get(address)
         if session is not None:
@@ -115,7 +116,7 @@ class Heartbeats:
         return self._members.heartbeat(self._client_id).to_json()
 
     async def _send(self, address: str, body: bytes) -> bool:
-        """Whether it arrived."""
+        """Send a heartbeat. Returns whether it arrived."""
         wants_session = bool(self._members.consumers) and self._config.fast_heartbeat
         header = Heartbeat(session=NEW_SESSION if wants_session else None)
         sent_s, now_s = self._sessions.now_s(), asyncio.get_running_loop().time()
@@ -151,9 +152,9 @@ class Heartbeats:
                 await self._peers.call(address, header, timeout_s=self._config.call_timeout_s)
 
     def unregister_later(self, consumer_group: str) -> None:
-        """The same without waiting."""
+        """Like `unregister`, without waiting."""
         unregister = self.unregister(consumer_group=consumer_group)
         try:
             self._tasks.create_task(unregister, name="unregister")
-        except RuntimeError:  # the client is ending: brokers see that its connections close
+        except RuntimeError:  # the client is ending: brokers notice that its connections close
             unregister.close()

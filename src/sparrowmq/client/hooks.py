@@ -1,4 +1,4 @@
-"""Hooks: what a program wants to know of every send and every call of a handler.
+"""Hooks: observe every send and every handler call.
 
     class Timing(Hooks):
         def after_handling(self, handling: Handling) -> None:
@@ -8,8 +8,8 @@
 
 before_send ▶ send ▶ after_send          before_handling ▶ handler ▶ after_handling
 
-Hooks see and add, they do not decide: nothing that one raises fails a send or a message. A producer
-or consumer without hooks runs none of this code.
+Hooks observe and add properties, they do not decide: an exception in a hook never fails a send or
+a message. A producer or consumer without hooks runs none of this code.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ class Sending:
 
     group: str
     messages: Sequence[Message]
-    """One, or those of a batch."""
+    """The message, or all messages of a batch."""
     properties: dict[str, str] = field(default_factory=dict)
-    """What `before_send` adds to the properties of each message, such as a trace context. What the
-    message has itself stays."""
+    """What `before_send` adds to the properties of each message, such as a trace context. The
+    message's own properties take precedence."""
     state: dict[str, Any] = field(default_factory=dict)
-    """For the hooks: what one keeps from before to after, under a name of its own."""
+    """For the hooks: what a hook keeps from before to after, under a name it chooses."""
     results: Sequence[SendResult] = ()
-    """After the send: one, or one for each part of a split batch; none of a one-way send."""
+    """After the send: one result, or one per part of a split batch; none for a one-way send."""
     error: BaseException | None = None
-    """After the send: why it failed, `CancelledError` too."""
+    """After the send: why it failed, including `CancelledError`."""
     elapsed_s: float = 0.0
-    """After the send: how long it took with all attempts."""
+    """After the send: how long it took, including all attempts."""
 
 
 @dataclass(slots=True)
@@ -51,40 +51,41 @@ class Handling:
 
     group: str
     messages: Sequence[MessageExt]
-    """What the handler gets."""
+    """The messages passed to the handler."""
     state: dict[str, Any] = field(default_factory=dict)
-    """For the hooks: what one keeps from before to after, under a name of its own."""
+    """For the hooks: what a hook keeps from before to after, under a name it chooses."""
     failed: Sequence[MessageExt] = ()
-    """After the call: what is delivered again."""
+    """After the call: the messages that will be delivered again."""
     error: BaseException | None = None
-    """After the call: what the handler raised, `RetryLater` and `CancelledError` too."""
+    """After the call: what the handler raised, including `RetryLater` and `CancelledError`."""
     elapsed_s: float = 0.0
     """After the call: how long it took."""
 
 
 class Hooks:
-    """Override what you need. Called on the client's event loop, so they must not block; those of
-    `after_…` in the opposite order of those before."""
+    """Base class of hooks: override what you need. Hooks run on the client's event loop, so they
+    must not block. With several hooks, `after_…` runs in the reverse order of `before_…`."""
 
     def before_send(self, sending: Sending) -> None:
         """A message is about to be packed and sent."""
 
     def after_send(self, sending: Sending) -> None:
-        """It was sent, or was not: see `results` and `error`."""
+        """The send succeeded or failed: see `results` and `error`."""
 
     def before_handling(self, handling: Handling) -> None:
-        """A handler is about to be called, in the same task if it is async: context variables that
-        are set here are seen there."""
+        """A handler is about to be called, in the same task if it is async: it sees context
+        variables that are set here."""
 
     def after_handling(self, handling: Handling) -> None:
-        """It returned or raised: see `failed` and `error`."""
+        """The handler returned or raised: see `failed` and `error`."""
 
 
 _NAMES = ("before_send", "after_send", "before_handling", "after_handling")
 
 
 def check_hooks(hooks: object) -> None:
-    """Raises ValueError for what is no list of hooks, and for async ones, which would never run."""
+    """Raises ValueError for anything but a list of hooks, and for async hooks, which would never
+    run."""
     if not isinstance(hooks, Sequence):
         raise ValueError(f"hooks is {hooks!r}, must be a list such as [Timing()]")
     for hook in hooks:
@@ -105,23 +106,23 @@ class HookCalls:
         self._log = log
 
     def before_send(self, sending: Sending) -> None:
-        """In the order given."""
+        """Call the hooks in the order given."""
         for hook in self._hooks:
             self._call(hook.before_send, sending)
 
     def after_send(self, sending: Sending, began_s: float) -> None:
-        """In the opposite order."""
+        """Call the hooks in reverse order."""
         sending.elapsed_s = now_s() - began_s
         for hook in self._backwards:
             self._call(hook.after_send, sending)
 
     def before_handling(self, handling: Handling) -> None:
-        """In the order given."""
+        """Call the hooks in the order given."""
         for hook in self._hooks:
             self._call(hook.before_handling, handling)
 
     def after_handling(self, handling: Handling, began_s: float) -> None:
-        """In the opposite order."""
+        """Call the hooks in reverse order."""
         handling.elapsed_s = now_s() - began_s
         for hook in self._backwards:
             self._call(hook.after_handling, handling)

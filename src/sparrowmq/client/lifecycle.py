@@ -1,7 +1,7 @@
 """The lifecycle of clients, producers and consumers: opened by `async with`, started, stopped once.
 
-Starts and stops come from any task, also at the same time: a signal handler stops what a block is
-about to stop, or what is still starting.
+Starts and stops may come from any task, even at the same time: a signal handler may stop what a
+block is about to stop, or what is still starting.
 
 start ── `with self._starting` ──▶ running ── stop ──▶ stopped
            │                                    └ a second stop waits for the first
@@ -18,18 +18,18 @@ from sparrowmq.net.tasks import InProgress
 
 
 class Block:
-    """Base of what `async with` opens and closes."""
+    """Base of objects that `async with` opens and closes."""
 
     async def _open(self) -> None:
-        """What the beginning of a block does."""
+        """Called at the beginning of a block."""
         raise NotImplementedError
 
     async def _close(self, error: BaseException | None) -> None:
-        """What the end of a block does, which `error` left, if anything was raised."""
+        """Called at the end of a block; `error` is the exception that ended it, if any."""
         await self.stop()
 
     async def stop(self) -> None:
-        """Stop what was opened; does nothing when nothing was."""
+        """Stop what was opened; does nothing if nothing was."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
@@ -46,12 +46,12 @@ class Block:
 
 
 class Lifecycle(Block):
-    """Base of what can be started and stopped. What did not open to its end is stopped as well."""
+    """Base of objects that can be started and stopped. If opening fails halfway, it stops too."""
 
     def __init__(self) -> None:
         self._starting = InProgress()
         self._stopped: asyncio.Event | None = None
-        """While it is being stopped: set at the end of that."""
+        """Exists while it is being stopped; set when that is done."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -61,8 +61,8 @@ class Lifecycle(Block):
             raise
 
     async def _stop_once(self, stop: Callable[[], Awaitable[None]]) -> None:
-        """Stop it. A caller that comes while another stops it waits for the end of that, and cuts
-        off nothing that the other still waits for."""
+        """Stop it. A second caller waits until the first has finished, and does not cut off
+        anything that the first is still waiting for."""
         if self._stopped is not None:
             await self._until_stopped()
             return
@@ -74,6 +74,6 @@ class Lifecycle(Block):
             stopped.set()
 
     async def _until_stopped(self) -> None:
-        """Return when nothing is stopping it any more."""
+        """Return when no stop is in progress."""
         if self._stopped is not None:
             await self._stopped.wait()

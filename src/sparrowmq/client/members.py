@@ -27,21 +27,21 @@ class Member(Protocol):
         ...
 
     def consumer_data(self) -> ConsumerData | None:
-        """What heartbeats say of it; None for a producer."""
+        """Its part of the heartbeats; None for a producer."""
         ...
 
 
 class ProducerMember(Member, Protocol):
-    """A producer: brokers bring it replies and ask about its transactions."""
+    """A producer: brokers deliver replies to it and ask about its transactions."""
 
     async def check_transaction(
         self, message: MessageExt, question: CheckTransactionState
     ) -> EndTransaction | None:
-        """How a transaction ended; None where there are no transactions."""
+        """How a transaction ended; None if it has no transactions."""
         ...
 
     def take_reply(self, correlation_id: str, reply: MessageExt) -> bool:
-        """Whether it waited for this reply."""
+        """Take a reply. Returns whether a request was waiting for it."""
         ...
 
 
@@ -49,15 +49,15 @@ class ConsumerMember(Member, Protocol):
     """A consumer: shares queues with the other members of its group."""
 
     def members_changed(self) -> None:
-        """A broker says that a member joined or left."""
+        """A broker reports that a member joined or left."""
         ...
 
     def queue_freed(self) -> None:
-        """A broker says that a queue is free now which another member held."""
+        """A broker reports that a queue held by another member is now free."""
         ...
 
     async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
-        """An operator moved the group. Raises ValueError where that cannot be."""
+        """An operator moved the group. Raises ValueError if the group cannot be moved."""
         ...
 
     def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
@@ -69,7 +69,7 @@ class ConsumerMember(Member, Protocol):
         ...
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Consume a message an operator chose. Raises ValueError where there is no handler."""
+        """Consume a message that an operator chose. Raises ValueError if there is no handler."""
         ...
 
 
@@ -86,7 +86,7 @@ class Members:
         return set[str]().union(*(member.topics() for member in members))
 
     def heartbeat(self, client_id: str) -> HeartbeatData:
-        """What a heartbeat tells brokers of them."""
+        """The heartbeat for all members."""
         datas = (member.consumer_data() for member in self.consumers.values())
         return HeartbeatData(
             client_id=client_id,
@@ -97,7 +97,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class StartedConsumer:
-    """What consumers of one process are compared by. Each consumer keeps its own."""
+    """The fields by which consumers of one process are compared. Each consumer keeps its own."""
 
     group: str
     subscriptions: Subscriptions
@@ -126,15 +126,16 @@ class ProcessConsumers:
     """Started consumers; one that was garbage collected without being stopped does not count.
 
     Two members of a clustering group with one client id take the same queues, and members that
-    subscribe differently lose messages. Brokers can only report both. Where both members are in one
-    process, the second is refused at its start.
+    subscribe differently lose messages. Brokers can only report either mistake. If both members are
+    in one process, the start of the second is refused.
     """
 
     def __init__(self) -> None:
         self._started: list[_Started] = []
 
     def enter(self, consumer: StartedConsumer, identity: ConsumerIdentity) -> None:
-        """Raises ValueError for a client id that is taken and for another subscription."""
+        """Register a consumer. Raises ValueError if its client id is taken or its subscription
+        differs."""
         for other, its in self._of_group(consumer.group, identity):
             everybody_gets_all = consumer.is_broadcasting and other.is_broadcasting
             if its.client_id == identity.client_id and not everybody_gets_all:
@@ -154,7 +155,7 @@ class ProcessConsumers:
         self._started.append(_Started(weakref.ref(consumer), identity, loop))
 
     def leave(self, consumer: StartedConsumer) -> None:
-        """It stopped."""
+        """Remove a consumer that stopped."""
         self._started = [one for one in self._started if one.consumer() is not consumer]
 
     def _of_group(

@@ -1,4 +1,4 @@
-"""Asking name servers: one at a time, the next when it fails."""
+"""Asking name servers: one at a time, and the next one if it fails."""
 
 import asyncio
 import random
@@ -20,9 +20,9 @@ from sparrowmq.protocol.route import TopicRoute
 T = TypeVar("T")
 
 _LAST_LOOK_S = 0.05
-"""The last question of a caller that waits begins when so much time is left, or earlier."""
+"""The last request of a waiting caller starts when this much time is left, or earlier."""
 _NO_TIME_S = 1e-6
-"""Rounding leaves less: a pause so short would not end in virtual time."""
+"""Rounding errors are smaller than this: so short a pause would not end in virtual time."""
 
 
 class NameServers:
@@ -51,13 +51,13 @@ class NameServers:
 
     @property
     def addresses(self) -> list[str]:
-        """All of them."""
+        """The addresses of all name servers."""
         return list(self._addresses)
 
     async def call(self, header: RequestHeader, body: bytes = b"") -> Response:
-        """The answer of the first that answers. Raises the last NetError when none does.
+        """The answer of the first that answers. Raises the last NetError if none does.
 
-        A silent one leaves the others half of the time that is left.
+        A silent one uses half of the remaining time, and leaves the rest to the others.
         """
         loop = asyncio.get_running_loop()
         end_s = loop.time() + self._timeout_s
@@ -89,12 +89,12 @@ class NameServers:
             del failure  # or it, this frame and a caller's message would keep each other
 
     def _leave(self, index: int) -> None:
-        """Go to the next, once: calls that fail together must not go around in a circle."""
+        """Switch to the next, once: calls that fail together must not go around in a circle."""
         if self._current == index:
             self._current = (index + 1) % len(self._addresses)
 
     def away(self, failure: str, topic: str) -> NoNameServer:
-        """The error for a question that none of them answered."""
+        """The error for a request that none of them answered."""
         return NoNameServer(topic, self._addresses, self.origin, failure)
 
     async def patiently(
@@ -105,9 +105,9 @@ class NameServers:
         limit_s: float,
         rng: random.Random,
     ) -> T:
-        """What `ask` returns. It is repeated, with growing pauses, while no name server answers, or
-        all masters are away: one that restarts is away for seconds. Raises the last NoNameServer or
-        MasterAway when time is up."""
+        """Call `ask` and return its result. It is repeated, with growing pauses, while no name
+        server answers or all masters are away: a server that restarts is away for seconds. Raises
+        the last NoNameServer or MasterAway when time is up."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + limit_s
         backoff = Backoff(0.1, 1.0, rng)
@@ -131,9 +131,9 @@ class NameServers:
             del last  # as in `call`
 
     async def route(self, topic: str) -> TopicRoute | None:
-        """The route of a topic, None when the name server says that there is none.
+        """The route of a topic; None if the name server answers that there is none.
 
-        Raises NoNameServer when none answers, NoRoute when one answers with what is no route, and
+        Raises NoNameServer if none answers, NoRoute if the answer is not a valid route, and
         NameServerRefused for any other answer.
         """
         header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
@@ -152,7 +152,7 @@ class NameServers:
             raise NoRoute(topic, f"a name server gave what is no route: {error}") from error
 
     async def lost_route(self, topic: str) -> str:
-        """What became of the brokers that had a topic; empty where the name server knows of none.
+        """What happened to the brokers that had a topic; empty if the name server knows of none.
 
         For the error about a topic without a route: its brokers may be away.
         """

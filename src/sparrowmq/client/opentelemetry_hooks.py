@@ -7,9 +7,9 @@ consumer   receive orders ─ link         one for each call of the handler
            process orders ─ child of the send; of the receive with several messages
 ```
 
-The context travels in the properties that the configured propagator writes, `traceparent` and
-`tracestate` unless told otherwise. OpenTelemetry's instrumentation of Java's client does the same,
-so traces cross the languages.
+The context travels in the properties that the configured propagator writes, by default
+`traceparent` and `tracestate`. OpenTelemetry's instrumentation of Java's client does the same, so
+traces cross languages.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _NEEDED = "OpenTelemetryHooks needs OpenTelemetry's interface: pip install 'spar
 
 
 class OpenTelemetryHooks(Hooks):
-    """Give it to producers and consumers: `Producer("orders-svc", hooks=[OpenTelemetryHooks()])`.
+    """Pass it to producers and consumers: `Producer("orders-svc", hooks=[OpenTelemetryHooks()])`.
 
-    Spans go to `tracer_provider`, the global one unless given. Handlers that are async run inside
-    of their span; plain ones run in threads, where `trace.get_current_span()` finds none.
+    Spans go to `tracer_provider`, by default the global one. Async handlers run inside their span;
+    plain ones run in threads, where `trace.get_current_span()` finds none.
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
-        """Raises ImportError where OpenTelemetry is not installed."""
+        """Raises ImportError if OpenTelemetry is not installed."""
         try:
             from opentelemetry import context, propagate, trace
         except ImportError as error:
@@ -51,7 +51,7 @@ class OpenTelemetryHooks(Hooks):
     # ---- sending
 
     def before_send(self, sending: Sending) -> None:
-        """Begin the span, and give its context to the message."""
+        """Start the span, and add its context to the message."""
         span = self._tracer.start_span(
             f"send {_destination(sending.messages)}",
             kind=self._trace.SpanKind.PRODUCER,
@@ -75,7 +75,7 @@ class OpenTelemetryHooks(Hooks):
     # ---- handling
 
     def before_handling(self, handling: Handling) -> None:
-        """Begin the span of the handler, and make it the current one."""
+        """Start the handler's span, and make it the current one."""
         messages = handling.messages
         sent = [self._propagate.extract(message.properties) for message in messages]
         links = self._links(sent)
@@ -127,7 +127,7 @@ def _destination(messages: Sequence[Message | MessageExt]) -> str:
 
 
 def _topic(message: Message | MessageExt) -> str:
-    """A message that failed comes back through a topic of its group: what counts is its own."""
+    """The message's own topic: one that failed comes back through a topic of its group."""
     return message.original_topic if isinstance(message, MessageExt) else message.topic
 
 

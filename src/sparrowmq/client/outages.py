@@ -1,7 +1,7 @@
 """Outages as a client logs them: when one begins, once a minute while it lasts, and at its end.
 
 A client has many queues, heartbeats and polls that all fail when one server is away. They report
-here, by server, and what each of them met goes to level DEBUG.
+here, by server, and the individual failures go to level DEBUG.
 
 ```
 WARNING  broker broker-a cannot be reached: connection refused; trying again
@@ -28,7 +28,7 @@ _IN_WORDS = {
 
 
 def in_words(error: Exception) -> str:
-    """Why a server could not be used, without numbers that only a protocol knows."""
+    """Why a server could not be used, without numbers that mean something only in the protocol."""
     match error:
         case BrokerRefused():
             words = _IN_WORDS.get(ResponseCode(error.code)) if error.is_known else None
@@ -43,7 +43,7 @@ def in_words(error: Exception) -> str:
 
 
 class Outages:
-    """The servers that one client cannot use now."""
+    """The servers that a client cannot use now."""
 
     def __init__(self, log: logging.Logger, time_s: Callable[[], float]) -> None:
         self._log = log
@@ -52,12 +52,12 @@ class Outages:
         self._is_over = False
 
     def end(self) -> None:
-        """The client stops: what fails from now on is no outage."""
+        """The client stops: failures from now on are not outages."""
         self._is_over = True
 
     @property
     def is_any(self) -> bool:
-        """Whether any server is away, so that callers need not name one that answered."""
+        """Whether any server is away; if not, callers need not report that one answered."""
         return bool(self._current)
 
     def failed(self, server: str, error: Exception) -> None:
@@ -78,7 +78,7 @@ class Outages:
             self._log.warning(text, server, lasts_s, outage.count, in_words(error))
 
     def reached(self, server: str) -> None:
-        """A server answered. Costs a look at an empty dict while nothing is wrong."""
+        """A server answered. Costs one lookup in an empty dict while nothing is wrong."""
         if self._current and (outage := self._current.pop(server, None)) is not None:
             lasted_s = outage.lasted_s(self._time_s())
             self._log.info("%s answers again after %.0f s", server, lasted_s)

@@ -1,7 +1,7 @@
 """Metrics of a program that sends and consumes; needs `sparrowmq[prometheus]`.
 
-They go to a registry of prometheus-client, which the program serves with everything else that it
-measures. The two histograms have the names of RocketMQ 5's own clients.
+They go to a prometheus-client registry, which the program serves along with its other metrics. The
+two histograms have the same names as in RocketMQ 5's own clients.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _PROCESS_MS = (1, 5, 10, 100, 1000, 10000, 60000)
 
 
 class PrometheusHooks(Hooks):
-    """Give one object to all producers and consumers of a program, or one for each registry."""
+    """Pass one object to all producers and consumers of a program, or one per registry."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        """The default registry unless given. Raises ImportError where prometheus-client is not
-        installed, ValueError for a second one with the same registry."""
+        """Uses the default registry unless one is given. Raises ImportError if prometheus-client is
+        not installed, ValueError for a second object with the same registry."""
         try:
             from prometheus_client import REGISTRY, Counter, Gauge, Histogram
         except ImportError as error:
@@ -67,7 +67,7 @@ class PrometheusHooks(Hooks):
         )
 
     def after_send(self, sending: Sending) -> None:
-        """Note how long it took, and what went to another topic."""
+        """Record how long the send took, and what was diverted to another topic."""
         status = _status(sending.error is None)
         self._sends.labels(_topic(sending.messages), status).observe(sending.elapsed_s * 1000)
         for result in sending.results:
@@ -76,11 +76,11 @@ class PrometheusHooks(Hooks):
                 self._diverted.labels(result.diverted_from, result.queue.topic).inc(count)
 
     def before_handling(self, handling: Handling) -> None:
-        """One more runs."""
+        """Count one more running handler call."""
         self._running.labels(handling.group).inc()
 
     def after_handling(self, handling: Handling) -> None:
-        """Note how long it took, and what became of the messages."""
+        """Record how long the call took, and the outcome of the messages."""
         topic, group = _topic(handling.messages), handling.group
         failed, total = len(handling.failed), len(handling.messages)
         self._running.labels(group).dec()

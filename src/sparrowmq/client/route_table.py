@@ -3,9 +3,9 @@
 `RouteTable` caches them, `RoutePolls` keeps them fresh:
 
 poll         every topic a member needs, every `poll_s`
-lost broker  the topics whose routes named it, at once; where it is gone from a route, again after
-             1, 2, 4, … s until it is back, for a broker that restarts is away for seconds; every
-             4 s for some minutes where a slave stands in for it and ordered queues wait
+lost broker  the topics whose routes named it, at once; if it is gone from a route, again after
+             1, 2, 4, … s until it is back, since a broker that restarts is away for seconds; every
+             4 s for some minutes if a slave stands in for it and ordered queues wait
 """
 
 import asyncio
@@ -28,10 +28,11 @@ from sparrowmq.protocol.route import MASTER_ID, TopicRoute
 
 
 def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
-    """Where a topic can be sent to: writable queues of brokers that have a master, by name.
+    """The queues to which a topic can be sent: writable queues of brokers that have a master, by
+    name.
 
-    An order configuration replaces the list and keeps a dead broker's queues. Raises NoRoute for
-    one that cannot be read.
+    An order configuration replaces the list and keeps a dead broker's queues. Raises NoRoute for an
+    order configuration that cannot be parsed.
     """
     if route.order_topic_conf:
         return _ordered_queues(topic, route.order_topic_conf)
@@ -45,7 +46,7 @@ def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 
 
 def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
-    """Where a topic can be read from."""
+    """The queues from which a topic can be read."""
     return [
         MessageQueue(topic, data.broker_name, queue_id)
         for data in route.queue_datas
@@ -55,7 +56,7 @@ def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 
 
 def cut_route(route: TopicRoute, most_queues: int) -> TopicRoute:
-    """The route with at most so many queues on each broker."""
+    """The route with at most this many queues on each broker."""
     cut = tuple(
         msgspec.structs.replace(
             data,
@@ -79,14 +80,14 @@ def _ordered_queues(topic: str, configuration: str) -> list[MessageQueue]:
 
 
 class FoundBroker(NamedTuple):
-    """A broker to ask, which may have another id than the one that was wanted."""
+    """A broker to ask; its id may differ from the requested one."""
 
     broker_id: int
     address: str
 
     @property
     def is_master(self) -> bool:
-        """Whether it keeps the progress of groups."""
+        """Whether it is the master, which keeps the progress of groups."""
         return self.broker_id == MASTER_ID
 
 
@@ -100,21 +101,21 @@ class RouteTable:
         self._lent_until_s: dict[str, float] = {}
         self._asked: dict[str, asyncio.Future[TopicRoute | None]] = {}
         self.changed: list[Callable[[str], None]] = []
-        """Called with the topic whose route is new or different."""
+        """Called with a topic whose route is new or has changed."""
 
     def get(self, topic: str) -> TopicRoute | None:
         """The cached route."""
         return self._routes.get(topic)
 
     async def fetch(self, topic: str) -> TopicRoute | None:
-        """The cached route, asked for when there is none; None when the topic does not exist."""
+        """The cached route, fetched if there is none; None if the topic does not exist."""
         return self._routes.get(topic) or await self.refresh(topic)
 
     async def refresh(self, topic: str) -> TopicRoute | None:
         """Ask a name server now. A topic that vanished keeps its last route. Raises NoRoute.
 
-        A caller that asks while an answer is on its way gets that one: a thousand sends to a new
-        topic are one question.
+        A caller that asks while a request is in flight shares its answer: a thousand sends to a new
+        topic cause one request.
         """
         asked = self._asked.get(topic)
         if asked is None:
@@ -144,7 +145,7 @@ class RouteTable:
         return route
 
     def put(self, topic: str, route: TopicRoute) -> None:
-        """Take a route over, and call the listeners when it differs."""
+        """Store a route, and call the listeners if it differs."""
         for broker in route.broker_datas:
             self._addresses[broker.broker_name] = dict(broker.broker_addrs)
         if self._routes.get(topic) != route:
@@ -155,14 +156,14 @@ class RouteTable:
     def lend(self, topic: str, route: TopicRoute, until_s: float) -> None:
         """Use another topic's route for one that is about to be created.
 
-        Polls leave it until then: the first of them would find the topic on the broker that got
-        its first message, and no other broker would ever get one.
+        Polls leave it alone until then: the first of them would find the topic on the broker that
+        got its first message, and no other broker would ever get one.
         """
         self._lent_until_s[topic] = until_s
         self.put(topic, route)
 
     def is_lent(self, topic: str, now_s: float) -> bool:
-        """Whether the topic's route is another's, and shall stay it for now."""
+        """Whether the topic uses another topic's route for now."""
         return now_s < self._lent_until_s.get(topic, now_s)
 
     def master(self, broker_name: str) -> str | None:
@@ -170,7 +171,7 @@ class RouteTable:
         return self._addresses.get(broker_name, {}).get(MASTER_ID)
 
     def find(self, broker_name: str, broker_id: int = MASTER_ID) -> FoundBroker | None:
-        """One broker; where that id is not there the master, and without one the first slave."""
+        """One broker; if there is none with that id the master, and without one the first slave."""
         known = self._addresses.get(broker_name)
         if not known:
             return None
@@ -190,7 +191,7 @@ class RouteTable:
         return len(known) > 1 or (len(known) == 1 and broker_id not in known)
 
     def address(self, broker_name: str) -> str | None:
-        """Address of a broker name's master; of a slave when there is no master."""
+        """Address of a broker name's master, or of a slave if there is no master."""
         found = self.find(broker_name)
         return None if found is None else found.address
 
@@ -219,11 +220,11 @@ class RouteTable:
 
 _FIRST_POLL_S = 0.01
 _SPREAD_S = (0.1, 0.5)
-"""How long after a loss name servers are asked. They have to notice it too, connections that are
-lost together are one question, and all clients of a broker lose it in the same moment."""
+"""How long to wait after a loss before asking name servers. They have to notice it too, connections
+lost together share one request, and all clients of a broker lose it at the same moment."""
 _MASTER_S = 4.0
 _MASTER_ROUNDS = 75
-"""How long a master is looked for more often than by polls: five minutes."""
+"""How long to look for a master more often than by polls: five minutes."""
 
 
 class RoutePolls:
@@ -252,7 +253,7 @@ class RoutePolls:
         self._loss = asyncio.Event()
 
     async def run(self) -> None:
-        """Poll, for ever."""
+        """Poll forever."""
         await asyncio.sleep(_FIRST_POLL_S)
         failures = 0
         while True:
@@ -260,14 +261,14 @@ class RoutePolls:
             await asyncio.sleep(self._unanswered.wait_s(failures) if failures else self._poll_s)
 
     def lost(self, address: str) -> None:
-        """A connection ended: if it led to a broker, look whether that is still there."""
+        """A connection closed: if it led to a broker, check whether that is still there."""
         topics = self._route_table.topics_naming(address)
         if topics:
             self._lost[address] = topics
             self._loss.set()
 
     async def follow_losses(self) -> None:
-        """Refresh the routes that name lost brokers, for ever."""
+        """Forever refresh the routes that name lost brokers."""
         away: dict[str, set[str]] = {}
         while True:
             await self._loss.wait()
@@ -277,8 +278,8 @@ class RoutePolls:
             away = await self._find_again(away | lost)
 
     async def _find_again(self, away: dict[str, set[str]]) -> dict[str, set[str]]:
-        """Ask until these brokers are in their routes again or polls come as often; those that are
-        still away when another one is lost."""
+        """Ask until these brokers are in their routes again, or polls ask as often anyway. Returns
+        those that are still away when another broker is lost."""
         for rounds in count(1):
             await self._refresh(set().union(*away.values()) & self._members.topics())
             away = {
@@ -307,7 +308,8 @@ class RoutePolls:
         )
 
     async def _refresh(self, topics: Iterable[str]) -> bool:
-        """Ask for routes; failures leave what is cached. Whether there was a name server to ask."""
+        """Fetch routes; failures leave the cache as it is. Returns whether a name server could be
+        asked."""
         now_s = asyncio.get_running_loop().time()
         for topic in sorted(topics):
             if self._route_table.is_lent(topic, now_s):

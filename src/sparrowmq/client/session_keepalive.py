@@ -1,10 +1,9 @@
 """Session keep-alives: small, frequent requests by which a broker detects a dead host in seconds.
 
-They are sent from a thread of their own, over connections of their own. An async handler that
-computes for ten seconds stops the client's loop, and plain handlers in threads share the
-interpreter; such a member is busy, not dead, and must keep its queues. Only code that holds the
-interpreter's lock for the whole life of a session stops keep-alives, and SIGSTOP, and the end of
-the process or its host.
+A dedicated thread sends them over its own connections. An async handler that computes for ten
+seconds blocks the client's loop, and plain handlers in threads share the interpreter; such a member
+is busy, not dead, and must keep its queues. Keep-alives stop only if code holds the interpreter
+lock for the whole life of a session, on SIGSTOP, or when the process or its host ends.
 """
 
 import asyncio
@@ -35,13 +34,13 @@ class KeepalivePlace(Protocol):
     """Where keep-alives are sent from."""
 
     def now_s(self) -> float:
-        """A time that never goes back, the same in every loop that is involved."""
+        """A time that never goes back, the same in every loop involved."""
         ...
 
     def start(
         self, own: Peers, tasks: asyncio.TaskGroup, run: KeepaliveRun
     ) -> Callable[[], object]:
-        """Begin to send; the returned function ends it. `own` and `tasks` are the client's."""
+        """Start sending; the returned function stops it. `own` and `tasks` are the client's."""
         ...
 
 
@@ -55,7 +54,7 @@ class KeepaliveInLoop:
     def start(
         self, own: Peers, tasks: asyncio.TaskGroup, run: KeepaliveRun
     ) -> Callable[[], object]:
-        """A task among the client's."""
+        """Start a task among the client's."""
         return tasks.create_task(run(own), name="session keep-alive").cancel
 
 
@@ -65,20 +64,21 @@ class KeepaliveThread:
     _loop = ProcessLoop()
 
     def now_s(self) -> float:
-        """Not the loop's time, which uvloop takes once a turn: a turn may have been very long."""
+        """The monotonic clock. Not the loop's time, which uvloop reads once per turn: a turn may
+        have been very long."""
         return monotonic_clock() / 1000
 
     def start(
         self, own: Peers, tasks: asyncio.TaskGroup, run: KeepaliveRun
     ) -> Callable[[], object]:
-        """A task over there, with connections of its own."""
+        """Start a task in the shared thread, with its own connections."""
         running = self._loop.get().begin(_with_connections(run))
         running.add_done_callback(_log_failure)
         return running.cancel
 
 
 def _log_failure(running: Future[None]) -> None:
-    """Nothing awaits this future: without this line a failure would never be noticed."""
+    """Log a failure: nothing awaits this future, so it would go unnoticed."""
     if not running.cancelled() and running.exception() is not None:
         text = "session keep-alives ended: brokers detect the end of this process late"
         log.error(text, exc_info=running.exception())
@@ -94,7 +94,7 @@ async def _with_connections(run: KeepaliveRun) -> None:
 
 
 class SessionKeepalive:
-    """Keeps every session of a client alive. It begins with the first one."""
+    """Keeps every session of a client alive. It starts sending with the first session."""
 
     def __init__(self, sessions: Sessions, place: KeepalivePlace) -> None:
         self._sessions = sessions
@@ -107,12 +107,12 @@ class SessionKeepalive:
         sessions.listeners.append(self._sessions_changed)
 
     def start(self, own: Peers, tasks: asyncio.TaskGroup) -> None:
-        """The client has what keep-alives need; sessions may come."""
+        """The client is ready for keep-alives, and sessions may begin."""
         self._client_loop = asyncio.get_running_loop()
         self._begin = partial(self._place.start, own, tasks, self._keep)
 
     def stop(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._sessions.end_all()
         if self._end is not None:
             self._end()
@@ -160,13 +160,13 @@ class SessionKeepalive:
 async def send_keepalive(
     peers: Peers, session: Session, now_s: Callable[[], float], ended: Callable[[Session], None]
 ) -> None:
-    """Send one, and take in what its answer means; `ended` is called when the session is over."""
+    """Send one keep-alive and process its answer; calls `ended` if the session is over."""
     sent_s = now_s()
     header = Heartbeat(session=session.name)
     try:
         response = await peers.call(session.address, header, timeout_s=session.sure_s)
     except NetError:
-        # A process that was stopped for longer than it waits has missed the answer itself; that
+        # A process that was stopped for longer than the timeout has missed the answer itself; that
         # says nothing about the broker.
         session.is_unreachable = now_s() - sent_s < session.life_s
         return

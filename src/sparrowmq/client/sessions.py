@@ -1,10 +1,10 @@
-"""Sessions at brokers: whether a broker can have given this client's queues away meanwhile.
+"""Sessions at brokers: whether a broker may have given this client's queues away meanwhile.
 
 opened by a heartbeat's answer ─▶ keep-alives confirm it ─┬─ refused, or connection closed: over
                                                           └─ no answer for long: in doubt
 
 Only our own brokers have them. A broker that gets no keep-alives frees the member's queues after
-`life_s`; what was confirmed no longer ago than three quarters of that is certainly still ours.
+`life_s`; a session confirmed within the last three quarters of that is certainly still alive.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from contextlib import contextmanager
 _SURE = 0.75
 """Less than 7/8, where a broker's eighth look may come already."""
 _KEEPALIVES = 4
-"""Keep-alives in a session's life, so that two may get lost."""
+"""Keep-alives per session life, so that two may get lost."""
 
 
 class Session:
-    """One at one broker. Times are the client's; other threads only store whole values here."""
+    """A session at one broker. Times are the client's; other threads only store whole values."""
 
     __slots__ = ("address", "confirmed_s", "is_over", "is_unreachable", "life_s", "name")
 
@@ -39,12 +39,12 @@ class Session:
 
     @property
     def sure_s(self) -> float:
-        """How long a confirmation is good for."""
+        """How long a confirmation is valid."""
         return self.life_s * _SURE
 
 
 class Sessions:
-    """The sessions of one client, by the brokers' addresses."""
+    """The sessions of one client, by broker address."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.now_s = now_s
@@ -52,21 +52,21 @@ class Sessions:
         self._silent: set[str] = set()
         """Addresses of brokers that did not answer the last heartbeat."""
         self._waits: dict[str, set[asyncio.Timeout]] = {}
-        """What waits for answers of a broker, by its address, and must not wait for a dead one."""
+        """Waits for a broker's answers, by its address, that end when the broker falls silent."""
         self.listeners: list[Callable[[], None]] = []
         """Called when a session began or ended."""
 
     def live(self) -> list[Session]:
-        """Those that need keep-alives. The thread that sends them asks too: it goes through a copy,
-        because the client's loop may add another one meanwhile."""
+        """The sessions that need keep-alives. The keep-alive thread calls this too, so it iterates
+        over a copy: the client's loop may add a session meanwhile."""
         return [session for session in tuple(self._sessions.values()) if not session.is_over]
 
     def get(self, address: str | None) -> Session | None:
-        """The session at a broker; None where there is none, or none any more."""
+        """The session at a broker; None if there is none, or no longer one."""
         return None if address is None else self._sessions.get(address)
 
     def name(self, address: str | None) -> str:
-        """Its name, empty for none."""
+        """The name of the session at a broker, empty if there is none."""
         session = self.get(address)
         return "" if session is None else session.name
 
@@ -76,7 +76,7 @@ class Sessions:
         return session is None or self.now_s() - session.confirmed_s <= session.sure_s
 
     def is_unreachable(self, address: str | None) -> bool:
-        """Whether the broker did not answer lately."""
+        """Whether the broker has recently failed to answer."""
         session = self.get(address)
         if address is None or address in self._silent:
             return True
@@ -94,7 +94,7 @@ class Sessions:
 
     @contextmanager
     def ends_with_silence(self, address: str, wait: asyncio.Timeout) -> Iterator[None]:
-        """While the block runs, `wait` is over when the broker falls silent."""
+        """While the block runs, `wait` times out when the broker falls silent."""
         waits = self._waits.setdefault(address, set())
         waits.add(wait)
         try:
@@ -105,7 +105,7 @@ class Sessions:
                 del self._waits[address]
 
     def answered(self, address: str, name: str | None, life_s: float, sent_s: float) -> None:
-        """A heartbeat was answered, with a session where the broker has them."""
+        """A heartbeat was answered, with a session if the broker supports them."""
         self._silent.discard(address)
         known = self._sessions.get(address)
         if known is not None and known.name == name:
@@ -121,20 +121,20 @@ class Sessions:
             self._notify()
 
     def ended(self, session: Session) -> None:
-        """Its broker does not know it any more."""
+        """The broker no longer knows this session."""
         session.is_over = True
         if self._sessions.get(session.address) is session:
             del self._sessions[session.address]
             self._notify()
 
     def closed(self, address: str) -> None:
-        """The connection to a broker ended, and the session with it, as far as we can know."""
+        """The connection to a broker closed, and with it, as far as we can know, the session."""
         session = self._sessions.get(address)
         if session is not None:
             self.ended(session)
 
     def end_all(self) -> None:
-        """The client has no consumer any more, or stops."""
+        """The client has no consumers left, or stops."""
         for session in self._sessions.values():
             session.is_over = True
         self._sessions.clear()

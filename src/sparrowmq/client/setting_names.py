@@ -1,8 +1,8 @@
-"""Settings by name: a mistyped one is refused with the names that are near it.
+"""Settings by name: a mistyped one is rejected, and similar names are suggested.
 
 Consumers take most of their settings through typed dictionaries (`**settings: Unpack[…]`), which
-type checkers and editors read. Python itself does not: without this, a mistyped name would end in a
-constructor that no user has heard of, and `help()` would show no name at all.
+type checkers and editors read. Python itself does not: without this, a mistyped name would fail in
+a constructor that no user has heard of, and `help()` would show no names at all.
 """
 
 import inspect
@@ -42,16 +42,16 @@ def settings_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def checks_setting_names(kind: type[C]) -> type[C]:
-    """For classes: unknown settings raise a TypeError that names the class and near settings, and
-    `help()` lists every setting."""
+    """For classes: unknown settings raise a TypeError that names the class and similar settings,
+    and `help()` lists every setting."""
     known = settings_of(_init_of(kind))
     _replace_init(kind, known, list(known.values()))
     return kind
 
 
 def takes_settings_of(other: type, without: Iterable[str]) -> Callable[[type[C]], type[C]]:
-    """The same for a class that passes its settings on to another, with defaults and all;
-    `without` are those that it answers itself."""
+    """The same for a class that passes its settings, defaults included, on to another one; it
+    handles those in `without` itself."""
 
     def decorate(kind: type[C]) -> type[C]:
         own = settings_of(_init_of(kind)).items()  # with a default of its own, or none: as it says
@@ -83,7 +83,7 @@ def _replace_init(kind: type, known: Iterable[str], shown: list[inspect.Paramete
 
 
 def unknown_settings(kind: str, unknown: Iterable[str], known: Iterable[str]) -> str:
-    """The text of an error for names that `kind` does not have: a line for each."""
+    """The error text for names that `kind` does not have, one line each."""
     texts = []
     for name in sorted(unknown):
         near = get_close_matches(name, sorted(known), n=3)

@@ -30,7 +30,7 @@ Accepts = Callable[[MessageExt], bool]
 class Sql:
     """A condition on message properties, checked by the broker: `Sql("amount > 3")`.
 
-    Raises ValueError that names the place where the expression goes wrong.
+    Raises ValueError that names the position of the mistake in the expression.
     """
 
     expression: str
@@ -46,9 +46,9 @@ class Sql:
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """A function on messages that runs in the consumer, after the broker's choice by tags.
+    """A filter function that runs in the consumer, after the broker has filtered by tags.
 
-    What it rejects counts as consumed; when it raises, the message counts as failed.
+    Messages that it rejects count as consumed; if it raises, the message counts as failed.
     """
 
     accepts: Accepts
@@ -64,7 +64,7 @@ Filter = str | Sql | Only
 
 
 def check_tags(name: str, expression: object) -> None:
-    """Raises ValueError for tags that cannot be meant (`tags_fault` says which)."""
+    """Raises ValueError for tags that make no sense (see `tags_fault`)."""
     check_kind(name, expression, str)
     assert isinstance(expression, str)
     fault = tags_fault(expression, for_comma="Sql(\"TAGS = 'a,b'\")")
@@ -75,7 +75,8 @@ def check_tags(name: str, expression: object) -> None:
 class Subscriptions:
     """Topics with their filters. The version of a subscription is the time it last changed.
 
-    Versions only grow, also when the clock is set back: brokers ignore what is not newer.
+    Versions only grow, even if the clock is set back: brokers ignore subscriptions that are not
+    newer.
     """
 
     def __init__(self, filters: Mapping[str, Filter]) -> None:
@@ -98,22 +99,22 @@ class Subscriptions:
         return set(self._filters)
 
     def get(self, topic: str) -> SubscriptionData | None:
-        """What pulls and heartbeats say of a topic."""
+        """A topic's subscription, as pulls and heartbeats send it."""
         return self._datas.get(topic)
 
     def all(self) -> tuple[SubscriptionData, ...]:
-        """Everything, in the order of topics."""
+        """All subscriptions, ordered by topic."""
         return tuple(self._datas[topic] for topic in sorted(self._datas))
 
     def add(self, topic: str, choice: Filter, now_ms: int) -> None:
-        """Subscribe, or subscribe otherwise. Raises ValueError for an illegal topic or filter."""
+        """Subscribe, or change the filter. Raises ValueError for an illegal topic or filter."""
         check_topic(topic)
         data = _data(topic, choice, self._next_version(topic, now_ms))
         self._filters[topic] = choice
         self._keep(data)
 
     def remove(self, topic: str) -> None:
-        """Unsubscribe; its queues go with the next rebalance."""
+        """Unsubscribe; the next rebalance gives up the topic's queues."""
         self._filters.pop(topic, None)
         self._datas.pop(topic, None)
 
@@ -132,7 +133,7 @@ class Subscriptions:
         self._versions[data.topic] = data.sub_version
 
     def function(self, topic: str) -> Accepts | None:
-        """The function that chooses among the messages of a topic."""
+        """The function that filters a topic's messages, or None."""
         choice = self._filters.get(topic)
         return choice.accepts if isinstance(choice, Only) else None
 
@@ -153,14 +154,15 @@ def _data(topic: str, choice: Filter, version: int) -> SubscriptionData:
 
 
 def check_filters(filters: object) -> None:
-    """Raises ValueError for what is no mapping: people forget the filter and pass topics."""
+    """Raises ValueError for anything but a mapping: people forget the filter and pass topics."""
     if not isinstance(filters, Mapping):
         text = "must give a filter for each topic, such as {'orders': '*'}"
         raise ValueError(f"subscriptions are {filters!r}, {text}")
 
 
 def without_functions(filters: Mapping[str, Filter]) -> Mapping[str, Filter]:
-    """The same. Raises ValueError for a function, which only a consumer with a handler can run."""
+    """Returns the filters unchanged. Raises ValueError for a function, which only a consumer with a
+    handler can run."""
     check_filters(filters)
     for topic, choice in filters.items():
         if isinstance(choice, Only):
@@ -169,14 +171,15 @@ def without_functions(filters: Mapping[str, Filter]) -> Mapping[str, Filter]:
 
 
 def wanted(messages: list[MessageExt], subscription: SubscriptionData) -> list[MessageExt]:
-    """The broker compares hashes, which may collide; the client compares the tags themselves."""
+    """The messages that really match: the broker compares hashes, which may collide; the client
+    compares the tags themselves."""
     if not subscription.is_tag or not subscription.tags_set:
         return messages
     return [message for message in messages if subscription.takes_tag(message.tags)]
 
 
 def differences(ours: Iterable[SubscriptionData], theirs: Iterable[SubscriptionData]) -> str:
-    """In words, topic by topic; empty when both are the same."""
+    """How two sets of subscriptions differ, in words, topic by topic; empty if they are equal."""
     mine, other = _by_topic(ours), _by_topic(theirs)
     return "; ".join(
         f"topic {topic}: {mine.get(topic, 'not subscribed')} here,"
@@ -202,9 +205,9 @@ def _by_topic(subscriptions: Iterable[SubscriptionData]) -> dict[str, str]:
 async def check_subscriptions(
     client: ClientCore, group: str, subscriptions: Iterable[SubscriptionData]
 ) -> None:
-    """Raise BrokerRefused for a condition that a broker of the topic does not accept.
+    """Raises BrokerRefused for a condition that a broker of the topic rejects.
 
-    Tags are always fine. A topic without a route is checked by its pulls.
+    Tags are always accepted. A topic without a route is checked when it is pulled.
     """
     for subscription in subscriptions:
         if subscription.is_tag:
@@ -230,10 +233,10 @@ async def _check(client: ClientCore, group: str, subscription: SubscriptionData)
 async def report_differences(
     client: ClientCore, group: str, subscriptions: Iterable[SubscriptionData]
 ) -> str:
-    """What the group's live members subscribe to and we do not, or the other way round; logged.
+    """Log what the group's live members subscribe to and we do not, or the other way round.
 
-    Asked before the first heartbeat, with which ours would become the group's. Never an error: a
-    subscription that is changed in one process after the other looks the same for a while.
+    Runs before the first heartbeat, since that makes our subscription the group's. Never an error:
+    while processes change their subscription one after the other, it looks the same for a while.
     """
     ours = [one for one in subscriptions if not is_retry_topic(one.topic)]
     for topic in sorted(one.topic for one in ours):

@@ -1,8 +1,8 @@
-"""Lines of message trace on their way: collected, and sent in the background, a few at a time.
+"""Outgoing lines of message trace: collected, and sent in the background, a few at a time.
 
 Producers and consumers write them (`sending/trace.py`, `consuming/trace.py`). A line that cannot be
-sent is dropped, and that is logged: trace must not take the memory, nor the time, of what it
-watches.
+sent is dropped, and that is logged: tracing must not use up the memory or the time of what it
+traces.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from sparrowmq.protocol.sys_flag import COMPRESSED
 
 _FLUSH_S = 5.0
 _FLUSH_LINES = 20
-"""So many lines are sent at once without waiting for the time."""
+"""Once this many lines are collected, they are sent without waiting for the interval."""
 _MOST_LINES = 2048
 _MESSAGE_CHARS = 128_000
 _KEY_CHARS = 16_000
@@ -35,7 +35,7 @@ _SEND_S = 5.0
 _TRIES = 2
 _COMPRESS_BYTES = 4096
 _QUEUES = 4
-"""Of a trace topic that the first message creates."""
+"""Queues of a trace topic that its first message creates."""
 _STORED = {
     ResponseCode.SUCCESS,
     ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -45,7 +45,7 @@ _STORED = {
 
 
 class TraceLine(msgspec.Struct):
-    """One line, the topic of its message, and the keys it is found by."""
+    """One line, the topic of its message, and the keys by which it is found."""
 
     text: str
     topic: str
@@ -65,11 +65,11 @@ class TraceOutbox:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to send what is collected."""
+        """Start sending the collected lines."""
         self._task = self._client.keep(self._run, "message trace")
 
     async def stop(self) -> None:
-        """Send what is left, if it does not take long."""
+        """Send what is left, unless it takes long."""
         self._is_stopping = True
         self._wake.set()
         if self._task is not None:

@@ -37,7 +37,7 @@ from sparrowmq.protocol.names import (
 )
 
 FOR_S = 2.0
-"""How far the two looks are apart."""
+"""The time between the two looks."""
 MOST_EXAMINED = 100
 
 
@@ -52,7 +52,7 @@ class Order:
     """Of a message."""
     for_s: float = FOR_S
     limit: int = MOST_EXAMINED
-    """Topics and groups that are examined when everything is; 0 for all."""
+    """How many topics and groups to examine when examining everything; 0 for all."""
 
     def __post_init__(self) -> None:
         if self.for_s < 0:
@@ -79,8 +79,8 @@ def order_of(
 
 
 async def examine(cluster: ClusterCalls, order: Order) -> Examination:
-    """Look and decide. A cluster that answers in part is examined in part. Raises NotFound for a
-    subject that does not exist, and ValueError."""
+    """Look and decide. If only a part of the cluster answers, that part is examined. Raises
+    NotFound for a subject that does not exist, and ValueError."""
     calls = cluster.bounded()
     try:
         match order.about:
@@ -99,7 +99,7 @@ async def examine(cluster: ClusterCalls, order: Order) -> Examination:
 
 
 async def _without_name_servers(calls: ClusterCalls) -> Examination:
-    """Without a name server nothing else can be found: that is the finding."""
+    """Report that no name server answers: without one nothing else can be found."""
     facts = await look_at_cluster(calls, None)
     decided = decide_cluster(facts)
     made = {each.id for each in decided.findings}
@@ -199,8 +199,8 @@ async def _message(calls: ClusterCalls, order: Order) -> Examination:
 
 
 def _silences(about: About, errors: Sequence[BrokerFailure]) -> Decided:
-    """A broker that does not answer is a finding, once, whatever was asked. One that refuses has
-    answered: what it would have said was not checked."""
+    """A broker that does not answer is one finding, no matter what was asked. One that refuses has
+    answered: what it would have reported was not checked."""
     silent = {each.address: each for each in reversed(errors) if not each.is_refusal}
     refused = [each for each in errors if each.is_refusal]
     ids = tuple(each.id for each in CATALOGUE.values() if each.about is about)

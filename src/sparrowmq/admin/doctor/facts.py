@@ -1,6 +1,6 @@
 """What the doctor knows before it decides: plain values, gathered over the wire.
 
-A fact that could not be had is None, and `missing` says for which checks and why.
+A fact that could not be obtained is None, and `missing` says for which checks and why.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class NameServerFacts:
 
     address: str
     brokers: Mapping[BrokerKey, str] | None = None
-    """Address of every broker that it knows; None if it does not answer."""
+    """Addresses of all brokers that it knows; None if it does not answer."""
     read_only: frozenset[str] = frozenset()
     """Names of the brokers that it hides from producers."""
     error: str = ""
@@ -54,14 +54,14 @@ class BrokerFacts:
     address: str
     clusters: tuple[str, ...] = ()
     runtime: Mapping[str, str] | None = None
-    """What it reports, by Apache's names; None if it does not answer."""
+    """Its report, by Apache's names; None if it does not answer."""
     settings: Mapping[str, str] | None = None
     skew_s: float | None = None
-    """How far its clock is ahead of ours; None where that cannot be known."""
+    """How far its clock is ahead of ours; None if that cannot be determined."""
     skew_doubt_s: float = 0.0
-    """How wrong that may be."""
+    """The uncertainty of `skew_s`."""
     takes_sends: bool = True
-    """Whether it would take sends itself, whatever name servers say."""
+    """Whether the broker itself would take sends, regardless of the name servers."""
     error: str = ""
     is_refusal: bool = False
     """Whether `error` is an answer of the broker."""
@@ -101,11 +101,11 @@ class TopicFacts:
     no_route: str = ""
     """Why there is none."""
     is_lost: bool = False
-    """Whether brokers had it that are gone."""
+    """Whether it was on brokers that are gone."""
     settings: tuple[TopicSettings, ...] = ()
     queues: tuple[TopicQueue, ...] = ()
     readers: tuple[ReadingGroup, ...] | None = None
-    """None if no broker tells."""
+    """None if no broker reports them."""
     broker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     masters: tuple[str, ...] = ()
     """Names of all brokers of the cluster."""
@@ -123,12 +123,12 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLook:
-    """A group at one moment."""
+    """A snapshot of a group."""
 
     at_ms: int
     queues: tuple[QueueLag, ...] = ()
     members: Mapping[str, ConsumerRunningInfo | None] = field(default_factory=dict)
-    """What each live member says by client id; None where it does not answer."""
+    """What each live member reports, by client id; None if it does not answer."""
     retry_end: int | None = None
     """How many messages ever went to retry; None if that is not known."""
     dead_end: int | None = None
@@ -146,12 +146,12 @@ class GroupFacts:
     model: MessageModel | None = None
     subscriptions: frozenset[Subscription] = frozenset()
     unequal: Mapping[str, frozenset[Subscription]] = field(default_factory=dict)
-    """What each member wants, where they differ."""
+    """What each member subscribes to, if they differ."""
     doubled: frozenset[str] = frozenset()
     readable: Mapping[str, frozenset[MessageQueue]] = field(default_factory=dict)
     """The queues that each subscribed topic has for reading."""
     locks: Mapping[MessageQueue, str] = field(default_factory=dict)
-    """Client ids that hold locks, where brokers tell."""
+    """Client ids that hold locks, if brokers report them."""
     samples: Mapping[str, tuple[Mapping[str, str], ...]] = field(default_factory=dict)
     """Properties of the newest messages of each topic that the group filters."""
     next_stored_ms: Mapping[MessageQueue, int] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class GroupFacts:
 
     @property
     def window_s(self) -> float:
-        """How far the two looks are apart."""
+        """The time between the two looks."""
         return (self.second.at_ms - self.first.at_ms) / 1000
 
     @property
@@ -179,22 +179,22 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageReader:
-    """How a message and a group stand to each other."""
+    """How far one group is with a message."""
 
     group: str
     offset: int | None
-    """Of the message that the group reads next in this queue; None if it has no progress."""
+    """The offset that the group reads next in this queue; None if it has no progress."""
     subscription: Subscription | None = None
-    """What it wants of the topic; None while it is offline."""
+    """What it subscribes to in the topic; None while it is offline."""
     retry: MessageExt | None = None
     """The newest copy of the message that waits for, or is in, the group's retry topic."""
     retry_due_ms: int | None = None
-    """When that copy comes; None where it has come."""
+    """When that copy is due; None if it has already arrived."""
     retry_is_done: bool = False
     """Whether the group is past that copy."""
     dead: MessageExt | None = None
     resent: MessageExt | None = None
-    """The first copy that was stored after the dead letter: somebody sent it again."""
+    """The first copy that was stored after the dead letter, so that it was sent again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ class MessageFacts:
     topic: str
     now_ms: int
     asked: int = 0
-    """Brokers that answered."""
+    """How many brokers answered."""
     stored: MessageExt | None = None
     """In its own topic."""
     waiting: MessageExt | None = None
@@ -218,7 +218,7 @@ class MessageFacts:
     is_set_aside: bool = False
     """Whether the broker gave up asking its producers."""
     expired: str = ""
-    """Why it can be said that it was there once."""
+    """Why we know that the message once existed."""
     readers: tuple[MessageReader, ...] = ()
     missing: tuple[NotMade, ...] = ()
     errors: tuple[BrokerFailure, ...] = ()
@@ -228,8 +228,8 @@ class MessageFacts:
 
 
 def passes(wanted: Subscription, properties: Mapping[str, str]) -> bool:
-    """Whether a message with these properties is wanted, as a broker decides it. A filter that
-    cannot be read passes everything: then the doctor has nothing to say about it."""
+    """Whether a message with these properties matches, as a broker decides it. A filter that cannot
+    be parsed passes everything: then the doctor has nothing to say about it."""
     if wanted.kind == TAG:
         tags = _tags(wanted.expression)
         return not tags or properties.get(TAGS) in tags

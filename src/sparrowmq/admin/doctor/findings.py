@@ -1,6 +1,7 @@
 """What the doctor reports: findings, and checks that could not be made.
 
-A check that a peer does not answer is a `NotMade` with the reason, and never silently left out.
+A check that a peer does not answer becomes a `NotMade` with the reason, and is never silently left
+out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +21,7 @@ class Finding:
     """Such as `group billing`."""
     what: str
     evidence: str
-    """The figures that it was found by."""
+    """The figures on which it is based."""
     cause: str
     remedy: str
     command: str
@@ -44,18 +45,18 @@ class NotMade:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Everything that the doctor found, the worst first."""
+    """Everything that the doctor found, worst first."""
 
     findings: tuple[Finding, ...]
     not_made: tuple[NotMade, ...]
     checked: str
-    """What was looked at, in a sentence."""
+    """What was examined, in one sentence."""
     errors: tuple[BrokerFailure, ...] = ()
     """Brokers that did not answer."""
 
     @property
     def worst(self) -> Severity | None:
-        """The severity of the worst finding; None where there is none."""
+        """The severity of the worst finding, or None."""
         return min(
             (each.severity for each in self.findings), key=lambda each: each.rank, default=None
         )
@@ -66,7 +67,7 @@ class Examination:
         return self.worst in (None, Severity.NOTE)
 
     def at_least(self, severity: Severity) -> tuple[Finding, ...]:
-        """The findings that are at least so bad."""
+        """The findings that are at least this severe."""
         return tuple(each for each in self.findings if each.severity.rank <= severity.rank)
 
 
@@ -98,7 +99,7 @@ def found(
 def examination(
     decided: Iterable[Decided], checked: str, errors: Iterable[BrokerFailure] = ()
 ) -> Examination:
-    """All of it: each finding once, the worst first."""
+    """The complete examination: each finding once, worst first."""
     findings: dict[object, Finding] = {}
     not_made: dict[NotMade, None] = {}
     for each in decided:

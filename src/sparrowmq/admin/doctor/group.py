@@ -23,9 +23,9 @@ ONE_QUEUE_SHARE = 0.9
 LEAST_SAMPLES = 10
 DEAD_LATELY_MS = 600_000
 STUCK_MS = 10_000
-"""A message that came later may simply be in work."""
+"""A message that arrived more recently may simply be in work."""
 SETTLED_MS = 10_000
-"""How long a member has to be there before missing progress means something."""
+"""How long a member has to be online before missing progress means anything."""
 
 
 def decide_group(facts: GroupFacts) -> Decided:
@@ -171,7 +171,7 @@ def _lag(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
 
 
 def _stuck(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
-    """Queues that stand still, without those whose reason is known already."""
+    """Queues that stand still, except those whose reason is already known."""
     if not facts.members or any(not each.may_consume for each in facts.settings):
         return
     explained, without_progress = idle_queues(facts), _without_progress(facts)

@@ -52,15 +52,15 @@ class BegunGroup:
 async def begin_group(
     calls: ClusterCalls, name: str, tables: GroupTables | None = None
 ) -> BegunGroup:
-    """The first look. Raises NotFound, NoBrokerAnswers. `tables` are the settings of all groups,
-    where many are examined."""
+    """The first look. Raises NotFound, NoBrokerAnswers. Pass `tables`, the settings of all groups,
+    if many are examined."""
     info = await describe_group(calls, name, tables)
     online = await connected(calls, name)
     return BegunGroup(info, online, await _look(calls, name, online))
 
 
 async def finish_group(calls: ClusterCalls, begun: BegunGroup) -> GroupFacts:
-    """The second look, and what only queues that stand still need."""
+    """The second look, plus what is needed only for queues that stand still."""
     name, info = begun.info.name, begun.info
     online = await connected(calls, name)
     second = await _look(calls, name, online)
@@ -132,7 +132,7 @@ async def _running_info(
 
 
 async def _ends(calls: ClusterCalls, topic: str) -> tuple[int | None, int]:
-    """How many messages a topic ever got, None if that is not known; when the last one came."""
+    """How many messages a topic ever got (None if not known), and when the last one arrived."""
     route = await calls.find_route(topic)
     if route is None:
         return 0, 0
@@ -216,7 +216,7 @@ async def _newest(calls: ClusterCalls, queue: QueueLag) -> list[Mapping[str, str
 
 
 async def _with_standing(calls: ClusterCalls, online: Connected, facts: GroupFacts) -> GroupFacts:
-    """With the age of the messages that queues stand at, and the stacks of their owners."""
+    """Add the age of the messages at which queues stand still, and the stacks of their owners."""
     still = [each for each in progress_of(facts) if each.stands_still and each.owner]
     still = still[:MOST_SAMPLED]
     stored = await at_once(

@@ -44,8 +44,8 @@ def decide_members(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def idle_queues(facts: GroupFacts) -> set[MessageQueue]:
-    """Queues that do not move for a reason that has a finding of its own: a hanging or slow
-    handler, or a member that is paused."""
+    """Queues that do not move for a reason that has its own finding: a hanging or slow handler, or
+    a paused member."""
     explained: set[MessageQueue] = set()
     pulling = without_handler_times(facts)
     for client_id, info in facts.second.members.items():
@@ -120,7 +120,7 @@ def _handler(
 
 def without_handler_times(facts: GroupFacts) -> list[str]:
     """Members that do not report how long their handlers take. Go's client (2.1.2) reports how long
-    its pulls take in that place, and those wait for messages."""
+    its pulls take instead, and those wait for messages."""
     return [each.client_id for each in facts.members if each.language == "GO"]
 
 
@@ -135,7 +135,7 @@ def without_times(facts: GroupFacts) -> list[str]:
 
 
 def _hanging(facts: GroupFacts, client_id: str, info: ConsumerRunningInfo) -> list[MessageQueue]:
-    """Queues whose messages a handler does not finish."""
+    """Queues in which a handler does not finish its messages."""
     if client_id in without_times(facts):
         return []
     return [queue for queue, held in info.mq_table.items() if _hangs(facts, info, queue, held)]
@@ -144,8 +144,8 @@ def _hanging(facts: GroupFacts, client_id: str, info: ConsumerRunningInfo) -> li
 def _hangs(
     facts: GroupFacts, info: ConsumerRunningInfo, queue: MessageQueue, held: ProcessQueueInfo
 ) -> bool:
-    """Whether the handler has had a message for long and finished nothing since. The message has
-    to be old as well: a member that was idle finished nothing either."""
+    """Whether the handler has had a message for long and finished nothing since. The message has to
+    be old too: an idle member has not finished anything either."""
     stored_ms = facts.next_stored_ms.get(queue)
     return (
         not held.dropped
@@ -157,7 +157,8 @@ def _hangs(
 
 
 def _idle_ms(info: ConsumerRunningInfo, held: ProcessQueueInfo) -> int:
-    """By the member's own clock, whose time is at least that of its last pull."""
+    """How long the queue has been idle, by the member's own clock, which has at least reached the
+    time of its last pull."""
     now_ms = max(each.last_pull_timestamp for each in info.mq_table.values())
     return now_ms - held.last_consume_timestamp
 
@@ -170,7 +171,7 @@ def _is_full(info: ConsumerRunningInfo, queue: MessageQueue, held: ProcessQueueI
 
 
 def handler_line(stacks: str) -> str:
-    """Where a handler is in a member's stacks; empty where none is recognised."""
+    """Where a handler is in a member's stacks; empty if none is recognised."""
     return _java_line(stacks) or _python_line(stacks)
 
 
@@ -206,7 +207,7 @@ def _place(queue: MessageQueue) -> str:
     return f"{queue.topic} {queue.broker_name}/{queue.queue_id}"
 
 
-# ---- members among each other
+# ---- members compared with each other
 
 
 def _agreement(facts: GroupFacts) -> Iterator[Finding]:
@@ -280,7 +281,7 @@ def _moved(facts: GroupFacts) -> Iterator[Finding]:
 
 def _without_owner(facts: GroupFacts) -> Iterator[Finding]:
     """Queues with messages that no member has, although all of them answer and none joins or
-    leaves. SparrowMQ's brokers tell who has the lock; with Apache's that is only likely."""
+    leaves. SparrowMQ's brokers report who has the lock; with Apache's that is only likely."""
     live = {each.client_id for each in facts.members}
     held = owners_of(facts.first).keys() | owners_of(facts.second).keys()
     orphans = [

@@ -1,4 +1,4 @@
-"""Decides about one message: where it is, and how each group stands to it."""
+"""Decides about one message: where it is, and how far each group is with it."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

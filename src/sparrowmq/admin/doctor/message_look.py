@@ -53,15 +53,15 @@ _READERS = (*("filtered-for-group", "waiting-behind", "retrying", "dead", "consu
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where to look: all brokers, and their tables of delay levels."""
+    """Where to look: all brokers, and their delay-level tables."""
 
     calls: ClusterCalls
     addresses: Mapping[str, str]
     levels_ms: Mapping[str, tuple[int, ...]]
 
     async def copies(self, topic: str, unique_id: str) -> list[MessageExt]:
-        """Everything in a topic with that id, the oldest first. A broker that does not answer has
-        none: it is reported with the search in the message's own topic."""
+        """All messages in a topic with that id, oldest first. A broker that does not answer counts
+        as having none: the search in the message's own topic reports it."""
         asks = [
             partial(_query, self.calls, name, address, topic, unique_id)
             for name, address in self.addresses.items()
@@ -75,7 +75,7 @@ class _Place:
         return sorted(found, key=lambda each: (each.store_timestamp, each.queue_offset))
 
     def due_ms(self, waiting: MessageExt) -> int:
-        """When a message that waits for its time is delivered."""
+        """When a delayed message is delivered."""
         timed = waiting.properties.get(TIMER_OUT_MS, "")
         if waiting.topic == TIMER_TOPIC and timed.isdecimal():
             return int(timed)
@@ -85,7 +85,7 @@ class _Place:
 
 
 async def look_at_message(calls: ClusterCalls, message_id: str, topic: str | None) -> MessageFacts:
-    """Everything about a message. Raises ValueError for what is no id, and NotFound for an id that
+    """Everything about a message. Raises ValueError for an invalid id, and NotFound for an id that
     needs its topic."""
     check_kind("message_id", message_id, str)
     try:

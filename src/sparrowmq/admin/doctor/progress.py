@@ -1,8 +1,7 @@
 """How a group's queues moved between two looks.
 
-Members know their progress at once, brokers only when members commit it, every few seconds. A
-member that answers is therefore believed first; a broker's word counts when the two looks are
-further apart than a commit.
+Members know their progress at once, brokers only after members commit it, every few seconds. So a
+member's answer is preferred; a broker's counts if the two looks are further apart than a commit.
 """
 
 from dataclasses import dataclass
@@ -26,16 +25,16 @@ class QueueProgress:
     end_after: int
     owner: str | None
     is_certain: bool
-    """Whether no move means that nothing moved."""
+    """Whether an unchanged offset means that nothing moved."""
 
     @property
     def lag_before(self) -> int:
-        """Messages that waited then."""
+        """Messages that waited at the first look."""
         return max(0, self.end_before - self.before)
 
     @property
     def lag_after(self) -> int:
-        """Messages that wait now."""
+        """Messages that waited at the second look."""
         return max(0, self.end_after - self.after)
 
     @property
@@ -78,14 +77,14 @@ def _stored(queue: QueueLag) -> int:
 
 
 def _told(look: GroupLook, owner: str | None, queue: QueueLag) -> int | None:
-    """What the owner itself says; it answers 0 where it does not know."""
+    """What the owner itself reports; it answers 0 if it does not know."""
     info = look.members.get(owner or "")
     held = None if info is None else info.mq_table.get(queue.queue)
     return None if held is None else max(queue.min_offset, held.commit_offset)
 
 
 def owners_of(look: GroupLook) -> dict[MessageQueue, str]:
-    """Who holds each queue, as the members say."""
+    """Which member holds each queue, according to the members."""
     return {
         queue: client_id
         for client_id, info in sorted(look.members.items())

@@ -25,7 +25,7 @@ _READER_CHECKS = ("nobody-consumes", "old-route-in-client", "retention-overtakes
 
 
 async def look_at_topic(calls: ClusterCalls, name: str) -> TopicFacts:
-    """Everything about a topic. Raises NameServersAway, and ValueError for what is no name."""
+    """Everything about a topic. Raises NameServersAway, and ValueError for an invalid name."""
     try:
         route = await calls.route(check_topic(name))
     except NotFound as error:

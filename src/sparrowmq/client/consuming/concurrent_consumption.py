@@ -5,7 +5,7 @@ pulled ▶ work items ▶ handler ─┬ done ───────────�
                                └ not given back ▶ stays in work, handed out again after 5 s
 
 Progress is the smallest offset in work, so it passes a message only when the message is done or the
-broker has taken it back. A crash between the two delivers it twice, never not at all.
+broker has taken it back. A crash in between delivers the message twice, but never loses it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from sparrowmq.protocol.message_ext import MessageExt, failed_again
 
 
 class GivingBack:
-    """Gives messages of one group back to brokers, which deliver them again later, or move them to
+    """Sends messages of one group back to brokers, which deliver them again later, or move them to
     the dead-letter queue after too many attempts."""
 
     def __init__(
@@ -39,7 +39,7 @@ class GivingBack:
         self._log = log
 
     async def give_back(self, message: MessageExt, delay_level: int, reason: str) -> bool:
-        """Give a message back; whether the broker has it now. `reason` is for the log."""
+        """Send a message back. Returns whether the broker has it now. `reason` is for the log."""
         header = SendBack(
             offset=message.log_offset,
             group=self._group,
@@ -71,7 +71,7 @@ class GivingBack:
         return True
 
     async def _send_elsewhere(self, message: MessageExt, delay_level: int) -> None:
-        """The master is away, and its slave stores nothing."""
+        """Send it to another broker: the master is away, and its slave stores nothing."""
         times = self._max_reconsume_times
         if delay_level == DEAD_LETTER:
             times = min(times, message.reconsume_times)
@@ -79,16 +79,17 @@ class GivingBack:
 
 
 HAND_AGAIN_S = 5.0
-"""When a message could not be given back it is handed to the handler again after this long."""
+"""A message that could not be sent back is handed to the handler again after this long."""
 EXPIRED_LEVEL = 3
 DOUBT_S = 0.5
-"""How long work of a queue waits that another member may have by now."""
+"""How long the work of a queue waits if another member may own the queue by now."""
 CHECK_S = 60.0
-"""How often handlers that take too long are looked for, at most."""
+"""The longest interval between checks for handlers that take too long."""
 
 
 class ConcurrentConsumption:
-    """Progress passes a message only when it is done or given back."""
+    """Hands messages to concurrent workers. Progress passes a message only when it is done or sent
+    back."""
 
     def __init__(
         self,
@@ -111,16 +112,16 @@ class ConcurrentConsumption:
         self._log = log
         self._work: asyncio.Queue[tuple[HeldQueue, list[MessageExt]]] = asyncio.Queue()
         self._going_back: set[tuple[HeldQueue, int]] = set()
-        """Queue and offset of what is on its way to the broker: once is enough."""
+        """Queue and offset of messages being sent back, so that each is sent back once."""
 
     def submit(self, held: HeldQueue, messages: Sequence[MessageExt]) -> None:
-        """Cut into work items and let the workers have them."""
+        """Cut messages into work items and queue them for the workers."""
         for item in work_items(messages, self._batch):
             self._work.put_nowait((held, item))
 
     async def work(self) -> None:
-        """One worker, until the interpreter ends. What is left of a queue that leaves stays for its
-        next owner."""
+        """Run one worker until the interpreter exits. What is left of a queue that is given up
+        stays for its next owner."""
         loop = asyncio.get_running_loop()
         now_s = loop.time
         while True:
@@ -158,10 +159,10 @@ class ConcurrentConsumption:
         if queue.is_dropped:
             return  # another member has the queue: a late result does not move progress
         queue.remove(queue_done)
-        # What expired meanwhile was given back already: a late result of it is ignored.
+        # What expired meanwhile was already sent back: its late result is ignored.
         failed = [message for message in result.failed if self._is_ours(held, message)]
         again = failed
-        if self._ownership.may_work(held):  # else its next owner has them, and decides
+        if self._ownership.may_work(held):  # else its next owner gets them, and decides
             again = await self._give_back(held, failed, result.delay_level, result.reason)
         queue.remove(message for message in failed if message not in again)
         self._ownership.note_progress(held)
@@ -175,7 +176,7 @@ class ConcurrentConsumption:
     async def _give_back(
         self, held: HeldQueue, messages: list[MessageExt], level: int, reason: str
     ) -> list[MessageExt]:
-        """Send messages back to the broker; those that could not be are returned."""
+        """Send messages back to the broker. Returns those for which that failed."""
         if self._giving_back is None:
             self._log.warning("%d messages failed and are dropped: broadcasting", len(messages))
             return []
@@ -188,13 +189,14 @@ class ConcurrentConsumption:
             self._going_back.difference_update(places)
 
     def _hand_unsettled(self, held: HeldQueue, messages: list[MessageExt]) -> None:
-        """Their worker ends: without this they would rest until the consume timeout."""
+        """Queue messages again whose worker ends: else they would wait for the consume timeout."""
         left = [message for message in messages if self._is_ours(held, message)]
         if left and held.may_begin:
             self._hand_later(held, left)
 
     def _hand_later(self, held: HeldQueue, messages: list[MessageExt]) -> None:
-        """They stay in work with one more failure counted, so that progress does not pass them."""
+        """Keep messages in work with one more failure counted, so that progress does not pass
+        them."""
         repeat = [failed_again(message) for message in messages]
         for message in repeat:
             held.process_queue.replace(message)
@@ -206,7 +208,7 @@ class ConcurrentConsumption:
             self.submit(held, [m for m in messages if held.process_queue.contains(m)])
 
     async def watch(self) -> None:
-        """Give back what handlers hold for too long, so that progress moves, for ever."""
+        """Forever send back messages that handlers hold for too long, so that progress moves."""
         while True:
             await asyncio.sleep(min(CHECK_S, self._timeout_s))
             for held in list(self._ownership.held.values()):

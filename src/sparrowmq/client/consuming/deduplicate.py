@@ -1,11 +1,11 @@
-"""Handle each message once although it may be delivered twice.
+"""Handle each message once even if it is delivered twice.
 
     seen = SqliteSeen(Path("billing-seen.db"))
     await consumer.run(Deduplicate(seen, ttl_s=3 * 86400)(handle))
 
-Delivery is at-least-once: a message comes again when its consumer dies before its progress is
-stored. A key is recorded after the handler succeeded, so nothing is lost; what remains is the
-moment between the two: a process that dies there has its message handled again.
+Delivery is at-least-once: a message is delivered again if its consumer dies before its progress is
+stored. A key is recorded after the handler succeeded, so nothing is lost. What remains is the
+moment between the two: if the process dies there, its message is handled again.
 """
 
 import inspect
@@ -24,7 +24,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 
 DAY_S = 86_400.0
 _MANY = 500
-"""Keys of one SQL statement; SQLite allows 999 variables in old versions."""
+"""Keys per SQL statement; old versions of SQLite allow 999 variables."""
 
 
 class Seen(Protocol):
@@ -40,7 +40,8 @@ class Seen(Protocol):
 
 
 class MemorySeen:
-    """In this process only: a restart forgets everything. The oldest go beyond `max_keys`."""
+    """Remembers keys in this process only: a restart forgets everything. Beyond `max_keys` the
+    oldest are dropped."""
 
     def __init__(self, max_keys: int = 1_000_000) -> None:
         self._max_keys = max_keys
@@ -59,7 +60,7 @@ class MemorySeen:
         """Remember keys."""
         with self._lock:
             for key in keys:
-                # Moved to the end: the order is that of expiry, as every key lives equally long
+                # Move to the end: the order is that of expiry, since all keys live equally long
                 self._expires_ms.pop(key, None)
                 self._expires_ms[key] = expires_ms
             while self._expires_ms:
@@ -70,14 +71,14 @@ class MemorySeen:
 
 
 class SqliteSeen:
-    """In a file, which several processes of one machine may share. Survives kills; a power cut may
-    forget the last moments."""
+    """Remembers keys in a file, which several processes of one machine may share. Survives kills; a
+    power cut may lose the last moments."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._base = sqlite3.connect(path, check_same_thread=False, timeout=30.0)
         self._base.execute("PRAGMA journal_mode = WAL")
-        # Without an fsync per handler call; see the class's promise.
+        # No fsync per handler call: the class promises no more.
         self._base.execute("PRAGMA synchronous = NORMAL")
         with self._base:
             self._base.execute(
@@ -120,7 +121,7 @@ def _unique_id(message: MessageExt) -> str:
 
 @checks_setting_names
 class Deduplicate:
-    """Wraps a handler, async or plain, so that messages with a known key are passed over."""
+    """Wraps a handler, async or plain, so that messages with a known key are skipped."""
 
     def __init__(
         self,
@@ -130,15 +131,16 @@ class Deduplicate:
         *,
         clock: Clock = system_clock,
     ) -> None:
-        """`key` is the sender's unique id unless given; it stays the same when a message is
-        retried. Two sends of the same order have different ones: give the order's number then.
+        """By default the key is the sender's unique id, which stays the same when a message is
+        retried. If one order is sent twice, the ids differ: then use the order number as `key`.
         Keys are remembered for `ttl_s`, which should be longer than a message may be retried."""
         check_time("ttl_s", ttl_s)
         check_function("key", key)
         self._claims = _Claims(store, key, int(ttl_s * 1000), clock)
 
     def __call__(self, handler: Handler) -> Handler:
-        """The handler that passes over what is known. Raises ValueError where none is given."""
+        """Wrap a handler so that it skips known messages. Raises ValueError for anything but a
+        handler."""
         check_handler(handler)
         if inspect.iscoroutinefunction(handler):
 
@@ -166,7 +168,7 @@ class Deduplicate:
 
 
 class _Claims:
-    """The keys that handlers of this process have, and those that the store knows."""
+    """The keys that handlers of this process are working on, and those that the store knows."""
 
     def __init__(
         self, store: Seen, key: Callable[[MessageExt], str], ttl_ms: int, clock: Clock
@@ -179,12 +181,12 @@ class _Claims:
         self._lock = threading.Lock()
 
     def claim(self, messages: Sequence[MessageExt]) -> tuple[list[MessageExt], list[str], bool]:
-        """Messages that no handler has had or has, with their keys, and whether some are being
-        handled elsewhere right now."""
+        """The messages that no handler has handled or is handling, with their keys, and whether
+        some are being handled elsewhere right now."""
         keys = [self._key(message) for message in messages]
         given: list[object] = [*keys]
         if not all(isinstance(key, str) and key for key in given):
-            # Messages without one would count as the same, and only the first would be handled
+            # Messages without a key would count as equal, and only the first would be handled
             raise ValueError(f"keys for Deduplicate are {keys!r}, must be texts that are not empty")
         fresh: list[MessageExt] = []
         mine: list[str] = []
@@ -215,7 +217,7 @@ async def _awaited(answer: Awaitable[None], batch: ExitStack) -> None:
 
 
 class _Batch:
-    """One call of the handler: claims at the beginning, records what succeeded at the end."""
+    """One handler call: claims keys at the beginning, records what succeeded at the end."""
 
     def __init__(self, claims: _Claims, messages: Sequence[MessageExt]) -> None:
         self._claims = claims
@@ -230,7 +232,7 @@ class _Batch:
         if error is None:
             self._claims.settle(self._keys, len(self._keys))
             if self._is_shared:
-                # Its twin may still fail, so it is neither done nor known: look again later.
+                # Its twin may still fail, so it is neither done nor known: try again later.
                 raise RetryLater("a message with the same key is being handled")
             return
         if not isinstance(error, RetryLater):

@@ -1,4 +1,4 @@
-"""Calling the user's handler: async or plain, after the functions that filter."""
+"""Calling the user's handler, async or plain, after the filter functions."""
 
 import asyncio
 import inspect
@@ -26,8 +26,8 @@ EachHandler = Callable[[MessageExt], Awaitable[None] | None]
 
 
 def chosen_handler(handler: Handler | None, each: EachHandler | None, batch: int) -> Handler:
-    """The handler of batches that a consumer calls. Raises ValueError unless one of both is given,
-    for what cannot handle anything, and for batches that `each` would not get."""
+    """The handler of batches that a consumer calls. Raises ValueError unless exactly one of them is
+    given, for an unusable handler, and for a `batch` that `each` would not get."""
     if handler is not None and each is None:
         check_handler(handler)
         return handler
@@ -55,8 +55,8 @@ def _one_by_one(each: EachHandler) -> Handler:
 
 
 def check_handler(handler: object, name: str = "handler", takes: str = "the messages") -> None:
-    """Raises ValueError for what would fail with every message, or do nothing and seem to succeed,
-    as calling a generator does."""
+    """Raises ValueError for a handler that would fail for every message, or would do nothing and
+    seem to succeed, like a generator function."""
     if not callable(handler):
         raise ValueError(f"{name} is {handler!r}, must be a function that takes {takes[4:]}")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
@@ -64,7 +64,7 @@ def check_handler(handler: object, name: str = "handler", takes: str = "the mess
     try:
         signature = inspect.signature(handler)
     except ValueError:
-        return  # written in C, and says nothing of its arguments
+        return  # written in C: its arguments are unknown
     try:
         signature.bind(())
     except TypeError:
@@ -73,15 +73,15 @@ def check_handler(handler: object, name: str = "handler", takes: str = "the mess
 
 
 DEAD_LETTER = -1
-"""The delay level that means: to the dead-letter queue at once."""
+"""The delay level that sends a message to the dead-letter queue at once."""
 
 
 @checks_setting_names
 class RetryLater(Exception):
-    """Raised by a handler that chooses how: what is done, and when the rest comes again. The log
-    has `reason`, at level INFO and with a message that becomes a dead letter."""
+    """Raised by a handler to choose what is done, and when the rest is delivered again. `reason` is
+    logged, at level INFO and for a message that becomes a dead letter."""
 
-    # Here too, for a subclass that forgets to call this one's constructor
+    # Set here too, for a subclass that forgets to call this constructor
     done = 0
     delay_level = 0
     suspend_s: float | None = None
@@ -94,10 +94,10 @@ class RetryLater(Exception):
         delay_level: int = 0,
         suspend_s: float | None = None,
     ) -> None:
-        """`done` messages from the front are consumed. `delay_level` 1 to 18 is the delay before
-        the next attempt; 0 lets the broker decide by the number of attempts, -1 sends to the
-        dead-letter queue at once. An orderly handler tries the rest again after `suspend_s` (0.01
-        to 30). Raises ValueError for numbers that are none of these."""
+        """The first `done` messages are consumed. `delay_level` 1 to 18 is the delay before the
+        next attempt; 0 lets the broker decide by the number of attempts, -1 sends to the
+        dead-letter queue at once. An orderly handler retries the rest after `suspend_s` (0.01 to
+        30). Raises ValueError for numbers out of range."""
         super().__init__(reason)
         check_whole("done", done, 0)
         check_whole("delay_level", delay_level, DEAD_LETTER, MAX_DELAY_LEVEL)
@@ -109,7 +109,7 @@ class RetryLater(Exception):
 
 
 class Result(NamedTuple):
-    """What became of a batch."""
+    """The outcome of a batch."""
 
     failed: list[MessageExt]
     delay_level: int = 0
@@ -118,7 +118,7 @@ class Result(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why messages have failed, in words, for the log."""
+        """Why messages failed, in words, for the log."""
         match self.error:
             case None:
                 return "its filter failed"
@@ -137,8 +137,8 @@ THREADS_CLOSED = "a worker of %s ends before stop(), for its threads take nothin
 
 
 class HandlerCalls:
-    """One handler with what it needs. What a user's function raises gets out of here only where it
-    ends the worker (`ends_caller`)."""
+    """Calls one handler. An exception of a user's function leaves this class only if it ends the
+    worker (`ends_caller`)."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class HandlerCalls:
         self._call = self._call_handler if hooks is None else self._call_hooked
 
     async def try_out(self, message: MessageExt, *, is_orderly: bool) -> ConsumeDirectlyResult:
-        """Hand over one message of an operator's choice; what became of it."""
+        """Hand over one message that an operator chose. Returns the outcome."""
         started_s = self._rates.now_s()
         result = await self.handle([message])
         outcome = "CR_SUCCESS"
@@ -176,8 +176,8 @@ class HandlerCalls:
         )
 
     async def handle(self, messages: list[MessageExt]) -> Result:
-        """Hand a batch over. Raises WorkersClosed where the interpreter ends: no handler has seen
-        the batch then, so it has not failed, and stays for the next owner of its queue."""
+        """Hand a batch over. Raises WorkersClosed if the interpreter is exiting: no handler has
+        seen the batch then, so it has not failed, and stays for the next owner of its queue."""
         topic = messages[0].topic
         started_s = self._rates.now_s()
         chosen, unclear = messages, list[MessageExt]()
@@ -191,7 +191,7 @@ class HandlerCalls:
         return result
 
     def _choose(self, messages: list[MessageExt]) -> tuple[list[MessageExt], list[MessageExt]]:
-        """What the functions let through, and what they raised for."""
+        """The messages that the filter functions accept, and those for which they raise."""
         chosen, unclear = [], []
         for message in messages:
             accepts = self._subscriptions.function(message.original_topic)
@@ -205,7 +205,7 @@ class HandlerCalls:
 
     async def _call_handler(self, messages: list[MessageExt]) -> Result:
         try:
-            answer: object  # users' code may give anything back, whatever its type says
+            answer: object  # users' code may return anything, whatever its type says
             if self._is_async:
                 answer = self._handler(messages)
             else:
@@ -218,7 +218,7 @@ class HandlerCalls:
         except RetryLater as later:
             failed = messages[later.done :]
             result = Result(failed, later.delay_level, later.suspend_s, later)
-            if failed and later.delay_level != DEAD_LETTER:  # which is a warning of its own
+            if failed and later.delay_level != DEAD_LETTER:  # dead letters get their own warning
                 first = failed[0]
                 place = (first.queue, first.queue_offset, first.msg_id)
                 self._log.info(
@@ -233,7 +233,7 @@ class HandlerCalls:
             self._report("handler", messages, error)
             if (
                 is_asked_to_end()
-            ):  # a handler that answers that with another error has to end all the same
+            ):  # end even if the handler turns the cancellation into another error
                 raise asyncio.CancelledError from error
             return Result(messages, error=error)
         return Result([])

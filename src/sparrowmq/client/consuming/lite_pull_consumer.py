@@ -1,10 +1,10 @@
-"""The lite pull consumer: pulls ahead in the background, and the application polls.
+"""The lite pull consumer: pulls ahead in the background while the application polls.
 
     async with LitePullConsumer("billing", {"orders": "*"}) as consumer:
         for message in await consumer.poll():
             ...
 
-Either topics are subscribed (the group shares the queues) or queues are assigned manually.
+Either subscribe to topics (the group shares the queues) or assign queues manually.
 """
 
 import asyncio
@@ -47,7 +47,8 @@ _POLL_S = 5.0
 
 @checks_setting_names
 class LitePullConsumer(GroupConsumer):
-    """What `poll` returned counts as consumed with the next `poll`, or when it is committed."""
+    """Pulls ahead in the background; the application calls `poll`. What `poll` returned counts as
+    consumed at the next `poll`, or when it is committed."""
 
     def __init__(
         self,
@@ -60,8 +61,9 @@ class LitePullConsumer(GroupConsumer):
         auto_commit: bool = True,
         **settings: Unpack[StartSettings],
     ) -> None:
-        """`batch` messages at most come from one `poll`. `limit_all` messages at most wait to be
-        polled. With `auto_commit` progress is stored every 5 s; else `commit` does it.
+        """One `poll` returns at most `batch` messages. Pulling pauses while more than `limit_all`
+        messages wait to be polled. With `auto_commit` progress is stored every 5 s; otherwise call
+        `commit`.
 
         Raises ValueError for an illegal group, topic or expression.
         """
@@ -94,11 +96,12 @@ class LitePullConsumer(GroupConsumer):
         await self.start()
 
     async def start(self, *, wait_s: float | None = None) -> None:
-        """Join the group and begin to pull. Raises BrokerRefused for a refused subscription,
-        ValueError for a client id or subscription that does not fit its group.
+        """Join the group and start pulling. Raises BrokerRefused if a broker rejects a
+        subscription, ValueError for a client id or subscription that conflicts with the group.
 
-        With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
-        Without, it starts at once, logs a warning, and begins to consume when one answers."""
+        With `wait_s`, waits up to that long for a name server and raises NoNameServer if none
+        answers. Without, starts at once, and if no name server answers, logs a warning and begins
+        to consume when one does."""
         with self._starting:
             await super()._open()
             await self._reach(wait_s)
@@ -152,17 +155,17 @@ class LitePullConsumer(GroupConsumer):
         await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Read a topic no more; its queues are handed over."""
+        """Stop reading a topic; its queues are handed over."""
         self._subscriptions.remove(topic)
         await self._subscriptions_changed()
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read exactly these queues, also where others read them.
+        """Read exactly these queues, even if other members read them too.
 
         Raises ValueError after `subscribe`.
 
-        Call it again to read others; what was polled before counts as consumed. Calls take turns:
-        what the last one says is read. Raises NoRoute, and nothing changes.
+        Call it again to change the queues; what was polled before counts as consumed. Calls take
+        turns, and the last one wins. If it raises NoRoute, nothing has changed.
         """
         self._running()
         if len(self._subscriptions):
@@ -182,20 +185,20 @@ class LitePullConsumer(GroupConsumer):
         await self._member.assign_manually(wanted, look_up)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Neither pull nor poll these queues until `resume`."""
+        """Neither pull nor return messages of these queues until `resume`."""
         self._buffer.paused.update(queues)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with these queues."""
+        """Continue with these queues after `pause`."""
         self._buffer.paused.difference_update(queues)
         self._buffer.arrival.set()
 
     # ---- reading
 
     async def poll(self, timeout_s: float = _POLL_S) -> list[MessageExt]:
-        """The next messages, all of one queue; none when none came in time.
+        """Return the next messages, all from one queue, or an empty list if none came in time.
 
-        What the poll before returned counts as consumed now.
+        What the previous poll returned counts as consumed now.
         """
         self._running_here()
         check_number("timeout_s", timeout_s, 0)
@@ -210,7 +213,7 @@ class LitePullConsumer(GroupConsumer):
         return []
 
     async def _next_batch(self) -> list[MessageExt]:
-        """What the rate lets through of what was pulled; all of it without a limit."""
+        """The next batch of pulled messages, cut to what the rate limit allows."""
         ownership, limit = self._member.ownership, self._rate_limit
         if limit.rate is None or not self._buffer.has_ready:
             return self._buffer.next_batch(ownership)
@@ -227,19 +230,20 @@ class LitePullConsumer(GroupConsumer):
     # ---- progress
 
     def position(self, queue: MessageQueue) -> int:
-        """The smallest offset that is not consumed. Raises ValueError for a queue not ours."""
+        """The smallest offset not yet consumed. Raises ValueError if this member does not hold the
+        queue."""
         return self._held(queue).progress
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Store progress now: of everything polled, or as given. Raises ValueError for what is no
-        offset, QueueLost, and what else keeps it from being stored: NoRoute, BrokerRefused,
-        NetError, OSError."""
+        """Store progress now: of everything polled, or the given offsets. Raises ValueError for an
+        invalid offset, QueueLost, and NoRoute, BrokerRefused, NetError or OSError if the progress
+        cannot be stored."""
         self._running_here()
         await self._member.store(self._note(offsets))
 
     def commit_later(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """The same without waiting: it is stored in the background within 5 s. Raises ValueError
-        and QueueLost."""
+        """Like `commit` without waiting: progress is stored in the background within 5 s. Raises
+        ValueError and QueueLost."""
         self._note(offsets)
 
     def _note(self, offsets: Mapping[MessageQueue, int] | None) -> Mapping[MessageQueue, int]:
@@ -257,7 +261,7 @@ class LitePullConsumer(GroupConsumer):
         return offsets
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The offset that is stored for the group; None when there is none."""
+        """The offset stored for the group, or None."""
         noted = self._running_here().offsets.get(queue)
         if self._settings.is_broadcasting:
             return noted if noted >= 0 else None
@@ -267,30 +271,30 @@ class LitePullConsumer(GroupConsumer):
     # ---- going elsewhere
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Poll goes on at an offset. Raises ValueError for one the queue does not have, or a queue
-        that is not ours."""
+        """Continue polling at `offset`. Raises ValueError if the queue does not have that offset,
+        or this member does not hold the queue."""
         self._held(queue)
         self._running_here()
         low = await min_offset(self._client, queue)
         high, epoch = await max_offset(self._client, queue)
         if not low <= offset <= high:
             raise ValueError(f"offset {offset} is not in {queue}, which has {low} to {high}")
-        held = self._held(queue)  # not before: it may have been given up, or taken anew
+        held = self._held(queue)  # look it up again: it may have been given up or retaken meanwhile
         self._buffer.move(held, offset)
         held.epoch = epoch
         self._reader.pull_anew(held)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Poll goes on at the oldest message."""
+        """Continue polling at the oldest message."""
         await self.seek(queue, (await self.offset_range(queue))[0])
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Poll goes on with what comes next."""
+        """Skip to the end of the queue: poll returns only messages stored from now on."""
         await self.seek(queue, (await self.offset_range(queue))[1])
 
     async def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: datetime | int) -> None:
-        """Poll goes on at the first message stored at or after a time: a datetime with a zone, or
-        milliseconds since 1970."""
+        """Continue polling at the first message stored at or after a time: a datetime with a zone,
+        or milliseconds since 1970."""
         await self.seek(queue, await self.offset_at(queue, timestamp_ms))
 
     def _held(self, queue: MessageQueue) -> HeldQueue:
@@ -325,7 +329,7 @@ class LiteReader(QueueReader):
         self._limit_all = limit_all
         self._auto_commit = auto_commit
         self.is_manual = False
-        """Whether queues are assigned manually: then their topics need no subscription."""
+        """Whether queues are assigned manually; their topics then need no subscription."""
         self._pulls = PullLoop(
             client,
             settings.group,
@@ -339,14 +343,14 @@ class LiteReader(QueueReader):
         )
 
     def pull_anew(self, held: HeldQueue) -> None:
-        """Give up the pull that waits at the broker for an old offset, and begin at the new one."""
+        """Cancel the pull that waits at the broker for the old offset, and pull at the new one."""
         if held.task is not None:
             held.task.cancel()
         if held.may_begin:
             held.task = self._client.keep(self.pull_task(held), f"pull {held.queue}")
 
     def note_polled(self, held: HeldQueue) -> None:
-        """What was polled of a queue is progress."""
+        """With auto commit, record what was polled of a queue as its progress."""
         if self._auto_commit:
             self._ownership.offsets.update(held.queue, held.position, may_lower=True)
 
@@ -357,29 +361,29 @@ class LiteReader(QueueReader):
         return partial(self._pulls.run, held)
 
     def released(self, held: HeldQueue) -> None:
-        """A queue goes: what was polled of it is progress."""
+        """A queue is given up: what was polled of it becomes its progress."""
         self.note_polled(held)
         self._buffer.forget(held)
 
     # ---- as the target of pulls
 
     def subscription(self, topic: str) -> SubscriptionData | None:
-        """What is wanted of a topic: everything, where its queues are assigned manually."""
+        """The subscription of a topic: everything if its queues are assigned manually."""
         known = self._subscriptions.get(topic)
         if known is None and self.is_manual:
             return SubscriptionData.build(topic, "*", version=0)
         return known
 
     def committed(self, held: HeldQueue) -> int:
-        """None: progress is what was polled and committed, not what was pulled."""
+        """-1, for none: progress is what was polled and committed, not what was pulled."""
         return -1
 
     def paused(self, held: HeldQueue) -> str:
-        """The application paused this queue, or did not."""
+        """The reason if the application paused this queue, else empty."""
         return "the queue is paused" if held.queue in self._buffer.paused else ""
 
     def reason_to_wait(self, held: HeldQueue) -> str:
-        """Flow control: how much waits to be polled, of all queues and of this one."""
+        """Flow control: limits on messages waiting to be polled, in all queues and in this one."""
         waiting = sum(len(one.process_queue) for one in self._ownership.held.values())
         if waiting > self._limit_all:
             return f"{waiting} messages wait to be polled, at most {self._limit_all} may"
@@ -390,5 +394,5 @@ class LiteReader(QueueReader):
         self._buffer.put(held, messages)
 
     def moved(self, held: HeldQueue, offset: int) -> None:
-        """Forget what was pulled: the queue goes on elsewhere."""
+        """Forget what was pulled: the queue continues at another offset."""
         self._buffer.move(held, offset)

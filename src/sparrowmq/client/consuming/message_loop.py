@@ -5,8 +5,8 @@ handle(message) ── arrived ──────────────▶ __a
    │ waits                                 the body runs
    ◀──────── outcome ───────────────────── __anext__ again: done
                                            the block ends: done, failed, or not decided
-Retries, hooks and progress are those of a handler. A loop cannot see how its body ended: asking for
-the next message, and the end of the `async with` block, are all that it learns.
+Retries, hooks and progress work as for a handler. A loop cannot see how its body ended: all it sees
+is the request for the next message, and the end of the `async with` block.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class MessageLoop:
         stopped: Callable[[], Awaitable[None]],
         abandon: Callable[[], None],
     ) -> None:
-        """`start` begins to consume, with `handle` as the handler and `end` called at the end;
-        `stopped` returns after a stop, and raises what ended the consumer otherwise; `abandon` ends
-        the workers, and leaves what they have to the next owner."""
+        """`start` begins to consume, with `handle` as the handler, and calls `end` at the end;
+        `stopped` returns after a stop, and raises whatever else ended the consumer; `abandon` ends
+        the workers and leaves their messages to the next owner."""
         self._start = start
         self._stopped = stopped
         self._abandon = abandon
@@ -45,22 +45,22 @@ class MessageLoop:
         self._is_over = False
         self._news = asyncio.Event()
         self._current: asyncio.Future[None] | None = None
-        """What becomes of the message that the body has."""
+        """The outcome of the message that the body is working on."""
         self._reader: asyncio.Task[object] | None = None
 
     # ---- the consumer's side
 
     async def handle(self, message: MessageExt) -> None:
-        """The handler: returns or raises when the body is through with the message."""
+        """The handler: returns or raises when the body has finished the message."""
         outcome = asyncio.get_running_loop().create_future()
-        if self._is_left:  # its worker was quicker than the stop: no body will take the message
+        if self._is_left:  # the worker was faster than the stop: no body will take the message
             self._abandon()
         self._arrived.append((message, outcome))
         self._news.set()
         await outcome
 
     def end(self) -> None:
-        """Nothing comes any more: what waits for a message learns it."""
+        """No more messages will come: wake the loop that waits for one."""
         self._is_over = True
         self._news.set()
 
@@ -72,14 +72,14 @@ class MessageLoop:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether a message waits that no body has begun with."""
+        """Whether a message is waiting that no body has started on."""
         return self._current is None and any(not outcome.done() for _, outcome in self._arrived)
 
     # ---- the side of the loop
 
     def __aiter__(self) -> MessageLoop:
-        """Another loop in the same block. `break` and an exception look the same from here, so that
-        the message at which the last loop was left comes again: at least once."""
+        """Start another loop in the same block. `break` and an exception look the same from here,
+        so the message at which the last loop was left is delivered again: at least once."""
         self._settle(RetryLater("the loop that had it was left before the end of its body"))
         return self
 
@@ -92,7 +92,7 @@ class MessageLoop:
         while True:
             while self._arrived:
                 message, outcome = self._arrived.popleft()
-                if not outcome.done():  # else its worker was ended meanwhile
+                if not outcome.done():  # else its worker has ended meanwhile
                     self._current = outcome
                     return message
             if self._is_over:
@@ -102,12 +102,12 @@ class MessageLoop:
             await self._news.wait()
 
     def left(self, error: BaseException | None) -> bool:
-        """The block ends, with an exception or without: what the body has is done or failed.
-        Whether that could be decided: a body that was cancelled has done neither."""
+        """The block ended, with an exception or without: the body's message is done or failed.
+        Returns whether that could be decided: it cannot if the body was cancelled."""
         self._is_left = True
         if error is not None and not isinstance(error, Exception):
             return self._current is None
-        if isinstance(error, StopIteration):  # which no future takes
+        if isinstance(error, StopIteration):  # futures do not accept it
             error = RuntimeError(f"the body of the loop raised {error!r}")
         self._settle(error)
         return True

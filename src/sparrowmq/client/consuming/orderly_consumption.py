@@ -1,7 +1,7 @@
 """Orderly consumption: one message after another in each queue, guarded three times.
 
 1 the broker's lock: one member of the group per queue; not renewed for 30 s → no further batch
-2 one worker per queue inside of the process
+2 one worker per queue inside the process
 3 a consume lock around the handler and its result: a release of the queue waits for it
 """
 
@@ -31,7 +31,8 @@ UNLIMITED = -1
 
 
 class OrderlyConsumption:
-    """A batch that fails is tried again in its place; the queue waits for it."""
+    """Hands out one batch of a queue at a time. A batch that fails is retried in its place; the
+    queue waits for it."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class OrderlyConsumption:
         self._busy: set[HeldQueue] = set()
 
     def submit(self, held: HeldQueue, messages: Sequence[MessageExt]) -> None:
-        """Let a worker look at the queue, unless one has it already."""
+        """Give the queue to a worker, unless one already has it."""
         if messages and self._claim(held):
             self._ready.put_nowait(held)
 
@@ -68,7 +69,7 @@ class OrderlyConsumption:
         return True
 
     async def work(self) -> None:
-        """One worker, until the interpreter ends: a batch of a queue, then the next queue."""
+        """Run one worker until the interpreter exits: a batch of a queue, then the next queue."""
         while True:
             held = await self._ready.get()
             try:
@@ -77,12 +78,12 @@ class OrderlyConsumption:
                 self._log.warning(THREADS_CLOSED, held.queue, error)
                 return
             except (Exception, asyncio.CancelledError):
-                self._go_on(held, SUSPEND_S)  # or the queue would wait for this worker for ever
+                self._go_on(held, SUSPEND_S)  # or the queue would wait for this worker forever
                 raise
             self._go_on(held, pause_s)
 
     def _go_on(self, held: HeldQueue, pause_s: float) -> None:
-        """A queue's turn is over: the next one comes after a pause, if it has anything."""
+        """End a queue's turn. If it has messages, its next turn comes after a pause."""
         held.handlers_done()
         if not held.may_begin or not len(held.process_queue):
             self._busy.discard(held)
@@ -92,7 +93,7 @@ class OrderlyConsumption:
             self._ready.put_nowait(held)
 
     async def _turn(self, held: HeldQueue) -> float:
-        """One batch; how long the queue has to wait then."""
+        """Handle one batch. Returns how long the queue has to wait afterwards."""
         if self._rate_limit.rate is not None:  # first: the lock may be lost meanwhile
             await self._rate_limit.take(len(held.process_queue.first(self._batch)))
         if not await self._ownership.has_lock(held):
@@ -106,8 +107,8 @@ class OrderlyConsumption:
             result = await self._handle(held, messages)
             held.last_consume_s = asyncio.get_running_loop().time()
             if held.is_dropped:
-                return 0.0  # lost meanwhile: the result counts no more
-            # Before it is released: its next owner would begin with what is being settled.
+                return 0.0  # lost meanwhile: the result no longer counts
+            # Before the queue is released: its next owner would start with what is being settled.
             return await self._settle(held, messages, result)
 
     async def _handle(self, held: HeldQueue, messages: list[MessageExt]) -> Result:

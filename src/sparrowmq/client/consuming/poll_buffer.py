@@ -18,7 +18,7 @@ AGAIN_S = 0.5
 class PollBuffer:
     """Pulled messages of all queues, in the order in which they arrived.
 
-    A queue whose messages are outstanding counts as worked on: a hand-over waits for the poll that
+    A queue whose messages are outstanding counts as in work: a hand-over waits for the poll that
     acknowledges them, as it waits for a handler.
     """
 
@@ -27,18 +27,18 @@ class PollBuffer:
         self.arrival = asyncio.Event()
         self._ready: deque[tuple[HeldQueue, int, list[MessageExt]]] = deque()
         self._seeks: dict[HeldQueue, int] = {}
-        """How often the application went elsewhere in a queue: what was pulled before is void."""
+        """How often the application moved in a queue: what was pulled before the move is void."""
         self._outstanding: tuple[HeldQueue, int, list[MessageExt]] | None = None
 
     def put(self, held: HeldQueue, messages: list[MessageExt]) -> None:
-        """Messages were pulled."""
+        """Add pulled messages."""
         if messages:
             held.process_queue.put(messages)
             self._ready.append((held, self._seeks.get(held, 0), messages))
             self.arrival.set()
 
     async def more(self) -> None:
-        """Wait until `next_batch` may have something; what is kept back is looked at again soon."""
+        """Wait until `next_batch` may return something; retries soon what it kept back."""
         self.arrival.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(AGAIN_S if self._ready else None):
@@ -50,13 +50,12 @@ class PollBuffer:
         return bool(self._ready)
 
     def next_batch(self, ownership: QueueOwnership, most: int | None = None) -> list[MessageExt]:
-        """What the application gets now, `most` messages if given; it stays in work until it is
-        acknowledged. Queues that are paused, and those that may be another member's by now, are
-        kept back."""
+        """The messages the application gets now, at most `most` if given; they stay in work until
+        acknowledged. Keeps back queues that are paused or may belong to another member by now."""
         for _ in range(len(self._ready)):
             held, seeks, messages = self._ready.popleft()
             if not held.may_begin or seeks != self._seeks.get(held, 0):
-                continue  # given up, or sought elsewhere since
+                continue  # the queue was given up, or moved since
             if held.queue in self.paused or not ownership.may_work(held):
                 self._ready.append((held, seeks, messages))
                 continue
@@ -69,7 +68,7 @@ class PollBuffer:
         return []
 
     def acknowledge(self) -> HeldQueue | None:
-        """What was returned last is consumed; the queue whose progress moved."""
+        """Count what was returned last as consumed. Returns the queue whose progress moved."""
         if self._outstanding is None:
             return None
         (held, seeks, messages), self._outstanding = self._outstanding, None
@@ -79,7 +78,7 @@ class PollBuffer:
         return None if held.is_dropped else held
 
     def move(self, held: HeldQueue, offset: int) -> None:
-        """Go on elsewhere; what was pulled, also what is outstanding, does not count any more."""
+        """Continue at another offset; what was pulled, even if outstanding, no longer counts."""
         held.process_queue.clear()
         held.next_offset = offset
         self._seeks[held] = self._seeks.get(held, 0) + 1

@@ -1,4 +1,4 @@
-"""The low-level pull consumer: the application decides what to pull, when, and from where on.
+"""The low-level pull consumer: the application decides what to pull, when, and from which offset.
 
     async with PullConsumer("audit") as consumer:
         for queue in await consumer.queues("orders"):
@@ -79,7 +79,8 @@ class PullResult:
 
 @checks_setting_names
 class PullConsumer(GroupConsumer):
-    """Keeps no progress by itself: `update_offset` and `commit` do."""
+    """Pulls what the application asks for. It does not track progress: call `update_offset` and
+    `commit`."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class PullConsumer(GroupConsumer):
         topics: Iterable[str] = (),
         **settings: Unpack[ConsumerSettings],
     ) -> None:
-        """`topics` are balanced over the group; `listener` hears of changes.
+        """The queues of `topics` are balanced over the group; `listener` is notified of changes.
 
         Raises ValueError for an illegal group or topic.
         """
@@ -102,18 +103,19 @@ class PullConsumer(GroupConsumer):
             starts_at_0=True,
         )
         self._suggested: dict[MessageQueue, int] = {}
+        """Id of the broker that the last answer suggested, if that is not the master."""
         self._lost: dict[MessageQueue, int] = {}
         """Queues whose next pull should go to another broker than the one with this id."""
-        """The broker of the name that the last answer suggested, where that is not the master."""
 
     async def _open(self) -> None:
         await self.start()
 
     async def start(self, *, wait_s: float | None = None) -> None:
-        """Join the group. Raises ValueError for a client id that another member has here.
+        """Join the group. Raises ValueError if another member in this process has the client id.
 
-        With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
-        Without, it starts at once, logs a warning, and begins to consume when one answers."""
+        With `wait_s`, waits up to that long for a name server and raises NoNameServer if none
+        answers. Without, starts at once, and if no name server answers, logs a warning and begins
+        to consume when one does."""
         with self._starting:
             await super()._open()
             await self._reach(wait_s)
@@ -132,7 +134,7 @@ class PullConsumer(GroupConsumer):
         )
 
     async def stop(self, within_s: float = 0.0) -> None:
-        """Persist progress, leave the group."""
+        """Store progress and leave the group."""
         await self._starting.until_none()
         await self._leave(within_s)
 
@@ -145,12 +147,12 @@ class PullConsumer(GroupConsumer):
         count: int = 32,
         waits: bool = False,
     ) -> PullResult:
-        """Messages from an offset on. With `waits` the broker holds an empty pull for up to 20 s.
-        A rate limit makes a pull wait, and may make it bring fewer.
+        """Pull messages from an offset on. With `waits` the broker holds an empty pull for up to
+        20 s. With a rate limit a pull may have to wait, and may return fewer messages.
 
-        Raises ValueError for a negative offset or count and for a malformed choice, NoRoute,
-        BrokerRefused, and NetError for a broker that is lost: the next pull of the queue goes to
-        another one of its name, such as a slave.
+        Raises ValueError for a negative offset, a count below 1 or a malformed choice, NoRoute,
+        BrokerRefused, and NetError if the broker is lost: the next pull of the queue goes to
+        another broker of that name, such as a slave.
         """
         check_kind("queue", queue, MessageQueue)
         check_whole("offset", offset, 0, MAX_LONG)
@@ -218,8 +220,8 @@ class PullConsumer(GroupConsumer):
         )
 
     async def _look_again(self, queue: MessageQueue) -> None:
-        """After a pull that failed, or named a broker that is not in the route: ask where they are,
-        and choose another one. Routes are polled for the topics of the group only."""
+        """After a lost pull, or one whose suggested master is not in the route: refresh the route
+        and choose another broker. Regular route polls cover only the topics of the group."""
         lost = self._lost.pop(queue, None)
         if lost is not None:
             with suppress(NoRoute):
@@ -227,7 +229,7 @@ class PullConsumer(GroupConsumer):
             self._suggested[queue] = self._client.route_table.another(queue.broker_name, lost)
 
     def _follow(self, queue: MessageQueue, suggested_id: int, asked: FoundBroker) -> None:
-        """Where the next pull goes, as the answer says."""
+        """Choose the broker of the next pull, as the answer suggests."""
         if suggested_id != MASTER_ID:
             self._suggested[queue] = suggested_id
         elif self._client.route_table.master(queue.broker_name) is None:  # it is back
@@ -236,13 +238,13 @@ class PullConsumer(GroupConsumer):
     # ---- progress
 
     def update_offset(self, queue: MessageQueue, offset: int) -> None:
-        """Note progress; it is stored every 5 s for queues of the assignment, and by `commit`."""
+        """Record progress. It is stored every 5 s for assigned queues, or by `commit`."""
         check_offsets({queue: offset})
         self._running().offsets.update(queue, Position(offset), may_lower=True)
 
     async def commit(self, queues: Iterable[MessageQueue]) -> None:
-        """Store the noted progress of these queues now. Raises QueueLost, and what else keeps it
-        from being stored: NoRoute, BrokerRefused, NetError, OSError."""
+        """Store the recorded progress of these queues now. Raises QueueLost, and NoRoute,
+        BrokerRefused, NetError or OSError if it cannot be stored."""
         chosen = list(queues)
         for queue in chosen:
             check_kind("a queue", queue, MessageQueue)
@@ -251,7 +253,7 @@ class PullConsumer(GroupConsumer):
         await self._running().store(chosen)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The stored offset; None when there is none."""
+        """The stored offset, or None."""
         check_kind("queue", queue, MessageQueue)
         if self._settings.is_broadcasting:
             stored = await self._running().offsets.load(queue)
@@ -261,7 +263,8 @@ class PullConsumer(GroupConsumer):
         return None if stored is None else stored.offset
 
     async def give_back(self, message: MessageExt, delay_level: int = 0) -> bool:
-        """Let the broker deliver a message to the group again later; whether it has it now."""
+        """Send a message back, for the broker to deliver it to the group again later. Returns
+        whether the broker has it."""
         check_kind("message", message, MessageExt)
         check_whole("delay_level", delay_level, DEAD_LETTER, MAX_DELAY_LEVEL)
         log = self._client.log

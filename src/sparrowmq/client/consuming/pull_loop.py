@@ -4,17 +4,17 @@ paused? ▶ flow control ▶ pull (waits at the broker when there is nothing) �
    ▲                                                                       ├ nothing: pull again
    └──────────────── after an error 3 s, else at once ◀────────────────────┴ offset moved: go there
 
-Each answer suggests the broker of the name that the next pull goes to: a slave where the master is
-busy or would have to read from its device, the master otherwise. After an error another one is
-tried, so that a slave serves within seconds when its master is gone.
+Each answer suggests which broker of the name to pull from next: a slave if the master is busy or
+would have to read from its device, the master otherwise. After an error another one is tried, so
+that a slave serves within seconds when its master is gone.
 
 There is one pull in flight per queue, and the next one starts where its answer ended. Two at a time
-would bring messages out of order, and progress could not be the smallest offset in work. What a
-pull brings moves `next_offset` only when it was decoded: what fails on the way is pulled again.
+would deliver messages out of order, and progress could not be the smallest offset in work. An
+answer moves `next_offset` only after it was decoded: what fails on the way is pulled again.
 
 Flow control looks at what waits for handlers in this process. It does not slow the broker down or
-lose anything: messages rest in the log until handlers have caught up. Three limits are needed,
-because each alone can be passed unnoticed: many small messages (count), few large ones (bytes), and
+lose anything: messages stay in the log until handlers have caught up. Three limits are needed,
+because each alone can be evaded: many small messages (count), few large ones (bytes), and
 one message that is stuck while thousands after it are done (span). The span matters because
 progress stays at the stuck message: after a crash everything past it is delivered again.
 """
@@ -44,8 +44,8 @@ from sparrowmq.protocol.subscription import SubscriptionData
 from sparrowmq.protocol.sys_flag import pull_sys_flag
 
 FLOW_CONTROL_S = 0.05
-"""Handlers that are too slow are looked at again after this long: about the time of a round trip,
-so that a queue which has room again loses little."""
+"""How long to wait before checking again whether slow handlers have caught up: about the time of a
+round trip, so that a queue which has room again loses little."""
 PAUSED_S = 1.0
 ERROR_S = 3.0
 
@@ -64,11 +64,11 @@ class FlowLimits:
     messages: int = 1_000
     size_bytes: int = 100 * 1024 * 1024
     span: int = 2_000
-    """From the oldest to the newest offset; guards progress that one slow message holds back."""
+    """From the oldest to the newest offset; limits how far one slow message holds progress back."""
     topic_messages: int = OFF
-    """Shared out over all queues a consumer holds; -1 is off. Replaces `messages` when set."""
+    """Divided among all queues a consumer holds; -1 is off. Replaces `messages` when set."""
     topic_mib: int = OFF
-    """The same for mebibytes."""
+    """The same in mebibytes. Replaces `size_bytes` when set."""
 
     def __post_init__(self) -> None:
         for name in ("messages", "size_bytes", "span"):
@@ -82,7 +82,7 @@ _MIB = 1024 * 1024
 
 
 def shared_out(limits: FlowLimits, queues: int) -> FlowLimits:
-    """The limits of one queue when so many are held: a topic's limit is divided among them all."""
+    """The limits of one queue when this many are held: a topic's limit is divided among them."""
     queues = max(1, queues)
     shared = limits
     if limits.topic_messages != OFF:
@@ -93,7 +93,7 @@ def shared_out(limits: FlowLimits, queues: int) -> FlowLimits:
 
 
 def reason_to_wait(queue: ProcessQueue, limits: FlowLimits, *, is_orderly: bool = False) -> str:
-    """Why the next pull has to wait; empty when it need not."""
+    """Why the next pull has to wait; empty if it does not."""
     if len(queue) > limits.messages:
         return f"{len(queue)} messages wait for the handler, at most {limits.messages} may"
     if queue.size_bytes > limits.size_bytes:
@@ -107,10 +107,10 @@ def reason_to_wait(queue: ProcessQueue, limits: FlowLimits, *, is_orderly: bool 
 
 
 class PullTarget(Protocol):
-    """What a consumer answers to its pull loops, and what it does with what they pull."""
+    """What pull loops ask their consumer, and where they deliver what they pull."""
 
     def subscription(self, topic: str) -> SubscriptionData | None:
-        """What is wanted of a topic; None when it is not subscribed any more."""
+        """The subscription of a topic; None if it is no longer subscribed."""
         ...
 
     def committed(self, held: HeldQueue) -> int:
@@ -118,19 +118,19 @@ class PullTarget(Protocol):
         ...
 
     def paused(self, held: HeldQueue) -> str:
-        """Why a queue is not pulled until the application resumes it; empty when it is."""
+        """Why a queue is not pulled for now, such as a pause; empty if it is pulled."""
         ...
 
     def reason_to_wait(self, held: HeldQueue) -> str:
-        """Why the next pull has to wait for handlers; empty when it need not."""
+        """Why the next pull has to wait for handlers; empty if it does not."""
         ...
 
     def arrived(self, held: HeldQueue, messages: list[MessageExt]) -> None:
-        """A pull was answered, perhaps with no messages."""
+        """A pull was answered, possibly without messages."""
         ...
 
     def moved(self, held: HeldQueue, offset: int) -> None:
-        """The offset was out of range, and the queue goes on at this one."""
+        """The offset was out of range, and the queue continues at `offset`."""
         ...
 
 
@@ -162,7 +162,7 @@ class PullLoop:
         self._is_lite = is_lite
 
     async def run(self, held: HeldQueue) -> None:
-        """Pull until the queue is dropped. Nothing that goes wrong ends it."""
+        """Pull until the queue is given up. Errors do not end the loop."""
         while held.may_begin:
             delay_s = await self._turn(held)
             if delay_s:
@@ -185,10 +185,10 @@ class PullLoop:
             response = await self._pull(held, subscription)
             outages = self._client.outages
             is_answer = response.code == ResponseCode.SUCCESS or response.code in _EMPTY
-            if outages.is_any and is_answer:  # nearly never: no text is made for each pull
+            if outages.is_any and is_answer:  # nearly never: do not build a text for each pull
                 outages.reached(f"broker {held.queue.broker_name}")
             if not held.may_begin or held.next_offset != asked:
-                return 0.0  # left, or sought elsewhere meanwhile
+                return 0.0  # the queue was given up or moved meanwhile
             return self._take(held, subscription, response, started_s)
         except (NetError, ClientError, ProtocolError) as error:
             self._try_another(held)
@@ -202,7 +202,7 @@ class PullLoop:
             self._client, queue.topic, queue.broker_name, held.broker_id, avoids_silent=True
         )
         held.broker_id = broker.broker_id
-        # Only the master keeps progress: a pull from a slave carries none, also where a slave
+        # Only the master keeps progress: a pull from a slave carries none, even if the slave
         # stands in for a master that has no address.
         committed = self._target.committed(held) if broker.is_master else -1
         carries = subscription.is_tag  # SQL92 stays at the broker, compiled once per heartbeat
@@ -231,8 +231,8 @@ class PullLoop:
         return await self._call_unless_silent(broker.address, header)
 
     async def _call_unless_silent(self, address: str, header: PullMessage) -> Response:
-        """A pull of a broker that another one can stand in for. A host that freezes or loses its
-        power closes no connection: keep-alives notice that long before a pull's time is over."""
+        """Pull from a broker that another one can stand in for. A host that freezes or loses power
+        closes no connection: keep-alives notice that long before the pull times out."""
         sessions, timeout_s = self._client.sessions, self._call_timeout_s
         try:
             async with asyncio.timeout(None) as wait:
@@ -253,7 +253,7 @@ class PullLoop:
             messages = decode_messages(response.body, held.queue.broker_name)
             self._rates.pulled(held.queue.topic, len(messages), started_s)
             chosen = wanted(messages, subscription)
-            _go_on(held, pulled)  # when nothing can fail any more: what failed is pulled again
+            _go_on(held, pulled)  # once nothing can fail: what failed is pulled again
             self._target.arrived(held, chosen)
             return 0.0
         if response.code in _EMPTY:
@@ -278,20 +278,20 @@ class PullLoop:
         return ERROR_S
 
     def _try_another(self, held: HeldQueue) -> None:
-        """Pull from another broker of the name next, if there is one: name servers may list a
-        master for a while that is gone."""
+        """Make the next pull go to another broker of the name, if there is one: name servers may
+        list a dead master for a while."""
         routes = self._client.route_table
         held.broker_id = routes.another(held.queue.broker_name, held.broker_id)
 
     def _failed(self, held: HeldQueue, error: Exception) -> None:
-        """The broker's outage is logged once, however many queues meet it."""
+        """The broker's outage is logged once, no matter how many queues it affects."""
         self._log.debug("pull of %s failed: %s", held.queue, error)
         if not isinstance(error, NoNameServer):
             self._client.outages.failed(f"broker {held.queue.broker_name}", error)
 
 
 class _FellSilent(NetError):
-    """A broker does not answer keep-alives, while a pull waited for it."""
+    """A broker stopped answering keep-alives while a pull was waiting for it."""
 
     def __init__(self, address: str) -> None:
         super().__init__(f"{address} does not answer keep-alives")

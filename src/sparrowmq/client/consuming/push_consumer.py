@@ -46,7 +46,7 @@ WAITS_FOR_ITSELF = (
 )
 
 AT_ONCE_S = 1.0
-"""A block that ends sooner after `start`, and got no message, was not meant to."""
+"""A block that ends sooner than this after `start`, without a message, is probably a mistake."""
 _ENDED_AT_ONCE = (
     "the block of the consumer of group %s ended %.2f s after start(), which does not wait, and"
     " before it handled a message: to consume until the program is stopped, call run() instead, or"
@@ -61,19 +61,20 @@ NEEDS_BLOCK = (
 
 @checks_setting_names
 class PushConsumer(GroupConsumer):
-    """Consumes for a group.
+    """Pulls messages for a consumer group and hands them to a handler.
 
         async with PushConsumer("billing", {"orders": "created || paid"}) as consumer:
             await consumer.run(handle)
 
-    `handle(messages)` may be async or plain (plain ones run in threads). Returning means done,
-    raising means: deliver again later. At-least-once: a message may come twice. `run(each=handle)`
-    has a handler of single messages, and instead of a handler
+    `handle(messages)` may be async or plain (plain functions run in threads). If it returns, the
+    messages are done; if it raises, they are delivered again later. Delivery is at-least-once: a
+    message may arrive twice. `run(each=handle)` takes a handler of single messages. Instead of a
+    handler,
 
         async for message in consumer:
             ...
 
-    gives them to the body of a loop, one after the other.
+    passes the messages to the body of a loop, one after the other.
     """
 
     def __init__(
@@ -95,15 +96,15 @@ class PushConsumer(GroupConsumer):
         trace: bool = False,
         **settings: Unpack[StartSettings],
     ) -> None:
-        """`batch` messages at most go to one call of the handler, `workers` calls run at once.
-        In a BROADCASTING group what fails is dropped, after logging it.
+        """One handler call gets at most `batch` messages, and at most `workers` calls run at once.
+        In a BROADCASTING group, messages that fail are logged and dropped.
 
-        `orderly` hands out one batch of a queue after the other and tries a failing one again in
-        its place after `suspend_s`. `max_reconsume_times` -1 means 16, and no limit when orderly.
-        A handler that takes longer than `consume_timeout_s` has its message delivered again.
+        `orderly` handles the batches of a queue one after the other, and retries a failing one in
+        its place after `suspend_s`. `max_reconsume_times` -1 means 16, or no limit if `orderly`.
+        If a handler takes longer than `consume_timeout_s`, its message is delivered again.
 
-        `hooks` are called before and after every call of the handler. `trace` records every
-        message and what became of it in RMQ_SYS_TRACE_TOPIC, for RocketMQ's tools.
+        `hooks` are called before and after every handler call. `trace` records every message and
+        its outcome in RMQ_SYS_TRACE_TOPIC, for RocketMQ's tools.
 
         Raises ValueError for an illegal group, topic or expression.
         """
@@ -160,12 +161,12 @@ class PushConsumer(GroupConsumer):
     async def run(self, *, each: EachHandler) -> None: ...
 
     async def run(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
-        """Consume until `stop`, or until the task is cancelled. Handlers as in `start`."""
+        """Consume until `stop`, or until the task is cancelled. Takes the handlers of `start`."""
         await self._start(chosen_handler(handler, each, self._batch), self._worker_count)
         await self.stopped()
 
     async def stopped(self) -> None:
-        """Return when `stop` has stopped it; raises what ended the consumer otherwise."""
+        """Wait until `stop` has stopped the consumer; raises whatever else ended it."""
         await self._member.until_left()
         if self._is_started:
             await self._client.ended()
@@ -185,13 +186,13 @@ class PushConsumer(GroupConsumer):
         each: EachHandler | None = None,
         wait_s: float | None = None,
     ) -> None:
-        """Begin to consume in the background, with a handler of batches, or with `each`, which gets
-        one message. Raises BrokerRefused when a broker does not accept a subscription, ValueError
-        for a handler that cannot handle anything, and for a client id or subscription that does not
-        fit its group.
+        """Start consuming in the background, with a handler of batches, or with `each`, a handler
+        of single messages. Raises BrokerRefused if a broker rejects a subscription, ValueError for
+        an unusable handler and for a client id or subscription that conflicts with the group.
 
-        With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
-        Without, it starts at once, logs a warning, and begins to consume when one answers."""
+        With `wait_s`, waits up to that long for a name server and raises NoNameServer if none
+        answers. Without, starts at once, and if no name server answers, logs a warning and begins
+        to consume when one does."""
         chosen = chosen_handler(handler, each, self._batch)
         await self._start(chosen, self._worker_count, wait_s)
 
@@ -212,9 +213,9 @@ class PushConsumer(GroupConsumer):
             self._started_s = self._rates.now_s()
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:
-        """Give messages to the body of a loop. A message is done when the loop asks for the next
-        one, or when the `async with` block ends without an exception; it has failed when the block
-        ends with one. Raises ValueError when a handler has them, and outside of the block."""
+        """Pass messages to the body of a loop. A message is done when the loop asks for the next
+        one, or when the `async with` block ends without an exception; it has failed if the block
+        ends with one. Raises ValueError if a handler consumes them, and outside the block."""
         if self._loop is None:
             if self._is_started:
                 raise ValueError("a handler consumes the messages: use it or `async for`, not both")
@@ -224,7 +225,7 @@ class PushConsumer(GroupConsumer):
         return self._loop.__aiter__()
 
     async def _start_loop(self, loop: MessageLoop) -> None:
-        # One worker: others would have messages wait for the body, until their time is over
+        # One worker: messages of further workers would wait for the body until they time out
         await self._start(chosen_handler(None, loop.handle, self._batch), 1)
         self._client.tasks.create_task(self._end_with_consumer(loop), name="end of a loop")
 
@@ -287,16 +288,17 @@ class PushConsumer(GroupConsumer):
         return member
 
     async def stop(self) -> None:
-        """Finish what is in work (within a deadline), commit, unregister: nothing comes twice.
+        """Let running handlers finish (within a deadline), commit, unregister. What they finish in
+        time is not delivered again.
 
-        Raises RuntimeError inside of a handler, for which it would have to wait."""
+        Raises RuntimeError inside a handler, since it would have to wait for that handler."""
         if asyncio.current_task() in self._workers:
             raise RuntimeError(WAITS_FOR_ITSELF)
         if self._loop is not None and self._loop.is_in_body:
             raise RuntimeError(IN_THE_BODY)
         await self._starting.until_none()
         if self._loop is not None and self._loop.has_waiting:
-            self._end_workers()  # no body takes what waits: it stays for the next owner
+            self._end_workers()  # no body takes the waiting messages: the next owner gets them
         is_running = self._is_started
         try:
             await self._leave(self._stop_within_s, self._abandon)
@@ -304,14 +306,14 @@ class PushConsumer(GroupConsumer):
             if is_running:
                 self._end_workers()
                 if self._own_threads is not None:
-                    self._own_threads.abandon()  # what overran the deadline is not waited for
+                    self._own_threads.abandon()  # do not wait for handlers past the deadline
 
     async def _end_trace(self) -> None:
         if self._trace is not None:
             await self._trace.outbox.stop()
 
     def _abandon(self) -> None:
-        if self._stop_within_s:  # without any time that is expected
+        if self._stop_within_s:  # with a deadline of 0 this is expected
             self._client.log.warning(
                 "handlers of %s did not end within %g s: their messages come again; async ones are"
                 " cancelled, a plain one goes on until it returns or the process ends",
@@ -321,7 +323,7 @@ class PushConsumer(GroupConsumer):
         self._end_workers()
 
     def _may_workers_end(self) -> bool:
-        """Whether anything but a handler can have cancelled them."""
+        """Whether something other than a handler may have cancelled the workers."""
         return self._are_workers_ended or self._client.is_ending
 
     def _end_workers(self) -> None:
@@ -332,32 +334,32 @@ class PushConsumer(GroupConsumer):
     # ---- while it runs
 
     def pause(self) -> None:
-        """Pull nothing more until `resume`; what is in work goes on."""
+        """Stop pulling until `resume`; messages already pulled are still handled."""
         self._paused.set()
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue pulling after `pause`."""
         self._paused.clear()
         if self._is_started:
             self._member.wake()
 
     async def subscribe(self, topic: str, choice: Filter = "*") -> None:
-        """Consume another topic too, or the same one by another filter. Raises ValueError."""
+        """Add a topic, or change the filter of one that is subscribed. Raises ValueError."""
         self._subscriptions.add(topic, choice, self._client.clock())
         await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Consume a topic no more; its queues are handed over."""
+        """Stop consuming a topic; its queues are handed over."""
         self._subscriptions.remove(topic)
         await self._subscriptions_changed()
 
     def waits(self) -> dict[MessageQueue, str]:
-        """Queues that are not pulled now, with the reason. Raises NotStarted."""
+        """Queues that are not being pulled now, each with the reason. Raises NotStarted."""
         held = self._running().held.values()
         return {one.queue: one.waits_for for one in held if one.waits_for}
 
 
 def is_in_handler(consumer: PushConsumer) -> bool:
-    """Whether the caller is a plain handler of this consumer, in its thread. For the blocking one,
-    whose stop would have to wait for it."""
+    """Whether the caller is a plain handler of this consumer, in its thread. For the blocking
+    consumer, whose `stop` would have to wait for it."""
     return consumer._own_threads is not None and consumer._own_threads.is_here

@@ -1,4 +1,4 @@
-"""The way of messages through a push consumer: pulled with flow control, then handed to workers."""
+"""How messages pass through a push consumer: pulled with flow control, then handed to workers."""
 
 import asyncio
 from functools import partial
@@ -48,7 +48,7 @@ class PushReader(QueueReader):
         self._workers = workers
         self._limits = limits
         self.shared_limits = limits
-        """What one queue may have waiting, as many as are held now."""
+        """How much of one queue may wait, given the number of queues held now."""
         self._rate_limit = rate_limit
         self._paused = paused
         self._pulls = PullLoop(
@@ -69,42 +69,43 @@ class PushReader(QueueReader):
         return partial(self._pulls.run, held)
 
     def assignment_changed(self) -> None:
-        """Share the topic's limits out over the queues that are held now."""
+        """Divide the topic limits among the queues held now."""
         self.shared_limits = shared_out(self._limits, len(self._ownership.held))
 
     # ---- as the target of pulls
 
     def subscription(self, topic: str) -> SubscriptionData | None:
-        """What is wanted of a topic."""
+        """The subscription of a topic."""
         return self._subscriptions.get(topic)
 
     def committed(self, held: HeldQueue) -> int:
-        """Our progress, where it is certain that it counts."""
+        """Our progress if it certainly counts, else -1."""
         if self._settings.is_broadcasting or not self._ownership.is_sure(held):
             return -1
         return self._ownership.offsets.get(held.queue)
 
     def paused(self, held: HeldQueue) -> str:
-        """The application paused the whole consumer, or an ordered queue has no master."""
+        """Why not to pull: the application paused the whole consumer, or an ordered queue has no
+        master."""
         if self._paused.is_set():
             return "the consumer is paused"
         return self._ownership.waits_for_master(held)
 
     def reason_to_wait(self, held: HeldQueue) -> str:
-        """Flow control: how much waits for handlers, or for the rate."""
+        """Flow control: whether too much is waiting for handlers, or for the rate limit."""
         is_orderly = self._settings.is_orderly
         reason = reason_to_wait(held.process_queue, self.shared_limits, is_orderly=is_orderly)
         limited = self._rate_limit.reason if reason else ""
         return f"{limited}; {reason}" if limited else reason
 
     def arrived(self, held: HeldQueue, messages: list[MessageExt]) -> None:
-        """Hand messages to workers. Progress moves also where all of them were filtered out."""
+        """Hand messages to workers. Progress moves even if all of them were filtered out."""
         held.process_queue.put(messages)
         self._workers.submit(held, messages)
         self._ownership.note_progress(held)
 
     def moved(self, held: HeldQueue, offset: int) -> None:
-        """Forget what was pulled: the queue goes on elsewhere."""
+        """Forget what was pulled: the queue continues at another offset."""
         held.process_queue.clear()
         held.next_offset = offset
         position = Position(offset, held.epoch)
@@ -123,8 +124,8 @@ def make_consumption(
     timeout_s: float,
     suspend_s: float,
 ) -> ConcurrentConsumption | OrderlyConsumption:
-    """What hands messages to the handler: side by side, or one batch of a queue after the other.
-    `max_reconsume_times` -1 means 16, and no limit when orderly."""
+    """Create what hands messages to the handler: concurrently, or one batch of a queue after the
+    other. `max_reconsume_times` -1 means 16, or no limit if orderly."""
     if settings.is_orderly:
         return OrderlyConsumption(
             handling,

@@ -1,9 +1,9 @@
 """Retries of messages whose master is away: another broker keeps them for the group.
 
-A master finds a message that is given back in its own log, so that the request only names it. A
-slave stores nothing. As Java's client does, the message itself is sent to the group's retry topic
-on another broker then, with what a master would have noted: how often it failed, and its origin.
-The broker delays it by level, and moves it to the dead-letter queue after too many attempts.
+A master finds a message that is sent back in its own log, so the request only names it. A slave
+stores nothing. So, like Java's client, this sends the message itself to the group's retry topic on
+another broker, with what a master would have noted: how often it failed, and its origin. The broker
+delays it by level, and moves it to the dead-letter queue after too many attempts.
 """
 
 from sparrowmq.client.broker_calls import call
@@ -23,8 +23,8 @@ _FIRST_LEVEL = 3
 async def send_to_retry_topic(
     client: ClientCore, group: str, message: MessageExt, delay_level: int, max_times: int
 ) -> None:
-    """Store a message for the group on a broker that has a master. It is a dead letter at once if
-    it has failed `max_times` times. Raises NoRoute, BrokerRefused, NetError."""
+    """Store a message for the group on a broker that has a master. It becomes a dead letter at once
+    if it has failed `max_times` times. Raises NoRoute, BrokerRefused, NetError."""
     topic = retry_topic(group)
     route = await client.route_table.fetch(topic)
     queues = publish_queues(topic, route) if route is not None else []

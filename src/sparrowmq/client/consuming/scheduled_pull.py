@@ -1,4 +1,4 @@
-"""Scheduled pull: a callback per topic, run again and again for each queue of the assignment.
+"""Scheduled pull: one callback per topic, called repeatedly for each assigned queue.
 
 async def archive(queue: MessageQueue, turn: Turn) -> None:
     at = await turn.consumer.committed(queue) or 0
@@ -32,11 +32,11 @@ DELAY_S = 0.2
 FAILED_S = 1.0
 DEFAULT_WORKERS = 20
 DOUBT_S = 0.5
-"""How long a queue waits that another member may have by now."""
+"""How long a queue waits if another member may own it by now."""
 
 
 class Turn:
-    """What a callback gets, and what it may set."""
+    """Passed to a callback: the consumer to pull with, and `next_delay_s`, which it may set."""
 
     __slots__ = ("consumer", "next_delay_s")
 
@@ -50,10 +50,11 @@ PullCallback = Callable[[MessageQueue, Turn], Awaitable[None]]
 
 @checks_setting_names
 class ScheduledPull(Lifecycle):
-    """One task per queue, started and ended as the assignment changes.
+    """Calls a callback repeatedly for each assigned queue, in one task per queue; tasks start and
+    end as the assignment changes.
 
-    In a broadcasting group every queue has one. An exception of a callback is logged, and its queue
-    waits 1 s. A queue that is handed over waits for the turn that runs.
+    In a broadcasting group every member has a task for every queue. An exception in a callback is
+    logged, and its queue waits 1 s. A queue is handed over after the running turn has ended.
     """
 
     def __init__(
@@ -65,7 +66,8 @@ class ScheduledPull(Lifecycle):
         stop_within_s: float = 30.0,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
-        """`workers` callbacks run at once. Raises ValueError for an illegal group or topic."""
+        """At most `workers` callbacks run at once. Raises ValueError for an illegal group or
+        topic."""
         if not callbacks:
             raise ValueError("no callback given, at least one topic is needed")
         for topic, callback in callbacks.items():
@@ -90,25 +92,26 @@ class ScheduledPull(Lifecycle):
         await self.start()
 
     async def start(self, *, wait_s: float | None = None) -> None:
-        """Join the group and begin; `async with` does it. `wait_s` as in `PullConsumer.start`."""
+        """Join the group and start; `async with` does it. `wait_s` as in `PullConsumer.start`."""
         await self._consumer.start(wait_s=wait_s)
         membership_of(self._consumer).workers = self._worker_count
 
     async def stop(self) -> None:
-        """Let turns that run finish (within a deadline), persist, leave the group."""
+        """Let running turns finish (within a deadline), store progress, leave the group."""
         await self._consumer.stop(self._stop_within_s)
         ended, self._tasks = self._tasks, {}
         for task in ended.values():
             task.cancel()
 
     def limit_rate(self, max_per_second: float | None, *, share_rate: bool = False) -> None:
-        """Pull no more messages than this from now on; None ends the limit. Raises ValueError."""
+        """From now on pull at most this many messages per second; None removes the limit. Raises
+        ValueError."""
         self._consumer.limit_rate(max_per_second, share_rate=share_rate)
 
     def _assigned(
         self, topic: str, queues: Sequence[MessageQueue], mine: Sequence[MessageQueue]
     ) -> None:
-        """The queue listener."""
+        """Start and cancel tasks as the assignment changes, then call the user's listener."""
         held = set(membership_of(self._consumer).held.values())
         for gone in set(self._tasks) - held:
             self._tasks.pop(gone).cancel()
@@ -122,7 +125,7 @@ class ScheduledPull(Lifecycle):
             self._listener(topic, queues, mine)
 
     def _may_end(self, held: HeldQueue) -> bool:
-        """Whether anything but a callback can have cancelled a queue's task."""
+        """Whether something other than a callback may have cancelled a queue's task."""
         return held not in self._tasks or core_of_consumer(self._consumer).is_ending
 
     async def _repeat(self, held: HeldQueue) -> None:
@@ -132,9 +135,9 @@ class ScheduledPull(Lifecycle):
             await asyncio.sleep(delay_s)
 
     async def _turn(self, held: HeldQueue) -> float:
-        """One call; how long the queue waits then."""
+        """Call the callback once. Returns how long the queue waits afterwards."""
         if not held.may_begin:
-            return 0.0  # left while all workers were busy
+            return 0.0  # the queue left while all workers were busy
         if not membership_of(self._consumer).ownership.may_work(held):
             return DOUBT_S
         turn = Turn(self._consumer)
@@ -156,5 +159,5 @@ class ScheduledPull(Lifecycle):
 
 
 def consumer_of(scheduled: ScheduledPull) -> PullConsumer:
-    """The consumer that it pulls with, for tools and tests."""
+    """The pull consumer inside a ScheduledPull, for tools and tests."""
     return scheduled._consumer

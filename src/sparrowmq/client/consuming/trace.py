@@ -1,7 +1,7 @@
-"""Message trace of a consumer: what its handler was given, and what became of it.
+"""Message trace of a consumer: what its handler got, and the outcome.
 
-One request id joins the lines before and after a call of the handler. Messages whose broker
-switched their trace off are left out.
+A request id links the lines before and after a handler call. Messages whose broker switched tracing
+off are left out.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _REQUEST_ID = "sparrowmq.client.consuming.trace"
 
 
 class ConsumerTrace(Hooks):
-    """The trace of one consumer, as hooks: a consumer without trace runs none of it."""
+    """The trace of one consumer, as hooks: a consumer without a trace runs none of this."""
 
     def __init__(self, client: ClientCore, group: str, timeout_s: float) -> None:
         self._client = client
@@ -26,7 +26,7 @@ class ConsumerTrace(Hooks):
         self.outbox = TraceOutbox(client, group)
 
     def before_handling(self, handling: Handling) -> None:
-        """A line for each message."""
+        """Write a line for each message."""
         request_id = handling.state[_REQUEST_ID] = self._client.unique_ids.next()
         for message in _traced(handling):
             text = format_before(
@@ -41,7 +41,7 @@ class ConsumerTrace(Hooks):
             self._add(message, text)
 
     def after_handling(self, handling: Handling) -> None:
-        """A line for each message, with its part of the time."""
+        """Write a line for each message, with its share of the time."""
         request_id = handling.state.get(_REQUEST_ID, "")
         cost_ms = round(handling.elapsed_s * 1000 / len(handling.messages))
         failed = {id(message) for message in handling.failed}

@@ -1,4 +1,4 @@
-"""Requests that brokers send to consumers: notifications, and what operators ask for."""
+"""Requests that brokers send to consumers: notifications, and operators' requests."""
 
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.members import ConsumerMember
@@ -34,7 +34,7 @@ def consumer_ids_changed(client: ClientCore, request: Request[NotifyConsumerIdsC
 
 @routes.on(ResetConsumerOffset)
 async def reset_offset(client: ClientCore, request: Request[ResetConsumerOffset]) -> Reply:
-    """Drop the queues and start them where the operator says. One-way: refusals are logged."""
+    """Drop the queues and restart them where the operator says. One-way: refusals are logged."""
     header = request.header
     try:
         table = ResetOffset.from_json(request.body).offset_table
@@ -49,7 +49,7 @@ async def reset_offset(client: ClientCore, request: Request[ResetConsumerOffset]
 
 @routes.on(GetConsumerStatus)
 def get_consumer_status(client: ClientCore, request: Request[GetConsumerStatus]) -> Reply:
-    """Offsets of this member in a topic."""
+    """This member's offsets in a topic."""
     offsets = _member(client, request.header.group).offsets_of(request.header.topic)
     return Reply(body=ConsumerStatus(message_queue_table=offsets).to_json())
 
@@ -68,7 +68,7 @@ def get_consumer_running_info(
 async def consume_message_directly(
     client: ClientCore, request: Request[ConsumeMessageDirectly]
 ) -> Reply:
-    """Hand one message to the handler now, and answer what became of it."""
+    """Hand one message to the handler now, and report the outcome."""
     header = request.header
     member = _member(client, header.consumer_group)
     try:

@@ -1,4 +1,4 @@
-"""What all consumers have in common: a client, subscriptions, a lifecycle, a membership."""
+"""What all consumers share: a client, subscriptions, a lifecycle, a membership."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -29,17 +29,18 @@ from sparrowmq.protocol.message_ext import MessageExt
 class GroupConsumer(Lifecycle):
     """Base of the consumers. Brokers and the client talk to `MemberCalls`.
 
-    `async with` starts a client of its own where none was given, and stops in the end. Where
-    nothing but the client is started, `start` is called inside of the block.
+    `async with` starts the consumer's own client if none was given, and stops the consumer at the
+    end. For consumers where it starts nothing but the client, call `start` inside the block.
     """
 
     _member: Membership
-    """Its place in the group, from the start on."""
+    """Its place in the group, set by the start."""
 
     def __init__(
         self, group: str, subscriptions: Subscriptions, given: ConsumerSettings, **kind: Any
     ) -> None:
-        """`given` is what the user chose, `kind` what sort of consumer it is (MemberSettings)."""
+        """`given` holds the user's settings, `kind` those of this kind of consumer
+        (MemberSettings)."""
         super().__init__()
         chosen: dict[str, Any] = {**given}
         servers = chosen.pop("name_servers", FROM_ENVIRONMENT)
@@ -64,12 +65,12 @@ class GroupConsumer(Lifecycle):
         await self._client.make_ready(is_own=self._owns_client)
 
     async def stop(self) -> None:
-        """Leave the group, and stop a client of its own."""
+        """Leave the group, and stop the client unless it is shared."""
         await self._starting.until_none()
         await self._leave(0.0)
 
     async def _reach(self, wait_s: float | None) -> None:
-        """Wait for a name server, not at all with None. Raises NoNameServer when time is up."""
+        """Wait for a name server; None means do not wait. Raises NoNameServer when time is up."""
         if wait_s is None:
             return
         check_time("wait_s", wait_s)
@@ -80,8 +81,8 @@ class GroupConsumer(Lifecycle):
         )
 
     async def _join(self, make: Callable[[], Membership]) -> None:
-        """Raises ValueError for a member that is here already or subscribes differently, and
-        BrokerRefused for a subscription that a broker does not accept."""
+        """Raises ValueError if this process already has such a member or one that subscribes
+        differently, and BrokerRefused if a broker rejects a subscription."""
         if self.group in self._client.consumers:
             raise ValueError(f"this client has a consumer of group {self.group} already")
         client = self._client
@@ -102,7 +103,8 @@ class GroupConsumer(Lifecycle):
         await self._member.join()
 
     async def _leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
-        """Finish within a time, persist, unlock, unregister. Does nothing when not started."""
+        """Finish within a deadline, store progress, unlock, unregister. Does nothing if not
+        started."""
         await self._stop_once(partial(self._leave_now, within_s, overdue))
 
     async def _leave_now(self, within_s: float, overdue: Callable[[], None]) -> None:
@@ -117,12 +119,12 @@ class GroupConsumer(Lifecycle):
                 await self._client.stop()
 
     async def _end_trace(self) -> None:
-        """Send what is left of a trace, for consumers that have one: every handler has ended, and
-        the client still runs."""
+        """Send the rest of the trace, for consumers that have one. By now every handler has ended,
+        and the client is still running."""
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended this consumer without `stop`, reported in the log too; None while it lives."""
+        """What ended this consumer without `stop`, also logged; None while it is alive."""
         return self._client.failure
 
     # ---- what users ask
@@ -133,7 +135,8 @@ class GroupConsumer(Lifecycle):
         return self._settings.group
 
     async def _consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """What an operator asks for. Raises ValueError where there is no handler."""
+        """Consume one message on an operator's request. Raises ValueError if there is no
+        handler."""
         raise ValueError(f"group {self.group} has no handler here that could consume a message")
 
     def assignment(self) -> list[MessageQueue]:
@@ -146,12 +149,12 @@ class GroupConsumer(Lifecycle):
         route = await self._client.route_table.fetch(topic)
         if route is None:
             raise NoRoute(topic, "it does not exist; create it or send to it first")
-        # A broker keeps progress of groups that it has heard of.
+        # A broker keeps progress only for groups that it has heard of.
         await self._client.heartbeats.reach_new_brokers(route)
         return sorted(subscribe_queues(topic, route))
 
     async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
-        """The oldest offset, and the one that comes next."""
+        """The oldest offset of a queue, and the offset of its next message."""
         self._running_here()
         return await min_offset(self._client, queue), (await max_offset(self._client, queue)).offset
 
@@ -163,8 +166,8 @@ class GroupConsumer(Lifecycle):
         return (await offset_at(self._client, queue, time_ms)).offset
 
     def limit_rate(self, max_per_second: float | None, *, share_rate: bool = False) -> None:
-        """Take no more messages than this from now on, as the settings of these names say; None
-        ends the limit. Raises ValueError."""
+        """From now on take at most this many messages per second, like the settings of these names;
+        None removes the limit. Raises ValueError."""
         is_broadcasting = self._settings.is_broadcasting
         rate = chosen_rate(max_per_second, share_rate, is_broadcasting=is_broadcasting)
         self._rate_limit.change(rate)
@@ -182,7 +185,7 @@ class GroupConsumer(Lifecycle):
         return self._member
 
     def _running_here(self) -> Membership:
-        """The same for calls that wait: they have to come from the loop of its start."""
+        """Like `_running`, for calls that wait: they must come from the loop it was started on."""
         member = self._running()
         self._client.check_loop()
         return member
@@ -192,10 +195,10 @@ class GroupConsumer(Lifecycle):
 
 
 def core_of_consumer(consumer: GroupConsumer) -> ClientCore:
-    """What the client of a consumer works with."""
+    """The client core of a consumer."""
     return consumer._client
 
 
 def membership_of(consumer: GroupConsumer) -> Membership:
-    """A consumer's place in its group. It must have been started."""
+    """A consumer's place in its group. The consumer must have been started."""
     return consumer._member

@@ -1,8 +1,8 @@
 """A queue this consumer holds: what was pulled, where the next pull goes, why it may wait.
 
 held ── leave ──▶ leaving ── drop ──▶ dropped
-          │                     └ late results do not count any more
-          └ pulls end, workers begin nothing new, what runs may finish
+          │                     └ late results no longer count
+          └ pulls end, workers begin nothing new, running handlers may finish
 """
 
 import asyncio
@@ -43,37 +43,37 @@ class HeldQueue:
         self.queue = queue
         self.next_offset = next_offset
         self.epoch = epoch
-        """Of the broker's log, when the next offset was learned; None where it has none."""
+        """The epoch of the broker's log when the next offset was learned; None if it has none."""
         self.process_queue = ProcessQueue()
         self.broker_id = MASTER_ID
-        """Which broker of the name the next pull goes to, as the last answer suggested."""
+        """Id of the broker for the next pull, as the last answer suggested."""
         self.last_pull_s = now_s
         self.last_consume_s = now_s
         self.locked_s = now_s
         """When we asked for the lock that the broker last confirmed."""
         self.session = ""
-        """Our session at the broker then; empty where it has none."""
+        """Our session at the broker at that time; empty if it has none."""
         self.waits_for = ""
-        """Why it is not pulled now; empty while it is."""
+        """Why the queue is not being pulled now; empty while it is."""
         self.task: asyncio.Task[None] | None = None
         self.leaving_s: float | None = None
         self.running = 0
-        """Calls of the handler that work on it."""
+        """How many handler calls are working on it."""
         self.idle = asyncio.Event()
         self.idle.set()
         self.when_done: Callable[[], None] | None = None
-        """Called once when its handlers are done: a rebalance round found them running."""
+        """Called once when its handlers are done, if a rebalance round found them running."""
         self.consume_lock = asyncio.Lock()
         """Held around the handler of an ordered queue; a release waits for it."""
 
     @property
     def is_dropped(self) -> bool:
-        """Whether it was given up or lost: late results do not count any more."""
+        """Whether it was given up or lost: late results no longer count."""
         return self.process_queue.is_dropped
 
     @property
     def progress(self) -> int:
-        """The smallest offset that is not consumed."""
+        """The smallest offset not yet consumed."""
         waiting = self.process_queue
         return waiting.progress if len(waiting) else self.next_offset
 
@@ -102,32 +102,32 @@ class HeldQueue:
 
     @property
     def is_running(self) -> bool:
-        """Whether a handler works on it. Ordered queues are locked around their handler, concurrent
-        ones count its calls."""
+        """Whether a handler is working on it. Ordered queues hold a lock around their handler,
+        concurrent ones count its calls."""
         return self.consume_lock.locked() or not self.idle.is_set()
 
     async def handlers_end(self, within_s: float) -> None:
-        """Return when nothing works on it, or the time is over."""
+        """Return when no handler is working on it, or the time is up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 async with self.consume_lock:
-                    pass  # the next worker sees that the queue leaves
+                    pass  # the next worker sees that the queue is being given up
                 await self.idle.wait()
 
     def handlers_done(self) -> None:
-        """Nothing works on it now."""
+        """No handler is working on it now."""
         when_done, self.when_done = self.when_done, None
         if when_done is not None:
             when_done()
 
     def leave(self, now_s: float) -> None:
-        """Pull nothing more, begin nothing more; what runs may finish."""
+        """Stop pulling and starting handlers; running ones may finish."""
         if self.leaving_s is None:
             self.leaving_s = now_s
             self._stop_pulling()
 
     def drop(self) -> None:
-        """Take nothing more from it, and end its pull loop."""
+        """Take no more messages from it, and end its pull loop."""
         self.process_queue.is_dropped = True
         self._stop_pulling()
 

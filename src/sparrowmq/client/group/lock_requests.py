@@ -1,7 +1,7 @@
-"""LockRequests on queues: a queue changes hands only when its owner has finished and committed.
+"""Queue locks: a queue changes hands only when its owner has finished and committed.
 
 The broker's queue locks serve as leases. The owner drains, commits and unlocks; the taker begins
-when it has the lock. A dead owner's locks are freed with its connection.
+when it has the lock. A dead owner's locks are freed when its connection closes.
 
 RocketMQ locks only ordered queues. Locks on concurrent queues are our addition, because they close
 the gap in which both members work on a queue: the old owner still has messages in its handlers, and
@@ -9,8 +9,8 @@ the new one starts at the progress that was stored before them. Java and Go memb
 when they consume concurrently, and no member waits for them. Our brokers make them wait for a
 Python owner instead, by parking their pulls.
 
-While a master is away its slave grants the locks of concurrent queues. Those of ordered queues are
-the master's alone: a slave that is cut off from a living master would grant them a second time.
+While a master is away, its slave grants the locks of concurrent queues. Only the master grants
+those of ordered queues: a slave cut off from a living master would grant them a second time.
 """
 
 import logging
@@ -34,7 +34,7 @@ class Locks(NamedTuple):
     others: set[MessageQueue]
     """Locked by another member."""
     sessions: dict[MessageQueue, str]
-    """Those whose broker answered, with the session that we had there."""
+    """Queues whose broker answered, with the session that we had there."""
     asked_s: float
 
 
@@ -47,16 +47,16 @@ class LockRequests:
     def __init__(
         self, client: ClientCore, group: str, log: logging.Logger, *, only_masters: bool
     ) -> None:
-        """`only_masters`: a slave's locks do not count while its master is away."""
+        """With `only_masters`, a slave's locks do not count even while its master is away."""
         self._client = client
         self._group = group
         self._log = log
         self._address_of = master_address if only_masters else address_of
 
     async def take(self, queues: Iterable[MessageQueue], *, tells_freed: bool = False) -> Locks:
-        """Lock or renew. A queue whose broker cannot be asked is neither ours nor another's.
+        """Lock or renew. A queue whose broker cannot be asked is in neither `ours` nor `others`.
 
-        With `tells_freed` our own brokers notify the consumer when one of the others is free.
+        With `tells_freed` our own brokers notify the consumer when one of `others` becomes free.
         """
         header = LockBatch(tells_freed=tells_freed or None)
         ours: set[MessageQueue] = set()
@@ -67,7 +67,7 @@ class LockRequests:
         for broker_name, mine in _by_broker(queues).items():
             try:
                 address = await self._address_of(self._client, mine[0].topic, broker_name)
-                session = sessions.name(address)  # before: it may end while we ask
+                session = sessions.name(address)  # read it first: it may end while we ask
                 response = await call(self._client, address, header, self._body(mine))
                 got = LockBatchResponse.from_json(response.body).lock_ok_mq_set
             except (ClientError, NetError, ProtocolError) as error:
@@ -79,7 +79,7 @@ class LockRequests:
         return Locks(ours, others, in_session, asked_s)
 
     async def give_back(self, queues: Iterable[MessageQueue]) -> None:
-        """Unlock; a broker that cannot be reached frees them by itself in time."""
+        """Unlock; a broker that cannot be reached lets the locks expire."""
         for broker_name, mine in _by_broker(queues).items():
             try:
                 address = await self._address_of(self._client, mine[0].topic, broker_name)

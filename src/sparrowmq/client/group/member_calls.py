@@ -1,4 +1,4 @@
-"""What brokers and the client itself ask of a consumer: the part that its users do not see."""
+"""What brokers and the client itself call on a consumer: the part that its users do not see."""
 
 from collections.abc import Awaitable, Callable
 
@@ -16,7 +16,7 @@ class MemberCalls:
     """The `ConsumerMember` that a client keeps while its consumer runs."""
 
     def __init__(self, member: Membership, rates: ConsumeRates, try_out: TryOut) -> None:
-        """`try_out` hands one message to the handler, or raises ValueError where there is none."""
+        """`try_out` hands one message to the handler, or raises ValueError if there is none."""
         self._member = member
         self._rates = rates
         self._try_out = try_out
@@ -32,15 +32,15 @@ class MemberCalls:
         return member.subscriptions.topics | {queue.topic for queue in member.held}
 
     def consumer_data(self) -> ConsumerData:
-        """What heartbeats say."""
+        """This consumer's part of the heartbeats."""
         return self._member.consumer_data()
 
     def members_changed(self) -> None:
-        """A broker says that a member joined or left."""
+        """A broker reports that a member joined or left."""
         self._member.wake()
 
     def queue_freed(self) -> None:
-        """A broker says that a queue which another member held is free now."""
+        """A broker reports that a queue held by another member is now free."""
         self._member.wake_at_once()
 
     async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
@@ -48,7 +48,7 @@ class MemberCalls:
         await self._member.move(offsets)
 
     def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
-        """Progress in the queues of a topic that are ours."""
+        """This member's progress in the queues that it holds of a topic."""
         return offsets_of(self._member, topic)
 
     def running_info(self, *, with_stacks: bool = False) -> ConsumerRunningInfo:
@@ -56,6 +56,6 @@ class MemberCalls:
         return running_info(self._member, self._rates, with_stacks=with_stacks)
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Hand one message to the handler now; progress does not change. Raises ValueError where
-        there is none."""
+        """Hand one message to the handler now; progress does not change. Raises ValueError if there
+        is no handler."""
         return await self._try_out(message)

@@ -31,12 +31,12 @@ FromWhereName = Literal["LAST_OFFSET", "FIRST_OFFSET", "TIMESTAMP"]
 
 
 class OwnClientSettings(TypedDict, total=False):
-    """The settings that every consumer takes, also one that cannot share a client."""
+    """The settings that every consumer takes, including consumers that cannot share a client."""
 
     name_servers: str | Sequence[str]
-    """`host:port` of each; 127.0.0.1:9876 unless given."""
+    """`host:port` of each; unless given, `sparrowmq.cluster_address` finds them."""
     config: ClientConfig | None
-    """Name servers and more; instead of `name_servers`."""
+    """Name servers and more; use it instead of `name_servers`."""
     model: MessageModel | ModelName
     """CLUSTERING shares messages among the members, BROADCASTING gives each member all of them."""
     offsets_dir: str | Path | None
@@ -44,41 +44,44 @@ class OwnClientSettings(TypedDict, total=False):
     strategy: Strategy
     """Which member gets which queues; `AVG` unless given."""
     listener: QueueListener | None
-    """Called when the assignment changed."""
+    """Called after the assignment has changed."""
     max_per_second: float | None
-    """Take no more messages than this; `limit_rate` changes it while the consumer runs."""
+    """The most messages to take per second; `limit_rate` changes it while the consumer runs."""
     share_rate: bool
-    """Whether `max_per_second` is for the members of the group together; for each unless given."""
+    """Whether `max_per_second` is shared by all members of the group; otherwise each member may
+    take this many."""
 
 
 class OwnClientStartSettings(OwnClientSettings, total=False):
-    """The same for consumers that store progress: where a queue without any begins."""
+    """OwnClientSettings for consumers that store progress, plus where a queue without any
+    progress begins."""
 
     from_where: ConsumeFromWhere | FromWhereName
-    """LAST_OFFSET unless given, and TIMESTAMP with one of the next two."""
+    """LAST_OFFSET unless given; TIMESTAMP if one of the next two is given."""
     from_timestamp_ms: int | None
     """For TIMESTAMP; half an hour before the start unless given."""
     from_time: datetime | None
-    """The same as a date with a time zone."""
+    """The same as a datetime with a time zone."""
 
 
 class ConsumerSettings(OwnClientSettings, total=False):
     """The settings that every consumer takes."""
 
     client: Client | None
-    """A started client that producers and consumers share; a consumer without has its own."""
+    """A started client shared by producers and consumers; without it the consumer creates one."""
 
 
 class StartSettings(OwnClientStartSettings, total=False):
-    """The same for consumers that store progress."""
+    """ConsumerSettings for consumers that store progress."""
 
     client: Client | None
-    """As above."""
+    """See ConsumerSettings."""
 
 
 def with_start(chosen: dict[str, Any]) -> dict[str, Any]:
-    """What a user chose, with one form of the time at which new queues begin. A time alone implies
-    TIMESTAMP, which is all that it can mean. Raises ValueError where it would be ignored."""
+    """The user's settings, with a single form of the time at which new queues begin. A time without
+    `from_where` implies TIMESTAMP, its only possible meaning. Raises ValueError if the time would
+    be ignored."""
     at: datetime | None = chosen.get("from_time")
     start = {name: value for name, value in chosen.items() if name != "from_time"}
     if at is not None:
@@ -106,8 +109,8 @@ class MemberSettings:
 
     group: str
     consume_type: ConsumeType = ConsumeType.PASSIVELY
-    model: MessageModel = MessageModel.CLUSTERING  # a name becomes one, as of `from_where`
-    offsets_dir: Path | None = None  # a text becomes one
+    model: MessageModel = MessageModel.CLUSTERING  # a name is converted, as in `from_where`
+    offsets_dir: Path | None = None  # a string is converted
     """Where broadcasting members keep their progress; ~/.sparrowmq/offsets unless given."""
     from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
     from_timestamp_ms: int | None = None

@@ -46,7 +46,7 @@ class Membership:
         self.ownership = ownership
         self.started_ms = client.clock()
         self.workers = 0
-        """How many calls of a handler run at once; reported to operators."""
+        """How many handler calls run at once; reported to operators."""
         self.offsets = ownership.offsets
         starts = StartOffsets(client, settings, self.started_ms)
         self.handover = QueueHandover(client, settings, ownership, starts, reader)
@@ -59,11 +59,11 @@ class Membership:
 
     @property
     def held(self) -> dict[MessageQueue, HeldQueue]:
-        """The queues that are ours."""
+        """The queues that this member holds."""
         return self.ownership.held
 
     def consumer_data(self) -> ConsumerData:
-        """What heartbeats say."""
+        """This member's part of the heartbeats."""
         return ConsumerData(
             group_name=self.settings.group,
             consume_type=self.settings.consume_type,
@@ -75,7 +75,7 @@ class Membership:
     # ---- joining and leaving
 
     async def join(self) -> None:
-        """Announce the member and begin to rebalance. Its consumer is in `client.consumers`."""
+        """Announce the member and start rebalancing. Its consumer is in `client.consumers`."""
         settings, client = self.settings, self.client
         now_ms = client.clock()
         if settings.takes_retries and not settings.is_broadcasting:
@@ -99,8 +99,8 @@ class Membership:
         ]
 
     async def leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
-        """Let handlers finish within a time (`overdue` ends the others), persist, unlock,
-        unregister."""
+        """Let handlers finish within a deadline (`overdue` ends the others), store progress,
+        unlock, unregister."""
         try:
             await self._give_up(within_s, overdue)
             self.client.consumers.pop(self.settings.group, None)
@@ -124,7 +124,7 @@ class Membership:
         await self.handover.give_up_all(within_s, overdue)
 
     def _may_loops_end(self) -> bool:
-        """Whether anything but a listener or a strategy can have cancelled them."""
+        """Whether something other than a listener or a strategy may have cancelled the loops."""
         return self._is_leaving or self.client.is_ending
 
     async def until_left(self) -> None:
@@ -139,7 +139,7 @@ class Membership:
         self._signal.change()
 
     def wake_at_once(self) -> None:
-        """Rebalance now: a queue can be given up or taken that had to stay where it was."""
+        """Rebalance now: a queue that had to stay where it was can be given up or taken."""
         self._signal.ready()
 
     def _route_changed(self, topic: str) -> None:
@@ -150,7 +150,7 @@ class Membership:
         self, queues: Collection[MessageQueue], look_up: Callable[[], Awaitable[None]]
     ) -> None:
         """Hold exactly these queues from now on, without waiting for other members that hold them.
-        `look_up` comes before anything changes, and may raise."""
+        `look_up` is called before anything changes, and may raise."""
         self.ownership.do_without_leases()
         if self.rebalance.manual is None:
             self.rebalance.manual = ManualAssignment(self.ownership, self.handover)
@@ -160,8 +160,8 @@ class Membership:
     # ---- progress
 
     async def store(self, queues: Iterable[MessageQueue]) -> None:
-        """Store progress now. Raises QueueLost for a queue that others have got meanwhile, and what
-        else keeps it from being stored: NoRoute, BrokerRefused, NetError, OSError."""
+        """Store progress now. Raises QueueLost for a queue that another member got meanwhile, and
+        NoRoute, BrokerRefused, NetError or OSError if the progress cannot be stored."""
         chosen = [(queue, self.held.get(queue)) for queue in queues]
         for queue, held in chosen:  # asked for each: storing another's may have taken long
             if held is not None and not await self.ownership.make_sure(held) and held.is_dropped:
@@ -176,7 +176,7 @@ class Membership:
                     await self.offsets.persist([held.queue])
 
     async def move(self, offsets: dict[MessageQueue, int]) -> None:
-        """Go on at offsets an operator chose. Raises ValueError in a broadcasting group."""
+        """Continue at offsets that an operator chose. Raises ValueError in a broadcasting group."""
         if self.settings.is_broadcasting:
             raise ValueError(
                 f"group {self.settings.group} is BROADCASTING: each member keeps its own progress,"
@@ -189,7 +189,8 @@ class Membership:
             self.wake()
 
     async def _rewind_shortened(self) -> None:
-        """Each in a task of its own: a queue waits for its handlers, and not for other queues."""
+        """Rewind each shortened queue in its own task: a queue waits for its own handlers, not for
+        other queues."""
         while True:
             held, known = await self.ownership.shortened.get()
             name = f"rewind {held.queue}"

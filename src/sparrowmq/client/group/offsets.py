@@ -1,8 +1,8 @@
 """Progress of a consumer: kept in memory, stored at intervals at the broker or in a file.
 
-Clustering groups share their progress, so it lives at the broker (`RemoteOffsets`). Members of a
-broadcasting group have each their own (`LocalOffsets`). `StartOffsets` decides where a queue begins
-that has none.
+Clustering groups share their progress, so it lives at the broker (`RemoteOffsets`). Each member of
+a broadcasting group has its own (`LocalOffsets`). `StartOffsets` decides where a queue without
+stored progress begins.
 """
 
 import logging
@@ -42,9 +42,9 @@ class Offsets(Protocol):
         ...
 
     async def load(self, queue: MessageQueue, *, only_looks: bool = False) -> Position | None:
-        """The stored offset; None when there is none, an error when it cannot be known.
+        """The stored offset, or None. Raises if it cannot be determined.
 
-        With `only_looks` the queue does not go on there."""
+        With `only_looks` the caller only compares: the queue does not continue there."""
         ...
 
     async def persist(self, queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
@@ -65,7 +65,7 @@ def open_offsets(client: ClientCore, settings: MemberSettings) -> Offsets:
     if settings.is_broadcasting:
         home = settings.offsets_dir or Path.home() / ".sparrowmq" / "offsets"
         return LocalOffsets(home, client.client_id, settings.group, client.log)
-    # A consumer that names a time means it, also where the queue is young.
+    # A consumer that names a time means it, even if the queue is young.
     has_time = settings.from_where is ConsumeFromWhere.TIMESTAMP
     return RemoteOffsets(client, settings.group, client.log, young_is_0=not has_time)
 
@@ -83,9 +83,9 @@ class RemoteOffsets:
         self._log = log
         self._positions: dict[MessageQueue, Position] = {}
         self._persisted: dict[MessageQueue, tuple[int, str, str]] = {}
-        """Offset, the address of the broker that has it, and our session there: a broker may lose
-        with its process what it took in the last second. What a master took is stored at its slave
-        too while it is away, and what a slave took at the master when that is back."""
+        """Offset, the address of the broker that has it, and our session there: a broker that dies
+        may lose what it received in the last second. So while a master is away, its last progress
+        is stored at the slave too, and when it is back, the slave's at the master."""
 
     def get(self, queue: MessageQueue) -> int:
         """The progress in memory, -1 when there is none."""
@@ -145,8 +145,8 @@ class RemoteOffsets:
 
 
 class LocalOffsets:
-    """Broadcasting: every member keeps its own progress, in a file of its own. It is loaded once; a
-    broken file gives way to its .bak, which is reported.
+    """Broadcasting: every member keeps its own progress in its own file. It is loaded once; if the
+    file is broken, its .bak is used, which is logged.
 
     <directory>/<client id>/<group>/offsets.json        {"offsetTable":{{queue}:offset,…},
                                                          "epochTable":{{queue}:epoch,…}}
@@ -180,8 +180,8 @@ class LocalOffsets:
         return self._positions.get(queue)
 
     async def persist(self, queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
-        """Write the file when something changed. What fails is logged, or raised as OSError, and
-        tried again the next time; the old file is there then."""
+        """Write the file if something changed. A failure is logged, or raised as OSError, and the
+        write is retried the next time; until then the old file stays."""
         if not self._is_dirty:
             return
         try:
@@ -204,11 +204,11 @@ class LocalOffsets:
         )
 
     def unstored(self, queues: Iterable[MessageQueue]) -> int:
-        """None: a file that cannot be written is reported when it is."""
+        """0: a failure to write the file is logged when it happens."""
         return 0
 
     def forget(self, queue: MessageQueue) -> None:
-        """Nothing to forget: the file is this member's alone."""
+        """Nothing to forget: no other member uses the file."""
 
     def _load(self) -> LocalProgress:
         for path in (self.path, self._backup):
@@ -229,8 +229,8 @@ _BEGINNING = Position(0, UNKNOWN_EPOCH)
 class StartOffsets:
     """Where queues begin for a consumer that started at `started_ms`.
 
-    A stored offset wins, and 0 counts. Without one the rule decides. Retry topics are special: what
-    is in them was given back by this group and must not be skipped.
+    A stored offset wins, even 0. Without one the rule decides. Retry topics are special: what is in
+    them was sent back by this group, so LAST_OFFSET does not skip it; TIMESTAMP starts at the end.
     """
 
     def __init__(self, client: ClientCore, settings: MemberSettings, started_ms: int) -> None:
@@ -240,8 +240,8 @@ class StartOffsets:
         self._since_ms = started_ms - HALF_HOUR_MS if at_ms is None else at_ms
 
     async def of(self, queue: MessageQueue, stored: Position | None) -> Position:
-        """Where to begin. Raises what the broker calls raise: a queue whose start is not known is
-        not started."""
+        """Where to begin. Raises what the broker calls raise: a queue with an unknown start is not
+        started."""
         if stored is not None and stored.offset >= 0:
             return stored
         if self._settings.starts_at_0:
@@ -249,7 +249,7 @@ class StartOffsets:
         start = await self._by_rule(queue)
         if stored is None and start.offset > 0 and self._settings.begins_at_the_end:
             # Apache's brokers report nothing stored while a queue is empty. If its first message
-            # came before we asked for the end, they answer 0 now.
+            # arrived before we asked for the end, they now answer 0.
             group = self._settings.group
             again = await committed_offset(self.client, group, queue, young_is_0=True)
             return start if again is None else again

@@ -10,7 +10,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 
 
 class ProcessQueue:
-    """What was pulled and is not consumed yet, in the order of offsets."""
+    """Messages that were pulled and not yet consumed, in offset order."""
 
     __slots__ = ("_messages", "_next_offset", "_started_s", "is_dropped", "size_bytes")
 
@@ -21,7 +21,7 @@ class ProcessQueue:
         self._started_s: dict[int, float] = {}
         self.size_bytes = 0
         self.is_dropped = False
-        """The queue was given up or lost: take nothing from it, late results do not count."""
+        """The queue was given up or lost: take nothing from it; late results do not count."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -52,23 +52,23 @@ class ProcessQueue:
         return self._next_offset - 1 if self._next_offset > 0 else -1
 
     def first(self, count: int) -> list[MessageExt]:
-        """The oldest messages, which stay."""
+        """The oldest messages; they stay in the queue."""
         return list(islice(self._messages.values(), count))
 
     def started(self, messages: Iterable[MessageExt], now_s: float) -> None:
-        """A handler begins with these."""
+        """A handler starts on these messages."""
         for message in messages:
             self._started_s[message.queue_offset] = now_s
 
     def expired(self, before_s: float) -> MessageExt | None:
-        """The oldest message, when a handler has had it since before that time."""
+        """The oldest message, if a handler has had it since before `before_s`."""
         oldest = self.oldest
         if oldest is None:
             return None
         return oldest if self._started_s.get(oldest.queue_offset, before_s) < before_s else None
 
     def put(self, messages: Sequence[MessageExt]) -> None:
-        """Take pulled messages in."""
+        """Add pulled messages."""
         for message in messages:
             if message.queue_offset not in self._messages:
                 self._messages[message.queue_offset] = message
@@ -77,7 +77,7 @@ class ProcessQueue:
             self._next_offset = max(self._next_offset, messages[-1].queue_offset + 1)
 
     def remove(self, messages: Iterable[MessageExt]) -> int:
-        """These are done, or the broker has taken them back; the progress afterwards."""
+        """Remove messages that are done or were sent back. Returns the progress afterwards."""
         for message in messages:
             found = self._messages.pop(message.queue_offset, None)
             self._started_s.pop(message.queue_offset, None)
@@ -86,7 +86,7 @@ class ProcessQueue:
         return self.progress
 
     def replace(self, message: MessageExt) -> None:
-        """The same message with another reconsume count."""
+        """Replace a message by a copy with another reconsume count."""
         if message.queue_offset in self._messages:
             self._messages[message.queue_offset] = message
             self._started_s.pop(message.queue_offset, None)
@@ -96,7 +96,7 @@ class ProcessQueue:
         return message.queue_offset in self._messages
 
     def clear(self) -> None:
-        """Forget everything: the queue starts somewhere else."""
+        """Forget everything: the queue restarts at another offset."""
         self._messages.clear()
         self._started_s.clear()
         self.size_bytes = 0

@@ -4,14 +4,14 @@ give up: leave (pulls end) ▶ handlers finish ▶ dropped ▶ persisted ▶ for
 take:    locked ▶ stale offset forgotten ▶ where to start ▶ one pull loop
 
 The order is the point. The giver unlocks last, after its progress is stored; the taker begins only
-with the lock, and reads the stored progress after that. So the taker starts exactly where the giver
-ended, as long as the giver's handlers end in time.
+once it has the lock, and reads the stored progress after that. So the taker starts exactly where
+the giver ended, as long as the giver's handlers end in time.
 
-Times bound both sides. Handlers of a concurrent queue may keep it for HAND_OVER_S; after that the
-queue goes, and what they still work on is delivered again. A taker waits for LEASE_S, which is
-longer, and then takes the queue without a lock: its owner may be a member that hangs. Ordered
-queues have no such limits, because two members that work on one queue break the order for good:
-they wait until the handler has ended, or until the broker frees the lock of a dead member.
+Both sides have a time limit. Handlers of a concurrent queue may keep it for HAND_OVER_S; after that
+the queue is given up, and what they are still working on is delivered again. A taker waits for
+LEASE_S, which is longer, and then takes the queue without a lock: its owner may be hanging. Ordered
+queues have no such limits, because two members working on one queue break the order for good: they
+wait until the handler has ended, or until the broker frees the lock of a dead member.
 """
 
 import asyncio
@@ -34,46 +34,46 @@ from sparrowmq.protocol.message import MessageQueue
 
 NEVER = math.inf
 LOCKED_S = 0.5
-"""A queue that another member still holds is asked for again after this long, where the broker does
-not report that it is free."""
+"""How long to wait before asking again for a queue that another member still holds, unless the
+broker reports earlier that it is free."""
 MISSED_S = 1.0
-"""Whatever else kept a round from its target is tried again after this long."""
+"""How long to wait before retrying whatever else kept a round from its target."""
 RUNNING_S = 0.5
-"""How long a round waits for handlers of queues it gives up; the next round goes on waiting."""
+"""How long a round waits for handlers of queues it gives up; the next round keeps waiting."""
 HAND_OVER_S = 10.0
-"""How long handlers may keep a queue that is consumed concurrently."""
+"""How long handlers may keep a concurrent queue that is being given up."""
 LEASE_S = 15.0
 """How long a taker waits for a concurrent queue to be released; longer than a hand-over takes."""
 
 
 class HandoverOutcome(NamedTuple):
-    """What became of a step."""
+    """The outcome of a step."""
 
     changed: bool
     again_s: float = NEVER
-    """When to try again what did not succeed."""
+    """In how many seconds to retry what did not succeed."""
 
 
 PullTask: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 class QueueReader:
-    """What a kind of consumer does with the queues it holds. This one leaves reading to the
+    """What a kind of consumer does with the queues it holds. This base class leaves reading to the
     application."""
 
     def pull_task(self, held: HeldQueue) -> PullTask | None:
-        """The loop that pulls a queue for as long as it is held; None where nothing does."""
+        """The loop that pulls a queue for as long as it is held; None if there is none."""
         return None
 
     def released(self, held: HeldQueue) -> None:
         """A queue's handlers have finished; its progress is stored next."""
 
     def assignment_changed(self) -> None:
-        """Queues were taken or dropped; brokers and listeners are not notified yet."""
+        """Queues were taken or dropped; brokers and listeners have not been notified yet."""
 
 
 class QueueHandover:
-    """Changes which queues a consumer holds, one step after the other."""
+    """Changes which queues a consumer holds, step by step."""
 
     def __init__(
         self,
@@ -94,20 +94,20 @@ class QueueHandover:
         self._asked_s: dict[MessageQueue, float] = {}
         """Since when we have been asking for queues that others hold."""
         self._locks = NO_LOCKS
-        """What brokers answered last."""
+        """The brokers' last answers to our lock requests."""
         self._moving: set[HeldQueue] = set()
-        """Queues that start anew at another offset."""
+        """Queues that are restarting at another offset."""
 
     def leaving(self) -> set[MessageQueue]:
-        """Queues on their way out. No worker takes what was pulled of them: a member that gets one
-        back has to give it up all the same, and take it anew."""
+        """Queues that are being given up. No worker takes what was pulled from them: even if this
+        member is assigned one again, it has to give it up first and then retake it."""
         going = (held for held in self._ownership.held.values() if held not in self._moving)
         return {held.queue for held in going if held.leaving_s is not None}
 
     # ---- giving up
 
     async def give_up(self, reasons: Mapping[MessageQueue, Reason]) -> HandoverOutcome:
-        """Give queues up. One whose handler runs stays, and is tried again."""
+        """Give queues up. A queue whose handler is still running stays, to be retried."""
         held_now = self._ownership.held
         leaving = [held_now[queue] for queue in sorted(reasons) if queue in held_now]
         if not leaving:
@@ -139,7 +139,7 @@ class QueueHandover:
     async def _drop(self, held: HeldQueue, reason: Reason) -> None:
         queue = held.queue
         if held.is_dropped:
-            return  # by a reset or a lost lock meanwhile, which say what its progress is
+            return  # a reset or a lost lock dropped it meanwhile, and determines its progress
         if not await self._ownership.make_sure(held):
             self._ownership.lose(held)
             return
@@ -154,8 +154,8 @@ class QueueHandover:
         self._log.note(QueueDecision(queue, Action.DROP, reason, detail))
 
     async def give_up_all(self, within_s: float, overdue: Callable[[], None]) -> None:
-        """The consumer stops: let handlers finish, persist, unlock. Handlers that run after their
-        time are ended by `overdue`, before their queues are free for others."""
+        """The consumer stops: let handlers finish, store progress, unlock. `overdue` ends handlers
+        that exceed their time, before their queues are free for others."""
         ownership = self._ownership
         leaving = [ownership.held[queue] for queue in sorted(ownership.held)]
         now_s = asyncio.get_running_loop().time()
@@ -176,7 +176,8 @@ class QueueHandover:
                 " answer: messages that were handled since the one before are delivered again",
                 unstored,
             )
-        # An ordered queue whose handler still runs is freed when we unregister, or by time.
+        # A queue whose handler is still running is freed when we unregister, or when its lock
+        # expires.
         done = [held.queue for held in leaving if not held.is_running]
         await ownership.unlock(done)
         unlocked = f", {len(done)} unlocked" if ownership.has_leases else ""
@@ -184,25 +185,26 @@ class QueueHandover:
         ownership.held.clear()
 
     def abandon(self) -> None:
-        """Let go of everything at once: its next owner goes on where progress was last stored."""
+        """Drop every queue at once: its next owner continues from the last stored progress."""
         for held in self._ownership.held.values():
             held.drop()
         self._ownership.held.clear()
 
-    # ---- starting anew at another offset
+    # ---- restarting at another offset
 
     async def move(self, offsets: Mapping[MessageQueue, int]) -> list[MessageQueue]:
-        """An operator reset offsets: drop these queues, without their progress, to start anew."""
+        """An operator reset offsets: drop these queues, without their progress, to restart them."""
         held_now = self._ownership.held
         moved = [held_now[queue] for queue in sorted(offsets) if queue in held_now]
         return await self._restart(moved, lambda held: offsets[held.queue], Reason.RESET)
 
     async def rewind(self, held: HeldQueue, known: Position) -> None:
-        """A queue got shorter: its messages as we know them end at an offset, others follow in the
-        epoch. Start it anew there, or at what is pulled and not handled yet."""
+        """A queue got shorter: the messages we know end at `known.offset`, and different ones
+        follow in `known.epoch`. Restart it there, or at the first unhandled message if that is
+        earlier."""
 
         def target(held: HeldQueue) -> int:
-            held.epoch = known.epoch  # not before: progress past the end counts lost messages
+            held.epoch = known.epoch  # not earlier: progress past the end counts lost messages
             return min(held.progress, known.offset)
 
         if not self._ownership.is_held(held) or held in self._moving:
@@ -217,7 +219,7 @@ class QueueHandover:
     async def _restart(
         self, moved: Collection[HeldQueue], target: Callable[[HeldQueue], int], reason: Reason
     ) -> list[MessageQueue]:
-        """Drop queues; they are taken anew at the target, asked for when handlers are done."""
+        """Drop queues, which are retaken at `target`; that is evaluated when handlers are done."""
         now_s = asyncio.get_running_loop().time()
         for held in moved:
             held.leave(now_s)
@@ -225,7 +227,7 @@ class QueueHandover:
         try:
             return await self._persist_moved(moved, target)
         finally:
-            # Also when its connection ends, which cancels this: progress would undo the reset.
+            # Even if the connection closes, which cancels this: progress would undo the reset.
             for held in moved:
                 if self._ownership.release(held):
                     self._log.note(QueueDecision(held.queue, Action.DROP, reason))
@@ -247,8 +249,8 @@ class QueueHandover:
     # ---- taking
 
     async def take(self, reasons: Mapping[MessageQueue, Reason]) -> HandoverOutcome:
-        """Start queues. What is not free, or whose start is not known, is tried again; so is what
-        a handler of ours still works on."""
+        """Take queues and start them. To be retried: queues that are not free, those whose start
+        offset is unknown, and those that one of our handlers is still working on."""
         wanted = sorted(queue for queue in reasons if queue not in self._ownership.held)
         busy = [queue for queue in wanted if self._ownership.is_worked_on(queue)]
         for queue in busy:
@@ -261,7 +263,7 @@ class QueueHandover:
         return HandoverOutcome(any(started), again_s)
 
     async def _lock(self, queues: list[MessageQueue]) -> list[MessageQueue]:
-        """Those of these queues that can be started."""
+        """The subset of these queues that can be started."""
         locks = await self._ownership.lock(queues) if queues else None
         if locks is None:
             return queues
@@ -276,7 +278,7 @@ class QueueHandover:
         return free
 
     def _has_waited(self, queue: MessageQueue) -> bool:
-        """Whether its owner had its time."""
+        """Whether we have waited long enough for the owner of a concurrent queue."""
         now_s = asyncio.get_running_loop().time()
         if self._is_orderly or now_s - self._asked_s.setdefault(queue, now_s) < LEASE_S:
             return False
@@ -284,7 +286,8 @@ class QueueHandover:
         return True
 
     async def _start(self, queue: MessageQueue, reason: Reason) -> bool:
-        """False when its offset cannot be known now: it is never read from 0 by accident."""
+        """Start a queue. False if its offset is unknown: a queue is never read from 0 by
+        accident."""
         ownership = self._ownership
         self._offsets.forget(queue)
         try:
@@ -318,7 +321,8 @@ class QueueHandover:
         since_s: float | None = None,
         within_s: float = NEVER,
     ) -> None:
-        """A queue cannot be taken or given up now. Ordered queues wait without a limit."""
+        """Record that a queue cannot be taken or given up now. Ordered queues wait without a
+        limit."""
         until_ms = None
         if since_s is not None and not self._is_orderly:
             left_s = since_s + within_s - asyncio.get_running_loop().time()

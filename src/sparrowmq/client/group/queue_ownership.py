@@ -4,18 +4,20 @@ sure ── keep-alives unanswered, lock not renewed, another session ──▶ 
   ▲                                                                     │ ask the broker
   └──────────── no other member can have had it ◀───────────────────────┴──▶ others had it: lost
 
-Holding a queue is not the same as owning it. A broker that hears nothing of a member gives its
-queues to others, and the member learns of that last: it may have been stopped by SIGSTOP, by a
-debugger, or by a network that failed in one direction. Progress that it commits after that point
-moves the group past messages, or back over them. So everything that has consequences outside of
-this process asks here first.
+Holding a queue is not the same as owning it. A broker that hears nothing from a member gives its
+queues to others, and the member is the last to learn of it: it may have been stopped by SIGSTOP, by
+a debugger, or by a network that failed in one direction. Progress that it commits after that point
+moves the group past messages, or back over them. So everything that has consequences outside this
+process asks here first.
 
-In doubt nothing is committed and an ordered queue hands out no batch. A queue consumed concurrently
-hands out none either, unless its broker is out of reach: then no other member can get the messages.
+While a queue is in doubt, nothing is committed, and an ordered queue hands out no batch. A
+concurrent queue hands out none either, unless its broker is unreachable: then no other member can
+get the messages.
 
-When a master leaves the routes and a slave is there, every queue is in doubt for a moment, because
-the session at another broker counts. What the slave has of the group's progress decides: a member
-that has consumed as far as that keeps a concurrent queue. It is the same when the master returns.
+When a master leaves the routes and a slave takes over, every queue is in doubt for a moment,
+because the session at another broker now counts. The group's progress on the slave decides: a
+member that has consumed at least that far keeps a concurrent queue. The same happens when the
+master returns.
 """
 
 import asyncio
@@ -36,15 +38,15 @@ from sparrowmq.protocol.locks import LOCK_LIFE_S
 from sparrowmq.protocol.message import MessageQueue
 
 FRESH_S = 30.0
-"""A member that could not renew for this long stops consuming an ordered queue by itself."""
+"""A member that could not renew its lock for this long stops consuming an ordered queue."""
 DOUBT_S = 1.0
-"""A broker that could not clear a doubt is asked again after this long."""
+"""How long to wait before asking a broker again that could not clear a doubt."""
 
 
 class QueueOwnership:
     """The queues of one consumer, its progress in them, and its locks on them.
 
-    Times are those of the client's sessions, which other threads share.
+    Times are in the clock of the client's sessions, which other threads share.
     """
 
     def __init__(self, client: ClientCore, settings: MemberSettings) -> None:
@@ -55,8 +57,8 @@ class QueueOwnership:
         self.signal = RebalanceSignal()
         self.log = RebalanceLog(settings.group, client.log.getChild("rebalance"), client.clock)
         self.shortened: asyncio.Queue[tuple[HeldQueue, Position]] = asyncio.Queue()
-        """Queues that got shorter, with the end of the messages as we know them and the epoch of
-        those that follow; they have to start anew."""
+        """Queues that got shorter and have to restart, with the end of the messages we know and the
+        epoch of those that follow."""
         has_leases = settings.has_leases and not settings.is_broadcasting
         self._lock_requests = (
             LockRequests(client, settings.group, client.log, only_masters=settings.is_orderly)
@@ -64,7 +66,7 @@ class QueueOwnership:
             else None
         )
         self._without_master: set[str] = set()
-        """Brokers whose ordered queues wait for a master, which was logged."""
+        """Brokers whose ordered queues wait for a master; already logged."""
         self._late: dict[MessageQueue, HeldQueue] = {}
         """Ordered queues that were lost or reset while their handler ran."""
         self._doubts = asyncio.Event()
@@ -74,7 +76,7 @@ class QueueOwnership:
     # ---- what is known
 
     def is_held(self, held: HeldQueue) -> bool:
-        """Whether this is what we hold of its queue: not given up, nor taken anew since."""
+        """Whether this is our current hold on the queue: not given up or retaken since."""
         return self.held.get(held.queue) is held
 
     def is_sure(self, held: HeldQueue) -> bool:
@@ -91,11 +93,11 @@ class QueueOwnership:
         return is_sure
 
     def may_work(self, held: HeldQueue) -> bool:
-        """Whether a concurrent handler may begin something on it."""
+        """Whether a concurrent handler may start on this queue's messages."""
         return self.is_sure(held) or self._client.sessions.is_unreachable(self.address(held.queue))
 
     async def make_sure(self, held: HeldQueue) -> bool:
-        """Whether a queue is certainly ours, asking its broker where that is not known."""
+        """Whether a queue is certainly ours; asks its broker if that is in doubt."""
         if self._lock_requests is None:
             return True
         if not held.is_dropped and not self.is_sure(held):
@@ -107,8 +109,8 @@ class QueueOwnership:
         return await self.make_sure(held)
 
     def is_worked_on(self, queue: MessageQueue) -> bool:
-        """Whether a handler still has messages of an ordered queue that we lost: taken anew, it
-        would have two workers."""
+        """Whether a handler still has messages of an ordered queue that we lost: if we retook it,
+        the queue would have two workers."""
         late = self._late.get(queue)
         if late is None or late.is_running:
             return late is not None
@@ -116,16 +118,16 @@ class QueueOwnership:
         return False
 
     def silent(self, since_s: float) -> set[MessageQueue]:
-        """Queues that should be pulled and were not since then."""
+        """Queues that have not been pulled since `since_s`."""
         return {held.queue for held in self.held.values() if held.last_pull_s < since_s}
 
     def address(self, queue: MessageQueue) -> str | None:
-        """The broker whose word counts for a queue: its master, or a slave while that is away,
-        which knows the members as well. Ordered queues wait then, without the master's lock."""
+        """The broker that decides about a queue: its master, or while that is away a slave, which
+        knows the members too. Ordered queues then wait, since they lack the master's lock."""
         return self._client.route_table.address(queue.broker_name)
 
     def waits_for_master(self, held: HeldQueue) -> str:
-        """Why an ordered queue rests until its master is back; empty when it need not."""
+        """Why an ordered queue waits until its master is back; empty if it does not."""
         name = held.queue.broker_name
         if self._lock_requests is None or not self._is_orderly:
             return ""
@@ -144,8 +146,8 @@ class QueueOwnership:
     # ---- progress
 
     def note_progress(self, held: HeldQueue) -> None:
-        """Remember how far a queue is consumed; it is stored later. A late result of a queue that
-        was dropped does not count."""
+        """Record how far a queue is consumed; it is stored later. Late results of a dropped queue
+        do not count."""
         if not held.is_dropped:
             self.offsets.update(held.queue, held.position)
 
@@ -157,8 +159,8 @@ class QueueOwnership:
         return self._lock_requests is not None
 
     async def lock(self, queues: Collection[MessageQueue]) -> Locks | None:
-        """Ask for queues; brokers of ours report when one of those that were refused is free. None
-        where queues are not locked."""
+        """Try to lock queues. SparrowMQ's brokers notify us when one that was refused becomes free.
+        None if queues are not locked at all."""
         return (
             None
             if self._lock_requests is None
@@ -171,7 +173,7 @@ class QueueOwnership:
             await self._lock_requests.give_back(queues)
 
     def do_without_leases(self) -> None:
-        """Take queues whichever member holds them, and never doubt what is held."""
+        """Take queues no matter which member holds them, and never doubt what is held."""
         self._lock_requests = None
         for loop in self._loops:
             loop.cancel()
@@ -179,9 +181,9 @@ class QueueOwnership:
     # ---- losing queues
 
     def release(self, held: HeldQueue) -> bool:
-        """Hold a queue no more, without storing its progress; whether it was held until now."""
+        """Stop holding a queue, without storing its progress. Returns whether it was held."""
         held.drop()
-        if not self.is_held(held):  # it was lost, and perhaps taken anew, meanwhile
+        if not self.is_held(held):  # meanwhile it was lost, and perhaps retaken
             return False
         del self.held[held.queue]
         self.offsets.forget(held.queue)
@@ -191,13 +193,15 @@ class QueueOwnership:
         return True
 
     def lose(self, held: HeldQueue) -> None:
-        """Another member has our lock, or may have had it: its progress counts, not ours."""
+        """Drop a queue: another member has our lock, or may have had it, so that its progress
+        counts, not ours."""
         if self.release(held):
             self.log.note(QueueDecision(held.queue, Action.DROP, Reason.LOST))
             self._client.log.warning("lost the lock of %s, its results are dropped", held.queue)
 
     def shorten(self, held: HeldQueue, end: int, epoch: int | None) -> None:
-        """A broker says that a queue got shorter: messages after `end` are new in this epoch."""
+        """A broker reports that a queue got shorter: messages from offset `end` on are new in this
+        epoch."""
         held.leave(asyncio.get_running_loop().time())
         self.shortened.put_nowait((held, Position(end, epoch)))
 
@@ -234,7 +238,8 @@ class QueueOwnership:
     # ---- asking brokers
 
     async def _ask(self, broker_name: str) -> None:
-        """Callers that ask about one broker at the same time share the answer."""
+        """Ask a broker about our doubted queues. Callers that ask at the same time share the
+        answer."""
         async with self._asking.setdefault(broker_name, asyncio.Lock()):
             doubted = [
                 held
@@ -246,7 +251,8 @@ class QueueOwnership:
                 await self._renew([held for held in doubted if not self.is_sure(held)])
 
     async def _renew(self, queues: Iterable[HeldQueue]) -> None:
-        """One broker after the other: what was given up meanwhile must not be locked again."""
+        """Renew locks, one broker after the other: queues that were given up meanwhile must not be
+        locked again."""
         by_broker: dict[str, list[HeldQueue]] = {}
         for held in queues:
             by_broker.setdefault(held.queue.broker_name, []).append(held)
@@ -264,9 +270,9 @@ class QueueOwnership:
             is_same = session == held.session
             is_locked = held.queue in locks.ours
             if await self.is_lost(held, is_same, is_locked, locks.asked_s):
-                # Another member may have gone on from here: begin again at what is stored.
+                # Another member may have continued from here: restart at the stored progress.
                 if is_locked and self.is_held(held) and not await self._has_moved_on(held):
-                    # None has, and the broker may have lost what it took from us last.
+                    # None has, and the broker may have lost the last progress that it got from us.
                     await self.offsets.persist([held.queue])
                 self.lose(held)
                 self.signal.change()
@@ -277,15 +283,16 @@ class QueueOwnership:
     async def is_lost(
         self, held: HeldQueue, is_same: bool, is_locked: bool, asked_s: float
     ) -> bool:
-        """What an answer means; `is_same` when nothing can have happened since we last knew."""
+        """Whether a broker's answer means that the queue is lost. `is_same`: our session is still
+        the same, so nothing can have happened meanwhile."""
         if self._is_orderly:
             return not (is_same and is_locked) or asked_s - held.locked_s > LOCK_LIFE_S
         if is_same:
-            return False  # without its lock too: its old owner did not let go in time
+            return False  # even without the lock: its old owner did not release it in time
         return not is_locked or await self._has_moved_on(held)
 
     async def _has_moved_on(self, held: HeldQueue) -> bool:
-        """Whether another member consumed further than we did while no broker knew of us."""
+        """Whether another member got further than we did while no broker knew about us."""
         try:
             stored = await self.offsets.load(held.queue, only_looks=True)
         except (ClientError, NetError, ProtocolError):

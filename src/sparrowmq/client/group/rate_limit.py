@@ -4,13 +4,13 @@
               ▲ issued grows with time, at the limit's rate
     a message goes to its handler when its ticket is issued
 
-Tickets keep the order of requests without a queue of waiters, and a new rate holds for those that
-wait already: each looks again at when its ticket comes. What is not used is lost, except for a
+Tickets keep the order of requests without a queue of waiters, and a new rate also applies to those
+already waiting: each checks again when its ticket comes. What is not used is lost, except for a
 bucket of a tenth of a second (at least one message), so no burst is larger than that.
 
-A group's limit is shared out by queues: limit × queues held ÷ queues of all topics subscribed.
-Every member computes its share alone; together the shares are never more than the limit. A topic
-whose messages lie in a few of its queues stays below it.
+A group's limit is divided by queues: limit × queues held ÷ queues of all topics subscribed. Every
+member computes its share on its own; together the shares never exceed the limit. A topic whose
+messages are in only a few of its queues stays below it.
 """
 
 import asyncio
@@ -21,20 +21,20 @@ from dataclasses import dataclass
 from sparrowmq.client.argument_checks import check_flags, check_number
 
 BUCKET_S = 0.1
-"""A consumer that was idle may catch up so much of its rate at once."""
+"""A consumer that was idle may catch up this much of its rate at once."""
 _EXACT = 1e-6
-"""A ticket that lacks less than this has come: sums of times are not exact."""
+"""A ticket that lacks less than this counts as issued: sums of times are not exact."""
 _SLOWEST = 0.001
 _FASTEST = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What a consumer was told: messages a second, for itself or for its whole group."""
+    """The configured rate: messages per second, for the consumer or for its whole group."""
 
     per_second: float
     is_shared: bool = False
-    """Whether the members of the group have it together."""
+    """Whether the members of the group share it."""
 
     def __post_init__(self) -> None:
         check_number("max_per_second", self.per_second, _SLOWEST, _FASTEST)
@@ -63,32 +63,33 @@ def chosen_rate(
 
 
 class RateLimit:
-    """Lets messages through at a rate, in the order in which they were asked for.
+    """Lets messages through at a rate, in the order in which they were requested.
 
-    Times are those of the event loop, so it belongs to one. Without a rate it lets all through.
+    Times are the event loop's, so it belongs to one loop. Without a rate it lets everything
+    through.
     """
 
     def __init__(self, rate: Rate | None) -> None:
         self._rate = rate
         self._share = 1.0
         self._taken = 0.0
-        """The last ticket that was asked for."""
+        """The last ticket that was requested."""
         self._issued = 0.0
         self._issued_s: float | None = None
         """When `issued` was computed; None before the first request, which finds a full bucket."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The loop of the first request; `change` may come from outside of it."""
+        """The loop of the first request; `change` may be called from outside it."""
         self._changed = asyncio.Event()
         self._waiting = 0
 
     @property
     def rate(self) -> Rate | None:
-        """The limit in force; None without one."""
+        """The limit in force, or None."""
         return self._rate
 
     @property
     def reason(self) -> str:
-        """Why messages wait now; empty when they need not."""
+        """Why messages have to wait now; empty if they do not."""
         if not self._waiting or self._rate is None:
             return ""
         share = f", {self._per_second:,.4g} of them here" if self._rate.is_shared else ""
@@ -103,13 +104,13 @@ class RateLimit:
     # ---- changes
 
     def change(self, rate: Rate | None) -> None:
-        """Another limit, also for what waits already."""
+        """Set another limit, also for messages already waiting."""
         self._close_rate()
         self._rate = rate
         self._look_again()
 
     def share_out(self, held: int, queues: int) -> None:
-        """The member holds so many of the queues that its group shares."""
+        """The member holds `held` of the `queues` that its group shares."""
         share = held / queues if queues else 0.0
         if share != self._share:
             self._close_rate()
@@ -117,7 +118,7 @@ class RateLimit:
             self._look_again()
 
     def _close_rate(self) -> None:
-        """Issue what the rate so far has given, if anything was asked for yet."""
+        """Issue what the present rate has yielded so far, if anything was requested yet."""
         if self._issued_s is not None:
             self._advance()
 
@@ -128,7 +129,7 @@ class RateLimit:
     # ---- taking
 
     async def take(self, messages: int) -> None:
-        """Return when so many messages may be handled."""
+        """Return when this many messages may be handled."""
         if self._rate is None:
             return
         self._advance()
@@ -136,18 +137,18 @@ class RateLimit:
         await self._until_issued(self._taken)
 
     async def some(self, most: int) -> int:
-        """Wait until one message may be handled; how many may at once, `most` at the most. Those
-        count as taken: `give_back` what was not used."""
+        """Wait until one message may be handled. Returns how many may be handled now, at most
+        `most`. Those count as taken: `give_back` what is not used."""
         while self._rate is not None:
             await self._until_issued(self._taken + 1)
             free = min(most, math.floor(self._issued - self._taken + _EXACT))
-            if free >= 1:  # else another one was faster
+            if free >= 1:  # else another caller was faster
                 self._taken += free
                 return free
         return most
 
     def give_back(self, messages: int) -> None:
-        """So many of the messages that `some` let through were not used."""
+        """Return messages that `some` let through and that were not used."""
         if self._rate is not None:
             self._taken -= messages
 

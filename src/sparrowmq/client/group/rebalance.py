@@ -1,10 +1,10 @@
-"""Rebalance rounds: for each topic find the members, share out its queues, drop, take, announce.
+"""Rebalance rounds: for each topic find the members, divide its queues, drop, take, announce.
 
 route ▶ members of the group ▶ strategy ▶ plan ▶ give up ▶ take ▶ announce the new assignment
 
-Every member computes the shares alone, from the same sorted lists and with the same strategy; there
-is no leader. Members that saw different lists disagree for a moment, and the locks of queues decide
-meanwhile. A round that fails for one topic changes nothing there and never stops the others.
+Every member computes the shares on its own, from the same sorted lists and with the same strategy;
+there is no leader. Members that saw different lists disagree for a moment; until then the queue
+locks decide. A round that fails for one topic changes nothing there and never stops the others.
 
 The logger `sparrowmq.client.rebalance` prints each change at level DEBUG, with its reason.
 """
@@ -48,7 +48,7 @@ NO_TOPIC = (
 
 
 class Rebalance:
-    """Runs rounds when the timer, a broker, a route or the application says so."""
+    """Runs rounds when the timer, a broker, a route change or the application triggers one."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Rebalance:
         self._reader = reader
         self._rate_limit = rate_limit
         self._sizes: dict[str, int] = {}
-        """Queues of each topic that the group shares."""
+        """Number of queues of each topic that the group shares."""
         self._log = ownership.log
         self._interval_s = client.config.rebalance_s
         self._silence_s = client.config.pull_silence_s
@@ -78,13 +78,13 @@ class Rebalance:
         self._missing: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
         self._reported: set[str] = set()
-        """Topics that do not work, which was logged as a warning."""
+        """Topics that do not work and were already logged as a warning."""
         self._is_settling = False
         self.manual: ManualAssignment | None = None
-        """Where the application chooses queues: then rounds see to it that those are held."""
+        """Set if the application chooses queues: then rounds make sure that those are held."""
 
     async def run(self) -> None:
-        """Rounds for ever."""
+        """Run rounds forever."""
         loop = asyncio.get_running_loop()
         signal = self._ownership.signal
         while True:
@@ -96,7 +96,7 @@ class Rebalance:
             await signal.wait(began_s, loop.time() + min(self._interval_s, again_s))
 
     async def round(self) -> float:
-        """One round over all topics; when to try again what missed its target."""
+        """Run one round over all topics. Returns in how many seconds to retry what failed."""
         if self.manual is not None:
             return await self.manual.settle()
         again_s = NEVER
@@ -107,7 +107,7 @@ class Rebalance:
                 self._failed.pop(topic, None)
                 if topic not in self._missing:
                     self._reported.discard(topic)
-            except NoNameServer as error:  # the client reports that once, for all its topics
+            except NoNameServer as error:  # the client reports this once for all its topics
                 self._log.print(f"{topic}: nothing changes: {error}")
                 again_s = min(again_s, MISSED_S)
             except (ClientError, NetError, ProtocolError) as error:
@@ -125,11 +125,11 @@ class Rebalance:
         return min(again_s, outcome.again_s)
 
     async def _balance(self, topic: str) -> float:
-        """Bring the queues of one topic to their plan; when to try again what did not succeed."""
+        """Carry out the plan for one topic. Returns in how many seconds to retry what failed."""
         route = await self._client.route_table.fetch(topic)
         if route is None:
-            # A group's retry topic is made by its first heartbeat and is known a moment later;
-            # a topic that is never made is asked for less and less often.
+            # A group's retry topic is created by its first heartbeat and is known a moment later;
+            # a topic that is never created is requested less and less often.
             self._missing[topic] += 1
             is_first = topic not in self._reported and not is_retry_topic(topic)
             lost = await self._client.name_servers.lost_route(topic) if is_first else ""
@@ -198,7 +198,7 @@ class Rebalance:
     async def _owners(
         self, topic: str, queues: list[MessageQueue]
     ) -> dict[MessageQueue, str] | None:
-        """Which member holds what, for strategies that use it and where brokers know."""
+        """Which member holds which queue; None if the strategy or the brokers do not support it."""
         if self._settings.strategy.plan is None:
             return None
         names = {queue.broker_name for queue in queues}
@@ -214,14 +214,14 @@ class Rebalance:
         if strategy.plan is None or owners is None or us not in members:
             return strategy(self._settings.group, us, queues, members)
         planned = strategy.plan(queues, members, owners)
-        # A member that looked earlier may have seen other owners and left a queue to us, or we to
-        # it: look again until every queue is where it should be.
+        # A member that looked earlier may have seen other owners and left a queue to us, or we may
+        # have left one to it: look again until every queue is where it should be.
         self._is_settling = planned != {queue: owners.get(queue) for queue in queues}
         return [queue for queue in queues if planned[queue] == us]
 
     def _share_rate(self) -> None:
-        """What is delivered again comes from one queue that a single member has: it does not count
-        for the shares, or the others would get less."""
+        """Divide the rate limit by queues held. Retry topics do not count: a single member has
+        their one queue, and the other members would get less."""
         held = sum(not is_retry_topic(queue.topic) for queue in self._ownership.held)
         sizes = (size for topic, size in self._sizes.items() if not is_retry_topic(topic))
         self._rate_limit.share_out(held, sum(sizes))
@@ -229,7 +229,7 @@ class Rebalance:
     # ---- announcing
 
     async def _announce(self, topic: str, queues: list[MessageQueue]) -> None:
-        """The assignment changed: share the limits anew, then notify brokers and the listener."""
+        """The assignment changed: divide the limits again, then notify brokers and the listener."""
         self._subscriptions.renew([topic], self._client.clock())
         self._reader.assignment_changed()
         await self._client.heartbeats.send_everywhere()
@@ -247,8 +247,8 @@ class Rebalance:
             self._client.log.error(text, self._settings.group, topic, error, exc_info=error)
 
     def _report(self, topic: str, reason: str) -> None:
-        """Warn once until it works. A retry topic comes with the first heartbeat and has nothing
-        before that."""
+        """Warn once until the topic works. No warning for a retry topic: the first heartbeat
+        creates it, and it holds nothing before that."""
         self._log.note_failure(topic, reason)
         is_new = topic not in self._reported and not is_retry_topic(topic)
         level = logging.WARNING if is_new else logging.DEBUG
@@ -264,11 +264,11 @@ class Rebalance:
 
 
 class ManualAssignment:
-    """Queues that the application chose by itself: held until it chooses others, whichever member
-    has them.
+    """Queues that the application chose itself: held until it chooses others, no matter which other
+    members have them.
 
-    Choices take turns, so that the last one is what is held. What could not be given up or taken at
-    once, and what an operator's reset dropped, follows in the rounds of the rebalance.
+    Choices take turns, so that the last one wins. Rebalance rounds catch up on what could not be
+    given up or taken at once, and on what an operator's reset dropped.
     """
 
     def __init__(self, ownership: QueueOwnership, handover: QueueHandover) -> None:
@@ -280,15 +280,15 @@ class ManualAssignment:
     async def choose(
         self, queues: Collection[MessageQueue], look_up: Callable[[], Awaitable[None]]
     ) -> float:
-        """Hold exactly these; when to try again what did not succeed. Nothing changes where
-        `look_up` raises."""
+        """Hold exactly these queues. Returns in how many seconds to retry what failed. If `look_up`
+        raises, nothing changes."""
         async with self._turn:
             await look_up()
             self._chosen = frozenset(queues)
             return await self._settle()
 
     async def settle(self) -> float:
-        """Hold what was chosen; when to try again what did not succeed."""
+        """Hold the chosen queues. Returns in how many seconds to retry what failed."""
         async with self._turn:
             return await self._settle()
 

@@ -1,10 +1,10 @@
-"""What a rebalance decides about each queue, and why: a value that the log prints.
+"""What a rebalance decides about each queue, and why, as a value that the log prints.
 
             not held                held
 assigned    take, or wait           keep
 otherwise   (nothing to decide)     drop, or wait until its handlers have finished
 
-A queue that is assigned and held, but must start anew, is dropped and taken.
+A queue that is assigned and held but must restart is dropped and taken again.
 """
 
 import logging
@@ -18,9 +18,9 @@ from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.rebalance_report import HeldSince, RebalanceReport, ReportedMove
 
 _MOST_MOVES = 100
-"""Changes that a member remembers for operators."""
+"""How many changes a member remembers for operators."""
 _SHARE = "share"
-"""The action of a reported change of the members or queues themselves."""
+"""The action reported when the number of members or queues changed."""
 
 
 class Action(StrEnum):
@@ -59,15 +59,15 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueDecision:
-    """One queue: what happens to it, why, and what else there is to know."""
+    """One queue: what happens to it, why, and further details."""
 
     queue: MessageQueue
     action: Action
     reason: Reason
     detail: str = field(default="", compare=False)
-    """Where a taken queue starts, which progress was stored, what an error said."""
+    """Where a taken queue starts, which progress was stored, or the text of an error."""
     until_ms: int | None = field(default=None, compare=False)
-    """When a wait ends at the latest; None where it has no limit."""
+    """When a wait ends at the latest; None if it has no limit."""
 
     def __str__(self) -> str:
         queue = self.queue
@@ -77,16 +77,16 @@ class QueueDecision:
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlan:
-    """The decisions for the queues of one topic, in the order of queues."""
+    """The decisions for the queues of one topic, in queue order."""
 
     decisions: tuple[QueueDecision, ...]
     share: str = ""
-    """How many queues and members there are, and how many queues are this member's."""
+    """How many queues and members there are, and how many queues this member gets, in words."""
     failure: str = ""
-    """Why the last round changed nothing, where it failed."""
+    """Why the last round failed and changed nothing; empty if it did not fail."""
 
     def reasons(self, action: Action) -> dict[MessageQueue, Reason]:
-        """The queues to which this happens, each with the reason."""
+        """The queues with this action, each with its reason."""
         return {one.queue: one.reason for one in self.decisions if one.action is action}
 
 
@@ -97,10 +97,10 @@ def plan_rebalance(
     anew: Mapping[MessageQueue, Reason],
     why: Reason = Reason.ASSIGNED,
 ) -> RebalancePlan:
-    """The way from what a member has to what it should have.
+    """How to get from the queues a member holds to those it should hold.
 
-    `anew` names queues that start anew where they are held and assigned; `why` says what makes the
-    assigned queues this member's.
+    `anew` names queues that restart if they are held and assigned; `why` is the reason why the
+    assigned queues are this member's.
     """
     decisions = []
     for queue in sorted(held | assigned):
@@ -119,10 +119,10 @@ def plan_rebalance(
 
 
 class RebalanceLog:
-    """The last decision about each queue, as it turned out; each change is one line of the log.
+    """The last decision about each queue, as it was carried out; each change is one log line.
 
-    A round that changes nothing prints nothing, however often it is repeated: neither what is kept
-    nor a wait for the same reason is news. The last changes are kept for operators who ask.
+    A round that changes nothing prints no decisions, however often it is repeated: neither a kept
+    queue nor another wait for the same reason is news. The last changes are kept for operators.
     """
 
     def __init__(self, group: str, log: logging.Logger, clock: Clock) -> None:
@@ -136,7 +136,7 @@ class RebalanceLog:
         self._failures: dict[str, str] = {}
 
     def note(self, decision: QueueDecision) -> None:
-        """A queue was taken, dropped, kept, or has to wait."""
+        """Record that a queue was taken, dropped, kept, or has to wait."""
         is_repeated = self._last.get(decision.queue) == decision
         self._last[decision.queue] = decision
         match decision.action:
@@ -169,8 +169,8 @@ class RebalanceLog:
         self.print(str(decision))
 
     def note_share(self, topic: str, share: str) -> None:
-        """The shares of a topic are known: how many queues and members it has, and how many queues
-        are this member's."""
+        """Record the shares of a topic: how many queues and members it has, and how many queues
+        this member gets."""
         self._failures.pop(topic, None)
         if self._shares.get(topic) != share:
             self._shares[topic] = share
@@ -180,13 +180,13 @@ class RebalanceLog:
             self.print(f"{topic}: {share}")
 
     def note_failure(self, topic: str, reason: str) -> None:
-        """A round changed nothing for a topic. Printed each time: it shows the attempts."""
+        """Record that a round failed for a topic. Printed every time, to show the attempts."""
         self._failures[topic] = reason
         self.print(f"{topic}: nothing changes: {reason}")
 
     def plan(self, topic: str) -> RebalancePlan:
-        """The last decisions about a topic as they turned out: what is held, what waits for what,
-        and what was given up why."""
+        """The last decisions about a topic as they were carried out: what is held, what waits for
+        what, and why queues were given up."""
         return RebalancePlan(
             tuple(one for queue, one in sorted(self._last.items()) if queue.topic == topic),
             share=self._shares.get(topic, ""),
@@ -194,7 +194,7 @@ class RebalanceLog:
         )
 
     def report(self, strategy: str) -> RebalanceReport:
-        """What operators get: since when each queue is held and why, and the last changes."""
+        """The report for operators: since when each queue is held and why, and the last changes."""
         return RebalanceReport(
             strategy=strategy,
             held=tuple(each for _, each in sorted(self._held.items())),
@@ -203,5 +203,5 @@ class RebalanceLog:
         )
 
     def print(self, text: str) -> None:
-        """A line, with the group."""
+        """Log one line, prefixed with the group."""
         self._log.debug("%s: %s", self._group, text)

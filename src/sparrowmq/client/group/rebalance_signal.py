@@ -6,7 +6,7 @@ from contextlib import suppress
 MERGE_S = 1.0
 """Changes closer together than this share one round."""
 AT_ONCE_S = 0.02
-"""Queues that become free together, or may be given up together, do so within this time."""
+"""Queues that become free together, or can be given up together, do so within this time."""
 
 
 class RebalanceSignal:
@@ -14,8 +14,8 @@ class RebalanceSignal:
 
     Two urgencies, because their causes differ. Members that join or leave, and new routes, come in
     bursts: a group of a hundred that starts would rebalance a hundred times, so rounds are at least
-    MERGE_S apart. A queue that has become free is different: messages rest until it is taken, and
-    nothing else is missing.
+    MERGE_S apart. A queue that has become free is different: its messages wait until it is taken,
+    and there is nothing else to wait for.
     """
 
     def __init__(self) -> None:
@@ -24,23 +24,23 @@ class RebalanceSignal:
         self._has_changed = False
 
     def change(self) -> None:
-        """Something is different: look again soon."""
+        """Something has changed: run a round soon."""
         self._has_changed = True
         self._changed.set()
 
     def ready(self) -> None:
-        """What the last round had to leave undone is possible now: do it at once."""
+        """Something the last round had to leave undone is now possible: do it at once."""
         self._possible.set()
         self._changed.set()
 
     def begin_round(self) -> None:
-        """What was signalled before is seen by the round that begins."""
+        """Clear all signals: the round that begins takes them into account."""
         self._has_changed = False
         self._changed.clear()
         self._possible.clear()
 
     def round_was_complete(self) -> None:
-        """The round left nothing undone: what became possible during it, it has used."""
+        """The round left nothing undone: it has already used what became possible meanwhile."""
         if not self._has_changed:
             self.begin_round()
 

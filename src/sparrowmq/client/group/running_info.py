@@ -43,14 +43,14 @@ class ConsumeRates:
         self._topics: dict[str, deque[_Second]] = {}
         self._failed: dict[str, int] = {}
         self.has_consumed = False
-        """Whether a call of the handler ever ended."""
+        """Whether a handler call has ever ended."""
 
     def now_s(self) -> float:
         """The loop's time."""
         return asyncio.get_running_loop().time()
 
     def pulled(self, topic: str, count: int, started_s: float) -> None:
-        """A pull found so many messages."""
+        """Count a pull that found this many messages."""
         now_s = self.now_s()
         second = self._second(topic, now_s)
         second.pulls += 1
@@ -58,7 +58,7 @@ class ConsumeRates:
         second.pulled += count
 
     def consumed(self, topic: str, done: int, failed: int, started_s: float) -> None:
-        """A call of the handler ended."""
+        """Count a handler call that ended."""
         self.has_consumed = True
         now_s = self.now_s()
         second = self._second(topic, now_s)
@@ -70,7 +70,7 @@ class ConsumeRates:
             self._failed[topic] = self._failed.get(topic, 0) + failed
 
     def status(self, topic: str) -> ConsumeStatus:
-        """The last minute of a topic; failures since the start."""
+        """A topic's figures of the last minute, and its failures since the start."""
         first = int(self.now_s()) - WINDOW_S
         seconds = [second for second in self._topics.get(topic, ()) if second.second > first]
         pulls = sum(second.pulls for second in seconds)
@@ -132,7 +132,7 @@ def _rebalance(member: Membership) -> str:
 
 
 def offsets_of(member: Membership, topic: str) -> dict[MessageQueue, int]:
-    """Progress in the queues of a topic that are ours."""
+    """This member's progress in the queues that it holds of a topic."""
     offsets = {queue: member.offsets.get(queue) for queue in member.held if queue.topic == topic}
     return {queue: offset for queue, offset in offsets.items() if offset >= 0}
 
@@ -173,8 +173,8 @@ def _stacks() -> str:
 
 
 def _awaits(waiting: Any) -> Iterator[str]:
-    """What a task waits for, from the outside in; a suspended task knows its outermost frame only,
-    the rest hangs together by what each coroutine awaits."""
+    """What a task is waiting for, from the outside in. A suspended task knows only its outermost
+    frame; the others are found by following what each coroutine awaits."""
     while inspect.iscoroutine(waiting):
         frame = waiting.cr_frame
         if frame is not None:

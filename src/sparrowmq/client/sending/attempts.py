@@ -1,4 +1,4 @@
-"""Attempts: one send to one queue, and the loop that tries again on another broker.
+"""Attempts: one send to one queue, and the loop that retries on another broker.
 
 `FaultAvoidance` remembers slow and failing brokers, for producers with `avoid_faults`.
 """
@@ -26,7 +26,7 @@ from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.properties import MSG_REGION, TRACE_SWITCH
 
 _PAUSES = ((15_000, 30.0), (5_000, 10.0), (3_000, 6.0), (1_800, 5.0), (550, 2.0))
-"""An answer that took so many milliseconds keeps its broker unused for so many seconds.
+"""A broker whose answer took this many milliseconds is avoided for this many seconds.
 
 The numbers are RocketMQ's (MQFaultStrategy)."""
 
@@ -35,7 +35,7 @@ _FAILURE_MS = 10_000
 
 
 def pause_s(latency_ms: float) -> float:
-    """How long a broker that took so long is avoided."""
+    """How long to avoid a broker that took this long."""
     return next((pause for least_ms, pause in _PAUSES if latency_ms >= least_ms), 0.0)
 
 
@@ -58,7 +58,7 @@ class FaultAvoidance:
         return self._until_s.get(broker_name, now_s) <= now_s
 
     def _avoid(self, broker_name: str, seconds: float, now_s: float) -> None:
-        # A quick answer does not end a pause: it may have been on its way before the failure
+        # A quick answer does not end a pause: it may have been sent before the failure
         if seconds and now_s + seconds > self._until_s.get(broker_name, now_s):
             self._until_s[broker_name] = now_s + seconds
 
@@ -75,15 +75,15 @@ RETRIED = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-"""Answers that another broker may not give; all others are raised at once."""
+"""Codes that another broker might not answer; all others are raised at once."""
 
 
 def is_certainly_not_stored(outcome: Exception) -> bool:
-    """Whether a failed attempt can have left no copy of the message.
+    """Whether a failed attempt certainly left no copy of the message.
 
-    It reached no broker, or one that was too busy or forbids it: brokers answer both before they
-    store anything, ours also while it hands its role over to a slave, or drains. The same goes for
-    limits.
+    Either it reached no broker, or the broker was too busy or forbids the send: brokers answer both
+    before they store anything. Ours also answer so while they hand their role over to a slave, or
+    drain. The same goes for limits.
     """
     if isinstance(outcome, BrokerRefused):
         return isinstance(outcome, LimitReached) or outcome.code in (
@@ -96,7 +96,7 @@ def is_certainly_not_stored(outcome: Exception) -> bool:
 _PERHAPS_STORED = frozenset(
     {ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY}
 )
-"""Also answered when a broker fails, or its disk, after it has stored a message."""
+"""A broker may also answer these when it, or its disk, fails after storing a message."""
 
 
 def is_outcome_unknown(outcome: Exception) -> bool:
@@ -107,34 +107,34 @@ def is_outcome_unknown(outcome: Exception) -> bool:
 
 
 class RetryRules(msgspec.Struct, frozen=True, kw_only=True):
-    """When a send is tried again."""
+    """When a send is retried."""
 
     retries: int
     unless_ok: bool
-    """Also when the message is stored, but less safely than asked for."""
+    """Also retry when the message is stored, but less safely than asked for."""
     idempotent: bool = False
-    """Where the outcome is unknown, at the same broker only."""
+    """If the outcome is unknown, retry on the same broker only."""
     diverted: frozenset[str] = frozenset()
-    """Topics whose limits are not waited for: what they refuse goes to another topic."""
+    """Topics whose limits are not waited for: messages that they refuse go to another topic."""
 
 
 _BACKOFF = Backoff(0.1, 1.0)
 _CROWD = Backoff(0.05, 1.0)
-"""Pauses of a send that was refused by a limit again when its time had come: others are waiting for
-the same, and all of them together must not ask more often than the limit is worth."""
+"""Pauses of a send that a limit refused again when its time had come: other sends are waiting too,
+and together they must not send more requests than the limit justifies."""
 _HANDS_OVER_S = 5.0
 """A master that refuses messages because it hands over closes its connections within this time."""
 _LAST_LOOK_S = 0.05
-"""The last attempt of a send begins when so much time is left, or a little earlier."""
+"""The last attempt of a send starts when this much time is left, or a little earlier."""
 
 
 class Failures:
-    """What went wrong so far in one send, and how long to wait before the next attempt.
+    """What has gone wrong so far in one send, and how long to wait before the next attempt.
 
-    The first round over the brokers is Java's: the next one at once. If none of them took the
-    message, the send waits for one that comes back, longer each time. Attempts that certainly
-    stored nothing cost no retry, since they can leave no second copy of the message: an outage that
-    is shorter than the time of the send is survived whatever `retries` is.
+    The first round over the brokers works as in Java: try the next one at once. If none of them
+    took the message, the send waits for a broker to come back, longer each time. Attempts that
+    certainly stored nothing do not use up a retry, since they can leave no second copy: with
+    `retries` of 1 or more, a send survives any outage that is shorter than its timeout.
     """
 
     def __init__(self, retries: int, rng: random.Random, *, waits_for_limits: bool = True) -> None:
@@ -145,12 +145,12 @@ class Failures:
         self._may_be_stored = False
         self._rng = rng
         self._limited: LimitReached | None = None
-        """The last refusal, if it was one by a limit."""
+        """The last attempt's refusal, if it came from a limit."""
         self._waits_for_limits = waits_for_limits
         self._refusal: LimitReached | None = None
-        """The last one by a limit, whatever came after it."""
+        """The last refusal by a limit, whatever came after it."""
         self._limits: dict[str, list[float]] = {}
-        """When each broker that has refused so is worth another attempt, by its refusals."""
+        """By broker whose limit refused: for each refusal, when it is worth another attempt."""
 
     def add(
         self,
@@ -160,9 +160,9 @@ class Failures:
         *,
         has_left: bool = False,
     ) -> None:
-        """An attempt did not succeed. Raises an answer that no other attempt would change.
+        """Record an attempt that did not succeed. Raises `outcome` if no retry would change it.
 
-        With `has_left` the next one goes to another master, or is not made."""
+        With `has_left` the next attempt goes to another master, or is not made."""
         self._limited = outcome if isinstance(outcome, LimitReached) else None
         self._refusal = self._limited or self._refusal
         if self._limited is not None and self._is_patient:
@@ -185,7 +185,8 @@ class Failures:
             self.retries_left -= 1
 
     def end(self, topic: str, elapsed_s: float) -> SendResult:
-        """What is left when no attempt succeeded: a less safe result, or SendFailed is raised."""
+        """Give up: return a less safe result if there is one. Raises LimitReached or SendFailed
+        otherwise."""
         if self._less_safe is not None:
             return self._less_safe
         limited = self._limited if self._waits_for_limits else self._refusal
@@ -199,8 +200,8 @@ class Failures:
         return known is not None and now_s < known[-1]
 
     def pause_s(self, brokers: int, left_s: float, now_s: float) -> float | None:
-        """How long to wait with `brokers` to choose from and `left_s` of the send's time left; None
-        when no further attempt is allowed or worth its time."""
+        """How long to wait, with `brokers` to choose from and `left_s` of the send's time left;
+        None if no further attempt is allowed or worthwhile."""
         if self.retries_left < 0 or left_s <= 0:
             return None
         if self._refusal is not None and not self._waits_for_limits and not self._may_be_stored:
@@ -213,8 +214,8 @@ class Failures:
         rounds = len(self.attempts) - brokers + 1
         if rounds <= 0:
             return 0.0
-        # Each pause twice: doubling every time, a broker that is away for 0.6 s, as while roles
-        # change, would cost a send twice that.
+        # Use each pause twice: if pauses doubled every time, a broker that is away for 0.6 s, as
+        # during a change of roles, would cost a send twice that.
         pause_s = _BACKOFF.wait_s((rounds + 1) // 2) * self._rng.uniform(0.5, 1.0)
         latest_s = left_s - _LAST_LOOK_S
         return min(pause_s, latest_s) if latest_s > _LAST_LOOK_S else None
@@ -226,12 +227,12 @@ class SentWatcher(Protocol):
     def sent(
         self, out: Outgoing, address: str, cost_ms: int, result: SendResult, region: str
     ) -> None:
-        """It is stored at `address` and took `cost_ms`."""
+        """The message is stored at `address`; the send took `cost_ms`."""
         ...
 
 
 class SendAttempts:
-    """Sends what is packed: once to a given queue, or until a broker takes it."""
+    """Sends packed messages: once to a given queue, or until a broker takes them."""
 
     def __init__(
         self,
@@ -247,8 +248,8 @@ class SendAttempts:
         self._faults = faults
         self._watcher = watcher
         self._refused_s: dict[str, float] = {}
-        """When each master that was too busy, or handed over, last said so."""
-        # Chosen once: a layer of coroutines per send is noticeable
+        """When each master last answered that it was too busy or handing over."""
+        # Chosen once: an extra coroutine per send is measurable
         self._once = self._call if faults is None else self._call_timed
 
     async def send(self, topic: str, out: Outgoing, limit_s: float) -> SendResult:
@@ -258,7 +259,7 @@ class SendAttempts:
         found = self._queues.known(topic) or await self.find(topic, limit_s)
         queue = self._next(found, None, loop.time())
         left_s = limit_s - (loop.time() - start_s)
-        # Nearly every send ends with its first attempt: nothing is set up for others before it.
+        # Nearly every send ends with its first attempt: set up nothing for retries before it.
         outcome: SendResult | Exception
         try:
             outcome = await self._once(queue, out, self._share(left_s, found, self._rules.retries))
@@ -277,7 +278,8 @@ class SendAttempts:
         start_s: float,
         limit_s: float,
     ) -> SendResult:
-        """Go on after a first attempt that failed, or stored the message less safely than asked."""
+        """Continue after a first attempt that failed, or stored the message less safely than asked
+        for."""
         loop = asyncio.get_running_loop()
         rules = self._rules
         failures = Failures(
@@ -306,14 +308,15 @@ class SendAttempts:
 
     @staticmethod
     def _share(left_s: float, found: TopicQueues, retries_left: int) -> float:
-        """A silent broker must leave the others time; alone it may have all there is."""
+        """The time of one attempt: a silent broker must leave time for the others; a single broker
+        may use all of it."""
         return left_s / 2 if retries_left and found.brokers > 1 else left_s
 
     async def find(self, topic: str, limit_s: float) -> TopicQueues:
-        """Where a topic is sent to, within the time of the send. Raises NoRoute.
+        """The queues of a topic, found within the time of the send. Raises NoRoute.
 
         A producer that retries also waits for a name server or a master that is away, as it does
-        for brokers: the first send of a program must not need servers that started before it.
+        for brokers: a program's first send must not require that the servers started before it.
         """
         name_servers = self._client.name_servers
         if self._rules.retries:
@@ -332,12 +335,12 @@ class SendAttempts:
     async def send_to(
         self, topic: str, choose: Chooser, out: Outgoing, limit_s: float
     ) -> SendResult:
-        """Send to the queue that is chosen. Raises NoRoute, SendFailed, BrokerRefused.
+        """Send to the chosen queue. Raises NoRoute, SendFailed, BrokerRefused.
 
-        It is handed over once: a second copy would be out of order. While its broker cannot be
-        reached, or is too busy, nothing is handed over, so that may be tried again. A master that
-        hands over refuses messages, and then closes its connections: what is on its way to it in
-        that moment goes to its successor.
+        The message is delivered to the broker once: a second copy would be out of order. While the
+        broker cannot be reached, or is too busy, nothing is delivered, so that can be retried. A
+        master that hands its role over refuses messages and then closes its connections: messages
+        in flight to it at that moment are sent to its successor.
         """
         loop = asyncio.get_running_loop()
         start_s = loop.time()
@@ -369,11 +372,11 @@ class SendAttempts:
                     continue
                 now = await self._look_again(topic, limit_s - (loop.time() - start_s))
                 if now is not None and queue not in now.queues:
-                    queue = choose(now.queues)  # it drains: the key moves, as with the next send
+                    queue = choose(now.queues)  # it drains: the key moves, as for the next send
 
     def _gone(self, error: Exception, began_s: float) -> str | None:
-        """The address of a master that has closed its connections after it had refused messages:
-        one that has been on its way to it since `began_s` was refused as well."""
+        """The address of a master that closed its connections after refusing messages: a message
+        in flight to it since `began_s` was refused as well."""
         if isinstance(error, BrokerRefused):
             self._refused_s[error.address] = asyncio.get_running_loop().time()
         if not isinstance(error, ConnectionLost) or isinstance(error, NotConnected):
@@ -382,10 +385,10 @@ class SendAttempts:
         return error.address if refused_s <= began_s < refused_s + _HANDS_OVER_S else None
 
     async def _look_again(self, topic: str, left_s: float) -> TopicQueues | None:
-        """The topic's queues as name servers know them now, None where none is found.
+        """The topic's queues as the name servers know them now; None if none is found.
 
-        A broker that is away or refuses because it is a slave now may have a master elsewhere.
-        Sends that wait together share one question.
+        A broker that is away, or refuses because it is a slave now, may have a master elsewhere.
+        Sends that wait together share one request.
         """
         with suppress(NoRoute, TimeoutError):
             async with asyncio.timeout(left_s):
@@ -408,7 +411,7 @@ class SendAttempts:
             raise SendFailed(topic, attempts, loop.time() - start_s) from error
 
     async def ask(self, queue: MessageQueue, header: RequestHeader, limit_s: float) -> Response:
-        """Ask the broker of a queue something else, once. Raises NoRoute, SendFailed,
+        """Send another kind of request to the broker of a queue, once. Raises NoRoute, SendFailed,
         BrokerRefused."""
         loop = asyncio.get_running_loop()
         start_s = loop.time()
@@ -425,7 +428,7 @@ class SendAttempts:
         return response
 
     async def _call_timed(self, queue: MessageQueue, out: Outgoing, limit_s: float) -> SendResult:
-        """`_call` that keeps count of slow and failing brokers."""
+        """`_call` that also records slow and failing brokers."""
         faults = self._faults
         assert faults is not None, "only then it is used"
         loop = asyncio.get_running_loop()
@@ -469,7 +472,7 @@ class SendAttempts:
     def _next_unlimited(
         self, found: TopicQueues, failed: str, failures: Failures, now_s: float
     ) -> MessageQueue:
-        """The next queue on a broker whose limit is not known to be reached."""
+        """The next queue on a broker whose limit has not been reached as far as we know."""
         queue = self._next(found, failed, now_s)
         if not failures.is_limited(queue.broker_name, now_s):
             return queue
@@ -493,7 +496,7 @@ _RETRY_AFTER = SendLimited.__struct_encode_fields__[0]
 
 
 def _may_be_elsewhere(outcome: SendResult | Exception) -> bool:
-    """Whether a failure is a reason to ask name servers for the topic's brokers again."""
+    """Whether to ask the name servers for the topic's brokers again after this outcome."""
     if isinstance(outcome, SendResult | LimitReached):
         return False
     return is_certainly_not_stored(outcome)
@@ -502,7 +505,7 @@ def _may_be_elsewhere(outcome: SendResult | Exception) -> bool:
 def _result(address: str, queue: MessageQueue, out: Outgoing, response: Response) -> SendResult:
     status = STATUS_OF_CODE.get(response.code)
     if status is None:
-        # Apache's brokers say no time: their refusal is raised at once, as in Java.
+        # Apache's brokers give no time to retry: their refusal is raised at once, as in Java.
         if _RETRY_AFTER in (response.ext_fields or {}):
             wait_s = response.header(SendLimited).retry_after_ms / 1000
             raise LimitReached(address, response.code, response.remark, max(0.0, wait_s))

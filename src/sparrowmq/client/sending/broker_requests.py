@@ -1,4 +1,4 @@
-"""Calls that brokers make to producers: how did a transaction end, and here is your reply."""
+"""Requests that brokers send to producers: transaction checks, and replies to requests."""
 
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -21,7 +21,7 @@ routes: Routes[ClientCore] = Routes()
 async def check_transaction_state(
     client: ClientCore, request: Request[CheckTransactionState]
 ) -> Reply:
-    """Ask the listener. The answer is a request of its own, one-way like the question."""
+    """Ask the listener. The answer is a separate request, one-way like the broker's."""
     for message in decode_messages(request.body, check_crc=False):
         group = message.properties.get(PRODUCER_GROUP, "")
         producer = client.producers.get(group)
@@ -73,5 +73,5 @@ def _host(text: str) -> bytes:
     host, _, port = text.lstrip("/").rpartition(":")  # Java writes its addresses with a slash
     try:
         return encode_host(host.strip("[]"), int(port))
-    except ValueError:  # a host name: records have room for addresses only
+    except ValueError:  # a host name: records only have room for addresses
         return encode_host("0.0.0.0", 0)

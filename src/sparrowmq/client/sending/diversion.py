@@ -1,12 +1,12 @@
-"""Messages that a limit refuses, and the topic that the producer named for them (`when_refused`).
+"""Diverts messages that a limit refuses to the topic that the producer named (`when_refused`).
 
 ```
 send ─▶ orders ─┬ a broker takes it ──────────── done
                 └ a limit of each refuses it ──▶ orders-overflow, with DIVERTED_FROM=orders
 ```
 
-Only what is certainly not stored is diverted. What has a place in an order, half messages, requests
-and one-way sends cannot be, and are refused before anything is sent.
+Only messages that are certainly not stored are diverted. Messages with a chosen queue, half
+messages, requests and one-way sends cannot be diverted; they are refused before anything is sent.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from sparrowmq.protocol.names import check_topic, is_dlq_topic, is_retry_topic, 
 from sparrowmq.protocol.properties import DIVERTED_FROM, TRANSACTION_PREPARED
 
 _QUIET_S = 10.0
-"""A topic that has taken everything for so long takes messages again."""
+"""A topic that has taken everything for this long counts as taking messages again."""
 
 
 def check_when_refused(given: object) -> dict[str, str]:
-    """The topics of the setting; raises ValueError for what cannot be meant."""
+    """The topics of the setting. Raises ValueError if they make no sense."""
     form = 'must be a mapping such as {"orders": "orders-overflow"}'
     if not isinstance(given, Mapping):
         raise ValueError(f"when_refused is {given!r}, {form}")
@@ -62,7 +62,7 @@ def _moved(out: Outgoing, topic: str, other: str) -> Outgoing:
     """The same message or batch, ids and all, for the other topic."""
     header, body, origin = out.header, out.body, _origin(topic)
     if header.batch:
-        # Brokers read the properties of each message of a batch, and none of the batch itself.
+        # Brokers read the properties of each message in a batch, not those of the batch itself.
         flags, bodies, properties = decode_columns(body)
         marked = [each + origin.encode() for each in properties]
         body = encode_batch(zip(flags, bodies, marked, strict=True))
@@ -73,15 +73,15 @@ def _moved(out: Outgoing, topic: str, other: str) -> Outgoing:
 
 @dataclass(slots=True)
 class _Refusing:
-    """A topic that refuses messages: what is worth a line in the log."""
+    """A topic that is refusing messages, for the log."""
 
     episode: Episode
     last_s: float
 
 
 class DivertingAttempts:
-    """Sends as the attempts that it is put around. A class of its own, so that producers without
-    `when_refused` do not even ask for it."""
+    """Wraps SendAttempts and diverts. It is a separate class so that producers without
+    `when_refused` do not even check for it."""
 
     def __init__(
         self, attempts: SendAttempts, when_refused: Mapping[str, str], client: ClientCore
@@ -91,10 +91,10 @@ class DivertingAttempts:
         self._log = client.log
         self._refusing: dict[str, _Refusing] = {}
         self.counts = dict.fromkeys(when_refused, 0)
-        """Messages of each topic that went to its other one."""
+        """How many messages of each topic were diverted."""
 
     async def send(self, topic: str, out: Outgoing, limit_s: float) -> SendResult:
-        """As SendAttempts; a limit is not waited for where there is another topic."""
+        """Like SendAttempts.send, but diverts instead of waiting for a limit."""
         other = self._others.get(topic)
         if other is None:
             return await self._attempts.send(topic, out, limit_s)
@@ -106,7 +106,7 @@ class DivertingAttempts:
             left_s = limit_s - (loop.time() - start_s)
             if left_s <= 0:
                 raise
-            # What this raises has the refusal as its context: both are told.
+            # If this raises, the refusal is its context, so that both are reported.
             result = await self._attempts.send(other, _moved(out, topic, other), left_s)
             self._note(topic, other, out.msg_id.count(",") + 1, refusal, loop.time())
             return replace(result, diverted_from=topic)
@@ -117,31 +117,31 @@ class DivertingAttempts:
     async def send_to(
         self, topic: str, choose: Chooser, out: Outgoing, limit_s: float
     ) -> SendResult:
-        """As SendAttempts. Raises ValueError for a topic that has another one."""
+        """Like SendAttempts.send_to. Raises ValueError if the topic is diverted."""
         self.refuse(topic, "a message with a key, sharding key, queue or selector", "an order")
         return await self._attempts.send_to(topic, choose, out, limit_s)
 
     async def send_oneway(
         self, topic: str, choose: Chooser | None, out: Outgoing, limit_s: float
     ) -> None:
-        """As SendAttempts. Raises ValueError for a topic that has another one."""
+        """Like SendAttempts.send_oneway. Raises ValueError if the topic is diverted."""
         self.refuse(topic, "a one-way send", "no answer that would say it was refused")
         await self._attempts.send_oneway(topic, choose, out, limit_s)
 
     def check_named(self, topic: str, system: Mapping[str, str]) -> None:
-        """Raises ValueError for half messages and requests to a topic that has another one."""
+        """Raises ValueError for half messages and requests to a topic that is diverted."""
         if TRANSACTION_PREPARED in system:
             self.refuse(topic, "a half message", "a transaction of this topic")
         self.refuse(topic, "a request", "a consumer of this topic that answers it")
 
     def refuse(self, topic: str, what: str, has: str) -> None:
-        """Raises ValueError for what cannot be diverted, if the topic has another one."""
+        """Raises ValueError for a message that cannot be diverted, if the topic is diverted."""
         other = self._others.get(topic)
         if other is not None:
             _raise(topic, other, what, has)
 
     def log_rest(self) -> None:
-        """The producer stops: what no line has told yet."""
+        """The producer stops: log what has not been logged yet."""
         for topic, refusing in self._refusing.items():
             if refusing.episode.unlogged:
                 self._log.warning(

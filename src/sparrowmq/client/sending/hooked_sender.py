@@ -16,8 +16,8 @@ from sparrowmq.protocol.message import Message
 
 
 class HookedSender(Sender):
-    """Sends as Sender does, and calls hooks around it. A class of its own, so that producers
-    without hooks do not even ask whether there are any."""
+    """Sends as Sender does, and calls hooks before and after. It is a separate class so that
+    producers without hooks do not even check for them."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class HookedSender(Sender):
         return await self._one(message, lambda changed: send(changed, choose, limit_s, system))
 
     async def send_oneway(self, message: Message, choose: Chooser | None, limit_s: float) -> None:
-        """As Sender's; hooks see no result."""
+        """Like Sender.send_oneway; hooks see no result."""
         send = super().send_oneway
 
         async def send_all(changed: Sequence[Message]) -> Sequence[SendResult]:
@@ -73,7 +73,7 @@ class HookedSender(Sender):
         await self._around([message], send_all)
 
     async def send_batch(self, messages: Sequence[Message], limit_s: float) -> list[SendResult]:
-        """As Sender's; hooks see the batch as one send."""
+        """Like Sender.send_batch; hooks see the batch as one send."""
         send = super().send_batch
         return list(await self._around(messages, lambda changed: send(changed, limit_s)))
 
@@ -95,7 +95,7 @@ class HookedSender(Sender):
         self._hooks.before_send(sending)
         try:
             results = await send(self._with_properties(messages, sending.properties))
-            sending.results = tuple(results)  # what hooks do with it changes nothing
+            sending.results = tuple(results)  # a copy: hooks cannot change what the caller gets
         except BaseException as error:
             sending.error = error
             if isinstance(error, ClientError):

@@ -1,4 +1,4 @@
-"""Sends that are stored once, however often their answer is lost.
+"""Sends that are stored once, no matter how often their answer is lost.
 
 ```
 attempt ──┬ answered ───────── done
@@ -6,8 +6,8 @@ attempt ──┬ answered ───────── done
           └ outcome unknown ── the same queue of the same broker, until it answers or time is up
 ```
 
-A broker that de-duplicates the topic answers a message that it has already with the first answer.
-Another broker cannot know of it: once the outcome of an attempt is unknown, no other is asked.
+A broker that de-duplicates the topic repeats its first answer for a message that it already has.
+Other brokers do not know about it: once the outcome of an attempt is unknown, none of them is used.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class IdempotentAttempts(SendAttempts):
     async def send_to(
         self, topic: str, choose: Chooser, out: Outgoing, limit_s: float
     ) -> SendResult:
-        """The same at the queue that is chosen, and at no other."""
+        """Like `send`, but only to the chosen queue."""
         return await self._send_once(topic, choose, out, limit_s)
 
     async def _send_once(
@@ -109,8 +109,8 @@ class IdempotentAttempts(SendAttempts):
     async def _check(
         self, queue: MessageQueue, limit_s: float, left_s: float, *, is_open: bool
     ) -> None:
-        """Raises NotDeduplicated where the broker would store a repeated message twice. Asked
-        before the first send to each broker, and before each repetition, since topics change."""
+        """Raises NotDeduplicated if the broker would store a repeated message twice. Checked before
+        the first send to each broker, and before each repetition, since topics change."""
         place = (queue.topic, queue.broker_name)
         rule = None if is_open else self._windows.get(place)
         if rule is None:
@@ -148,16 +148,16 @@ class IdempotentAttempts(SendAttempts):
         try:
             return parse_dedup(value)
         except ValueError:
-            return DedupRule()  # as the broker takes it
+            return DedupRule()  # the broker does the same
 
 
 def _share(left_s: float) -> float:
-    """The time of an attempt: some is left to repeat it."""
+    """The time of one attempt, so that some is left to repeat it."""
     return left_s if left_s <= _LEAST_ATTEMPT_S else max(_LEAST_ATTEMPT_S, left_s / 3)
 
 
 class _Course:
-    """What became of one send so far, and where it may go next."""
+    """The course of one send so far, and where it may go next."""
 
     def __init__(
         self, topic: str, rules: RetryRules, rng: random.Random, *, is_chosen: bool
@@ -166,7 +166,7 @@ class _Course:
             max(1, rules.retries), rng, waits_for_limits=topic not in rules.diverted
         )
         self.is_open = False
-        """Whether the outcome of an attempt is unknown."""
+        """Whether the outcome of any attempt is unknown."""
         self._topic = topic
         self._is_chosen = is_chosen
 
@@ -176,7 +176,7 @@ class _Course:
         return self.is_open or self._is_chosen
 
     def take(self, queue: MessageQueue, outcome: SendResult | Exception, elapsed_s: float) -> None:
-        """An attempt did not succeed. Raises what no repetition would change."""
+        """Record an attempt that did not succeed. Raises if no repetition would change that."""
         failures = self.failures
         if isinstance(outcome, Exception) and self._is_final(outcome):
             if not self.is_open:
@@ -187,11 +187,11 @@ class _Course:
         if not isinstance(outcome, Exception) or is_outcome_unknown(outcome):
             self.is_open = True
         if self.is_open:
-            failures.retries_left = max(0, failures.retries_left)  # they leave no second copy
+            failures.retries_left = max(0, failures.retries_left)  # repeats leave no second copy
 
     def _is_final(self, outcome: Exception) -> bool:
         if isinstance(outcome, LimitReached):
-            return False  # it says when to come back
+            return False  # it says when to retry
         if isinstance(outcome, BrokerRefused):
             if self._is_chosen and not self.is_open:  # no other broker may take it
                 return not is_certainly_not_stored(outcome) and not is_outcome_unknown(outcome)
@@ -199,5 +199,5 @@ class _Course:
         return isinstance(outcome, NotDeduplicated)
 
     def pause_s(self, brokers: int, left_s: float, elapsed_s: float) -> float | None:
-        """How long to wait before the next attempt; None when there is none."""
+        """How long to wait before the next attempt; None if there is none."""
         return self.failures.pause_s(1 if self.stays else brokers, left_s, elapsed_s)

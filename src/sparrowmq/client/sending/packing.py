@@ -1,4 +1,4 @@
-"""A message on its way out: properties, compression and header, made once for all attempts."""
+"""An outgoing message: properties, compression and header, built once for all attempts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,11 +18,11 @@ from sparrowmq.protocol.sys_flag import COMPRESSED, TRANSACTION_PREPARED
 
 _NOTHING: Mapping[str, str] = {}
 _BATCHED_HEAD_BYTES = 22
-"""What a message takes in a batch beside body and properties."""
+"""The size of a message in a batch without its body and properties."""
 
 
 class Outgoing(msgspec.Struct):
-    """Header (for no queue yet), body and the unique id."""
+    """Header (not yet for a queue), body and the unique id."""
 
     header: SendMessageV2
     body: bytes
@@ -36,7 +36,7 @@ class Outgoing(msgspec.Struct):
 
 
 class Packing(msgspec.Struct, frozen=True, kw_only=True):
-    """How messages are made ready."""
+    """The settings for packing messages."""
 
     group: str
     max_body_bytes: int
@@ -52,7 +52,7 @@ def pack(
     now_ms: int,
     system: Mapping[str, str] = _NOTHING,
 ) -> Outgoing:
-    """One message, with RocketMQ's own properties added. Raises ValueError when too large."""
+    """Pack one message, with RocketMQ's own properties added. Raises ValueError if too large."""
     if len(message.body) > how.max_body_bytes:
         raise ValueError(
             f"body of {len(message.body)} bytes, at most {how.max_body_bytes} allowed;"
@@ -86,7 +86,7 @@ def pack(
 
 
 def check_batch(messages: Sequence[Message]) -> None:
-    """Raise ValueError for messages that cannot go together."""
+    """Raises ValueError for messages that cannot share a batch."""
     if not messages:
         raise ValueError("a batch needs at least one message")
     first = messages[0]
@@ -107,9 +107,11 @@ def check_batch(messages: Sequence[Message]) -> None:
 def pack_batches(
     messages: Sequence[Message], how: Packing, ids: UniqueIds, now_ms: int, room: int = 0
 ) -> list[Outgoing]:
-    """Messages of one topic in as few sends as their size allows, each with `room` to grow.
+    """Pack messages of one topic into as few sends as their size allows, leaving `room` bytes per
+    message.
 
-    Never compressed, as brokers take them apart. Raises ValueError for what cannot go together.
+    Batches are never compressed, since brokers take them apart. Raises ValueError for messages that
+    cannot share a batch.
     """
     check_batch(messages)
     packed: list[Outgoing] = []

@@ -1,4 +1,4 @@
-"""The producer: finds a queue, sends, tries again elsewhere, reports how safe the message is."""
+"""The producer: picks a queue, sends, retries elsewhere, reports how safe the message is."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -55,18 +55,18 @@ class SendSettings(TypedDict, total=False):
 
 
 class ProducerSettings(SendSettings, total=False):
-    """The same with the client that producers and consumers may share."""
+    """SendSettings plus the client that producers and consumers may share."""
 
     client: Client | None
 
 
 def check_timeout(timeout_s: float) -> None:
-    """Raises ValueError for a time in which nothing can be done."""
+    """Raises ValueError for a timeout that leaves no time to send."""
     check_time("timeout_s", timeout_s)
 
 
 def check_settings(timeout_s: float, retries: int, packing: Packing) -> None:
-    """Raises ValueError for what cannot be meant."""
+    """Raises ValueError for settings that make no sense."""
     check_timeout(timeout_s)
     check_whole("retries", retries, 0)
     check_whole("default_queues", packing.default_queues, 1)
@@ -81,7 +81,8 @@ class Producer(GroupProducer):
         async with Producer("orders-svc") as producer:
             result = await producer.send(Message("orders", b"…", tags="created", keys="o-1"))
 
-    Any number of sends may be under way at once. Not started twice; usable from one event loop.
+    Any number of sends may be in flight at once. A producer can be started only once, and is
+    usable from one event loop only.
     """
 
     def __init__(
@@ -104,18 +105,18 @@ class Producer(GroupProducer):
         trace: bool = False,
         hooks: Sequence[Hooks] = (),
     ) -> None:
-        """`timeout_s` is the time of all attempts together; `retries` come after the first one.
+        """`timeout_s` covers all attempts together; `retries` counts those after the first one.
 
-        `retry_unless_ok` also tries again when a message is stored but less safe than asked for,
-        which may store it twice. `idempotent` repeats a send whose outcome is unknown, at the same
-        broker only, which must de-duplicate the topic: then it is stored once.
+        `retry_unless_ok` also retries when a message is stored but less safe than asked for, which
+        may store it twice. `idempotent` repeats a send whose outcome is unknown, on the same broker
+        only, which must de-duplicate the topic: the message is then stored once.
         `avoid_faults` stays away from slow and failing brokers for a while.
-        `when_refused` names the topics that take what a quota or a largest backlog of others
-        refuses, as {"orders": "orders-overflow"}: the result says so in `diverted_from`.
-        A topic that is created by sending to it gets `default_queues` on each broker.
+        `when_refused` maps a topic to the one that takes its messages when a quota or a largest
+        backlog refuses them, as {"orders": "orders-overflow"}; `diverted_from` of the result tells.
+        A topic that is created by sending to it gets `default_queues` queues on each broker.
         `trace` records every stored message in RMQ_SYS_TRACE_TOPIC, for RocketMQ's tools.
         `hooks` are called before and after every send.
-        `config` has name servers and more; `client` is shared with others, and has its own.
+        `config` has name servers and more; a shared `client` brings its own `config`.
 
         Raises ValueError for an illegal group or setting.
         """
@@ -161,13 +162,14 @@ class Producer(GroupProducer):
     ) -> SendResult:
         """Send and wait for the broker's answer.
 
-        Without `queue`, `key` or `selector` queues are taken in turn and failed attempts repeated
-        elsewhere. With one of them the message goes to that queue, once: the same key to the same
-        queue, where a selector says, or to `queue` itself. A message's own `sharding_key` counts
-        as `key`. A status other than SEND_OK is returned, not raised.
+        Without `queue`, `key` or `selector`, messages go to the queues in turn, and failed attempts
+        are retried elsewhere. With one of them there is one attempt: on `queue`, on the queue that
+        the selector picks, or on the queue of the key (the same key always picks the same queue).
+        A message's own `sharding_key` counts as `key`. A status other than SEND_OK is returned, not
+        raised.
 
         Raises ValueError (nothing was sent), NoRoute, SendFailed, BrokerRefused; NotDeduplicated
-        where the producer is `idempotent`, and the broker cannot be.
+        if the producer is `idempotent` and the broker does not de-duplicate the topic.
         """
         self._check_started()
         choose = chooser(message, queue, key, selector)
@@ -184,9 +186,9 @@ class Producer(GroupProducer):
         selector: Selector | None = None,
         timeout_s: float | None = None,
     ) -> MessageExt:
-        """Send a message and wait for the reply of its consumer.
+        """Send a message and wait for its consumer's reply.
 
-        Raises RequestTimedOut when none came in time, and what `send` raises.
+        Raises RequestTimedOut if no reply came in time, and whatever `send` raises.
         """
         self._check_started()
         choose = chooser(message, queue, key, selector)
@@ -199,8 +201,8 @@ class Producer(GroupProducer):
     ) -> SendResult:
         """Answer a consumed message that was sent with `request`.
 
-        Raises ValueError when it is no request, and what `send` raises; BrokerRefused also when
-        the requester has gone.
+        Raises ValueError if it was not a request, and whatever `send` raises; BrokerRefused also
+        when the requester is gone.
         """
         self._check_started()
         check_kind("request", request, MessageExt)
@@ -211,10 +213,10 @@ class Producer(GroupProducer):
     async def send_batch(
         self, messages: Sequence[Message], *, timeout_s: float | None = None
     ) -> list[SendResult]:
-        """Send messages of one topic together; split where they are too many for one send.
+        """Send messages of one topic together, split into several sends if one is too small.
 
-        Raises ValueError for what cannot go together (nothing was sent), and what `send` raises;
-        `stored` of the error says which sends of a split batch had succeeded by then.
+        Raises ValueError for messages that cannot share a batch (nothing was sent), and whatever
+        `send` raises; `stored` of the error lists the sends of a split batch that had succeeded.
         """
         self._check_started()
         check_kind("messages", messages, Sequence)
@@ -228,31 +230,31 @@ class Producer(GroupProducer):
         key: str | None = None,
         selector: Selector | None = None,
     ) -> None:
-        """Send without an answer: fast, and without knowing whether it arrived.
+        """Send without waiting for an answer: fast, but you do not learn whether it arrived.
 
-        Raises ValueError, NoRoute, or SendFailed when the broker cannot be reached.
+        Raises ValueError, NoRoute, or SendFailed if the broker cannot be reached.
         """
         self._check_started()
         choose = chooser(message, queue, key, selector)
         await self._sender.send_oneway(message, choose, self._timeout_s)
 
     async def recall(self, recall_handle: str, *, timeout_s: float | None = None) -> str:
-        """Take back a message with a delivery time before it is delivered; its unique id.
+        """Recall a message with a delivery time before it is delivered. Returns its unique id.
 
-        `recall_handle` comes with the result of its send. Raises ValueError when it is none or
-        was used before, NoRoute, SendFailed, and BrokerRefused when it is too late.
+        `recall_handle` is in the result of the send. Raises ValueError if it is not a handle or was
+        used before, NoRoute, SendFailed, and BrokerRefused if it is too late.
         """
         self._check_started()
         check_kind("recall_handle", recall_handle, str)
         return await self._sender.recall(recall_handle, self._limit_s(timeout_s))
 
     def diverted(self) -> dict[str, int]:
-        """How many messages of each topic of `when_refused` went to its other one so far."""
+        """For each topic in `when_refused`, how many messages were diverted so far."""
         diverting = self._sender.diverting
         return {} if diverting is None else dict(diverting.counts)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that messages of a topic are sent to. Raises ValueError, NoRoute."""
+        """The queues to which a topic's messages are sent. Raises ValueError, NoRoute."""
         self._check_started()
         return await self._sender.queues(check_topic(topic), self._timeout_s)
 

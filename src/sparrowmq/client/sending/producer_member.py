@@ -1,4 +1,4 @@
-"""What a producer is to its client and to brokers: a member of a group."""
+"""The producer as its client and brokers see it: a member of a group."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -18,7 +18,7 @@ CheckTransaction = Callable[
 
 
 class ProducerCalls:
-    """What brokers and the client itself ask of a producer: the part that users do not see."""
+    """What brokers and the client itself call on a producer: the part that users do not see."""
 
     def __init__(
         self, group: str, sender: Sender, requests: Requests, check: CheckTransaction
@@ -29,28 +29,29 @@ class ProducerCalls:
         self._check = check
 
     def topics(self) -> set[str]:
-        """Topics whose routes are kept fresh: those that were sent to."""
+        """Topics whose routes are kept fresh: those this producer has sent to."""
         return self._sender.topics()
 
     def consumer_data(self) -> ConsumerData | None:
-        """None: this is no consumer."""
+        """None: a producer is not a consumer."""
         return None
 
     async def check_transaction(
         self, message: MessageExt, question: CheckTransactionState
     ) -> EndTransaction | None:
-        """How a transaction ended; None where there are no transactions."""
+        """How a transaction ended; None if this producer has no transactions."""
         return await self._check(message, question)
 
     def take_reply(self, correlation_id: str, reply: MessageExt) -> bool:
-        """A broker brings a reply; whether it was waited for here."""
+        """A broker delivers a reply. Returns whether a request of this producer was waiting."""
         return self._requests.take(correlation_id, reply)
 
 
 class GroupProducer(Lifecycle):
     """Base of the producers. Brokers and the client talk to `ProducerCalls`.
 
-    `async with` starts it, and a client of its own with it, and stops both in the end.
+    `async with` starts the producer, and its client unless that is shared, and stops them at the
+    end.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class GroupProducer(Lifecycle):
     # ---- lifecycle
 
     async def start(self) -> None:
-        """Begin; a producer of the same group in the same client is refused."""
+        """Start the producer; a second producer of the same group in one client is refused."""
         if self._group in self._client.producers:
             raise ValueError(f"this client has a producer of group {self._group} already")
         with self._starting:
@@ -79,7 +80,7 @@ class GroupProducer(Lifecycle):
                 await self._sender.trace.start()
 
     async def stop(self) -> None:
-        """Unregister at the brokers and end the connections."""
+        """Unregister from the brokers, and close the connections unless the client is shared."""
         await self._starting.until_none()
         await self._stop_once(self._stop)
 
@@ -127,7 +128,7 @@ class GroupProducer(Lifecycle):
 
 
 def core_of_producer(producer: GroupProducer) -> ClientCore:
-    """What the client of a producer works with."""
+    """The client core of a producer."""
     return producer._client
 
 

@@ -1,4 +1,4 @@
-"""Which queue the next message goes to: in turn, avoiding the broker that failed last."""
+"""Which queue the next message goes to: round robin, avoiding the broker that failed last."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ from sparrowmq.protocol.perm import is_writable
 from sparrowmq.protocol.route import TopicRoute
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-"""The user's choice among a topic's queues."""
+"""A user's function that chooses among a topic's queues."""
 Chooser = Callable[[Sequence[MessageQueue]], MessageQueue]
-"""Picks the queue of one message that is not sent in turn."""
+"""Picks the queue of one message that is not sent round robin."""
 
 
 class RoundRobin:
@@ -54,10 +54,10 @@ class RoundRobin:
 
 
 def queue_for_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
-    """The same key always lands in the same queue, as long as the queues stay the same.
+    """The same key always goes to the same queue, as long as the queues stay the same.
 
-    Java's SelectMessageQueueByHash puts the key there too, so that producers in both languages
-    keep one order.
+    Java's SelectMessageQueueByHash picks the same queue for a key, so that producers in both
+    languages keep one order.
     """
     return queues[abs(java_hash(key)) % len(queues)]
 
@@ -65,9 +65,10 @@ def queue_for_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
 def chooser(
     message: Message, queue: MessageQueue | None, key: str | None, selector: Selector | None
 ) -> Chooser | None:
-    """How a message's queue is chosen; None: in turn.
+    """How a message's queue is chosen; None for round robin.
 
-    Raises ValueError for what is no message, more than one wish, or a queue of another topic.
+    Raises ValueError for anything but a message, for more than one way to choose, or for a queue of
+    another topic.
     """
     check_kind("message", message, Message)
     if (queue is not None) + (key is not None) + (selector is not None) > 1:
@@ -86,7 +87,7 @@ def chooser(
 
 
 def queue_on(broker_name: str, queues: Sequence[MessageQueue]) -> MessageQueue:
-    """A queue of that broker, or any when it has none."""
+    """A queue on that broker, or any queue if it has none."""
     return next((queue for queue in queues if queue.broker_name == broker_name), queues[0])
 
 
@@ -97,22 +98,22 @@ def _check_queue(queue: MessageQueue, topic: str) -> MessageQueue:
     return queue
 
 
-# ---- the queues of each topic, worked out once per route
+# ---- the queues of each topic, computed once per route
 
 
 class TopicQueues(msgspec.Struct, eq=False):
-    """Where one topic is sent to."""
+    """The queues to which one topic is sent."""
 
     turn: RoundRobin
     route: TopicRoute | None = None
-    """The route that `queues` was made of."""
+    """The route from which `queues` was computed."""
     queues: list[MessageQueue] = []
     brokers: int = 0
-    """How many brokers the queues lie on."""
+    """How many brokers the queues are on."""
 
 
 class SendQueues:
-    """Every topic that was sent to, with its queues."""
+    """Every topic that this producer has sent to, with its queues."""
 
     def __init__(self, client: ClientCore, default_queues: int) -> None:
         self._client = client
@@ -120,18 +121,18 @@ class SendQueues:
         self._topics: dict[str, TopicQueues] = {}
 
     def topics(self) -> set[str]:
-        """Topics whose routes have to stay fresh."""
+        """Topics whose routes have to be kept fresh."""
         return set(self._topics)
 
     def known(self, topic: str) -> TopicQueues | None:
-        """What is known and still right, without asking a name server."""
+        """A topic's queues if they are known and still valid, without asking a name server."""
         found = self._topics.get(topic)
         if found is None or not found.queues:
             return None
         return found if found.route is self._client.route_table.get(topic) else None
 
     async def find(self, topic: str) -> TopicQueues:
-        """Where a topic is sent to; a name server is asked if need be. Raises NoRoute."""
+        """A topic's queues; asks a name server if necessary. Raises NoRoute."""
         known = self.known(topic)
         if known is not None:
             return known
@@ -151,8 +152,8 @@ class SendQueues:
         """Ask a name server again. Raises NoRoute."""
         table = self._client.route_table
         if table.is_lent(topic, asyncio.get_running_loop().time()):
-            # The queues stay, and addresses of brokers are those of the latest route that names
-            # them: a master may have handed over since the topic was made.
+            # The queues stay, and a broker's address is that of the latest route that names it: a
+            # master may have handed over since the topic was created.
             await table.refresh(AUTO_CREATE_TOPIC)
             return
         route = await table.refresh(topic)
@@ -175,9 +176,9 @@ class SendQueues:
         return found
 
     async def _borrow_route(self, topic: str) -> TopicRoute:
-        """A topic that does not exist yet goes along the route of TBW102, where brokers create it.
+        """A topic that does not exist yet uses the route of TBW102, where brokers create topics.
 
-        For the time between two polls, so that every broker gets a message and creates it.
+        For the time between two polls, so that every broker gets a message and creates the topic.
         """
         table = self._client.route_table
         default = await table.refresh(AUTO_CREATE_TOPIC)
@@ -188,7 +189,7 @@ class SendQueues:
                 f" create it with: sparrowmq topic create {topic}"
             )
             raise MasterAway(topic, lost) if lost else NoRoute(topic, missing)
-        # Another send that waited for the same route may have put it there
+        # Another send that waited for the same route may have stored it already
         known = table.get(topic)
         if known is not None:
             return known

@@ -1,6 +1,6 @@
-"""Request and reply: send a message and wait for the answer of its consumer.
+"""Request and reply: send a message and wait for its consumer's answer.
 
-RequestTimedOut is a ClientError: no reply came in time.
+RequestTimedOut is the ClientError for a reply that did not come in time.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _REPLY_TOPIC = "{cluster}_REPLY_TOPIC"
 
 
 class RequestTimedOut(ClientError):
-    """No reply within `timeout_s`; `is_stored` says whether the broker had the request."""
+    """No reply within `timeout_s`; `is_stored` says whether a broker confirmed the request."""
 
     def __init__(self, topic: str, timeout_s: float, *, is_stored: bool) -> None:
         what = (
@@ -33,7 +33,7 @@ class RequestTimedOut(ClientError):
 
 
 class Requests:
-    """The requests of one producer that wait for their replies, by correlation id."""
+    """One producer's requests that are waiting for replies, by correlation id."""
 
     def __init__(self, client: ClientCore) -> None:
         self._client = client
@@ -45,13 +45,13 @@ class Requests:
         limit_s: float,
         send: Callable[[Mapping[str, str]], Awaitable[SendResult]],
     ) -> MessageExt:
-        """Send with the properties of a request and wait. Raises RequestTimedOut, or what the
-        send raises."""
+        """Send with the properties of a request and wait for the reply. Raises RequestTimedOut, or
+        whatever the send raises."""
         correlation_id = self._client.unique_ids.next()
         asks = {
             names.CORRELATION_ID: correlation_id,
             names.REPLY_TO_CLIENT: self._client.client_id,
-            names.TTL: str(int(min(limit_s * 1000, MAX_INT))),  # inf waits for ever
+            names.TTL: str(int(min(limit_s * 1000, MAX_INT))),  # inf waits forever
         }
         reply: asyncio.Future[MessageExt] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = reply
@@ -67,13 +67,13 @@ class Requests:
             del self._waiting[correlation_id]
 
     def close(self) -> None:
-        """The producer stops: no request will be answered."""
+        """Fail the waiting requests with NotStarted: the producer stops."""
         for reply in self._waiting.values():
             if not reply.done():
                 reply.set_exception(NotStarted("the producer was stopped before a reply came"))
 
     def take(self, correlation_id: str, reply: MessageExt) -> bool:
-        """Whether a request waited for this reply."""
+        """Hand a reply to its request. Returns whether a request was waiting for it."""
         waiting = self._waiting.get(correlation_id)
         if waiting is None or waiting.done():
             return False
@@ -82,9 +82,9 @@ class Requests:
 
 
 def reply_to(request: MessageExt, body: bytes) -> tuple[Message, dict[str, str]]:
-    """The message that answers a request, and the properties that bring it to the requester.
+    """The message that answers a request, and the properties that route it to the requester.
 
-    Raises ValueError when the message is no request.
+    Raises ValueError if the message is not a request.
     """
     found = request.properties
     missing = [

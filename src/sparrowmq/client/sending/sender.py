@@ -1,4 +1,4 @@
-"""What a producer does with a message: pack it, find its queue, have it sent."""
+"""What a producer does with a message: pack it, find its queue, send it."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
@@ -29,7 +29,7 @@ class BrokerRegistrations:
     """Which brokers know this client on its present connection.
 
     The next regular heartbeat may be 30 s away, and a broker pushes replies and asks about
-    transactions only where a heartbeat came from.
+    transactions only over connections that sent a heartbeat.
     """
 
     def __init__(self, client: ClientCore) -> None:
@@ -38,7 +38,7 @@ class BrokerRegistrations:
         self._is_listening = False
 
     async def register_at(self, queues: Sequence[MessageQueue]) -> None:
-        """Have a heartbeat on its way to every broker of these queues, ahead of what follows."""
+        """Send a heartbeat to every new broker of these queues, ahead of what follows."""
         if not self._is_listening:
             self._is_listening = True
             self._client.when_peer_closes(self._registered.discard)
@@ -47,31 +47,30 @@ class BrokerRegistrations:
         if new:
             self._registered |= new
             self._client.keep(partial(self._register, new), "producer registration")
-            # Beside the send, for a broker that is not there must not cost its time. Two turns of
-            # the loop, one for the task and one for its calls, put it first on the connection.
+            # In parallel to the send, which a dead broker must not delay. Two turns of the loop,
+            # one for the task and one for its calls, put the heartbeat first on the connection.
             for _ in range(2):
                 await asyncio.sleep(0)
 
     async def _register(self, new: set[str]) -> None:
-        """Register at brokers that do not know the producer yet; one that cannot be reached now is
-        tried again the next time."""
+        """Register at brokers that do not know the producer yet; a broker that cannot be reached
+        now is retried the next time."""
         answered = await self._client.heartbeats.send_to(sorted(new))
         self._registered.difference_update(new - answered)
 
 
 class RecalledMessages:
-    """What this producer has taken back: brokers answer a second recall as they do the first, so
-    that a program which repeats one by mistake would not notice."""
+    """The messages that this producer has recalled: brokers answer a second recall like the first,
+    so a program that repeats one by mistake would not notice."""
 
     _MOST = 10_000
-    """Handles that are remembered; a program that recalls more than these is not checked for the
-    oldest."""
+    """How many handles are remembered; beyond that, repeating the oldest goes unnoticed."""
 
     def __init__(self) -> None:
         self._handles: dict[RecallHandle, None] = {}
 
     def add(self, handle: RecallHandle) -> None:
-        """Raises ValueError for one that was recalled before."""
+        """Record a recall. Raises ValueError for a message that was recalled before."""
         if handle in self._handles:
             raise ValueError(
                 f"message {handle.msg_id} of topic {handle.topic} was recalled before by this"
@@ -82,12 +81,12 @@ class RecalledMessages:
             del self._handles[next(iter(self._handles))]
 
     def discard(self, handle: RecallHandle) -> None:
-        """It was not recalled, and may be tried again."""
+        """The recall failed, and may be retried."""
         self._handles.pop(handle, None)
 
 
 class Sender:
-    """Sends for one producer group. `limit_s` is the time of all attempts of a call."""
+    """Sends for one producer group. `limit_s` covers all attempts of a call."""
 
     def __init__(
         self,
@@ -109,23 +108,23 @@ class Sender:
             DivertingAttempts(self._attempts, when_refused, client) if when_refused else None
         )
         self._out = self.diverting or self._attempts
-        """What messages leave by."""
+        """What sends the messages: the diverting attempts if there are any."""
         self._registrations = BrokerRegistrations(client)
         self._recalled = RecalledMessages()
 
     def topics(self) -> set[str]:
-        """Topics that were sent to."""
+        """Topics that this producer has sent to."""
         return self._queues.topics()
 
     async def queues(self, topic: str, limit_s: float) -> list[MessageQueue]:
-        """Where a topic is sent to. Raises NoRoute."""
+        """The queues to which a topic's messages are sent. Raises NoRoute."""
         return list((await self._attempts.find(topic, limit_s)).queues)
 
     def send(
         self, message: Message, choose: Chooser | None, limit_s: float
     ) -> Awaitable[SendResult]:
-        """Until a broker takes it, or once where its queue is chosen. Raises ValueError at once,
-        and what SendAttempts raises."""
+        """Send until a broker takes the message, or once if its queue is chosen. Raises ValueError
+        at once, and what SendAttempts raises."""
         return self._send(message.topic, choose, self._pack(message), limit_s)
 
     def send_system(
@@ -135,7 +134,7 @@ class Sender:
         limit_s: float,
         system: Mapping[str, str],
     ) -> Awaitable[SendResult]:
-        """The same with properties of RocketMQ's own."""
+        """Like `send`, with additional properties of RocketMQ's own."""
         return self._send(message.topic, choose, self._pack(message, system), limit_s)
 
     async def send_named(
@@ -145,8 +144,8 @@ class Sender:
         limit_s: float,
         system: Mapping[str, str],
     ) -> SendResult:
-        """The same to brokers that know this producer by then: they will have to call it. Raises
-        ValueError where it would have to be diverted."""
+        """Like `send_system`, but registers at the brokers first, because they will have to call
+        this producer. Raises ValueError if the message would have to be diverted."""
         if self.diverting is not None:
             self.diverting.check_named(message.topic, system)
         out = self._pack(message, system)
@@ -155,11 +154,11 @@ class Sender:
         return await self._send(message.topic, choose, out, limit_s)
 
     async def send_oneway(self, message: Message, choose: Chooser | None, limit_s: float) -> None:
-        """Once, without an answer."""
+        """Send once, without waiting for an answer."""
         await self._out.send_oneway(message.topic, choose, self._pack(message), limit_s)
 
     async def send_batch(self, messages: Sequence[Message], limit_s: float) -> list[SendResult]:
-        """Together, in as few sends as their size allows."""
+        """Send messages together, in as few sends as their size allows."""
         client = self._client
         room = 0
         if self.diverting is not None and messages:
@@ -175,15 +174,15 @@ class Sender:
         return results
 
     async def reply(self, request: MessageExt, body: bytes, limit_s: float) -> SendResult:
-        """Answer a message that waits for it. Raises ValueError when it does not."""
+        """Reply to a request. Raises ValueError if the message is not a request."""
         message, system = reply_to(request, body)
-        # The requester is connected to the broker that had the request, perhaps to no other
+        # The requester is connected to the broker that got the request, and perhaps to no other
         choose = partial(queue_on, request.broker_name)
         return await self.send_system(message, choose, limit_s, system)
 
     async def recall(self, recall_handle: str, limit_s: float) -> str:
-        """Take a message back; its unique id. Raises ValueError for what is no handle, and for one
-        that was used before."""
+        """Recall a message. Returns its unique id. Raises ValueError for an invalid handle, and for
+        one that was used before."""
         if not recall_handle:
             raise ValueError(_NOT_RECALLABLE)
         handle = RecallHandle.parse(recall_handle)
@@ -210,7 +209,7 @@ class Sender:
     def _send(
         self, topic: str, choose: Chooser | None, out: Outgoing, limit_s: float
     ) -> Awaitable[SendResult]:
-        # Not a coroutine itself: a layer of them per send is noticeable
+        # Not a coroutine itself: an extra coroutine per send is measurable
         if choose is None:
             return self._out.send(topic, out, limit_s)
         return self._out.send_to(topic, choose, out, limit_s)

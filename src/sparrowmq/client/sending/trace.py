@@ -1,4 +1,4 @@
-"""Message trace of a producer: what it sent, how its transactions ended, what it took back."""
+"""Message trace of a producer: what it sent, how its transactions ended, what it recalled."""
 
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.send_result import SendResult
@@ -32,11 +32,11 @@ class TraceLog:
         self._outbox = TraceOutbox(client, group)
 
     async def start(self) -> None:
-        """Begin to send what is collected."""
+        """Start sending the collected trace."""
         self._outbox.start()
 
     async def stop(self) -> None:
-        """Send what is left, if it does not take long."""
+        """Send what is left, unless it takes long."""
         await self._outbox.stop()
 
     def sent(
@@ -62,7 +62,7 @@ class TraceLog:
         self._add(message, text)
 
     def recalled(self, topic: str, msg_id: str, *, is_ok: bool) -> None:
-        """A message was taken back before its delivery, or could not be."""
+        """A message was recalled before its delivery, or the recall failed."""
         text = format_recalled(
             time_ms=self._client.clock(),
             group=self._group,

@@ -1,5 +1,5 @@
-"""The transactional producer: a message becomes visible if, and only if, a local transaction ended
-well.
+"""The transactional producer: a message becomes visible if, and only if, a local transaction
+commits.
 
 half message ── execute ──┬ COMMIT ──── visible
   (stored)                ├ ROLLBACK ── gone
@@ -44,39 +44,40 @@ class TransactionState(Enum):
     COMMIT = TRANSACTION_COMMIT
     """Consumers get the message."""
     ROLLBACK = TRANSACTION_ROLLBACK
-    """No consumer ever gets it."""
+    """No consumer ever gets the message."""
     UNKNOWN = TRANSACTION_NONE
-    """Not known yet: the broker asks later."""
+    """Not known yet: the broker will ask later."""
 
 
 StateName = Literal["COMMIT", "ROLLBACK", "UNKNOWN"]
 Outcome = TransactionState | StateName
-"""What a listener answers: the state, or its name."""
+"""What a listener returns: the state, or its name."""
 
 
 class HalfMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a local transaction is about."""
+    """The stored half message that `execute` gets."""
 
     message: Message
     transaction_id: str
-    """The message's unique id; `check` gets it as `message.transaction_id`."""
+    """The message's unique id; `check` finds it in `message.transaction_id`."""
     argument: Any = None
     """Whatever was passed to `send_in_transaction`."""
 
 
 class TransactionListener(Protocol):
-    """The application's part. Both may be plain (they run in a thread) or async.
+    """The application's part of a transaction. Both methods may be plain (run in a thread) or
+    async.
 
-    Raising counts as UNKNOWN and is logged.
+    An exception counts as UNKNOWN and is logged.
     """
 
     def execute(self, half: HalfMessage) -> Outcome | Awaitable[Outcome]:
-        """Do the local transaction; the half message is stored, and no consumer sees it yet."""
+        """Run the local transaction. The half message is stored, but no consumer sees it yet."""
         ...
 
     def check(self, message: MessageExt) -> Outcome | Awaitable[Outcome]:
-        """Look up how the transaction ended. Asked when the broker did not hear of its end,
-        perhaps of another process of the group than the one that sent the message."""
+        """Look up how the transaction ended. Called when the broker got no report of its end, and
+        possibly in another process of the group than the one that sent the message."""
         ...
 
 
@@ -87,7 +88,8 @@ class TransactionResult(SendResult, frozen=True, kw_only=True):
 
 
 async def settled(outcome: object) -> TransactionState:
-    """What a listener returned, awaited if need be. Raises ValueError for anything else."""
+    """The state that a listener returned, awaited if necessary. Raises ValueError for anything
+    else."""
     if inspect.isawaitable(outcome):
         outcome = await outcome
     return member_of("the answer of the transaction listener", outcome, TransactionState)
@@ -109,7 +111,8 @@ class TransactionalProducer(Producer):
         async with TransactionalProducer("orders-svc", Bookings()) as producer:
             result = await producer.send_in_transaction(Message("orders", b"…", keys="o-1"))
 
-    Takes the settings of Producer; plain functions of the listener run in `threads`.
+    Takes the settings of Producer. If the listener's methods are plain functions, they run in
+    `threads`.
     """
 
     def __init__(
@@ -128,15 +131,15 @@ class TransactionalProducer(Producer):
         self._own_threads: HandlerThreads | None = None
 
     async def start(self) -> None:
-        """Begin; a producer of the same group in the same client is refused."""
+        """Start the producer; a second producer of the same group in one client is refused."""
         await super().start()
         if self._threads is None:
             name = f"transactions of {self.group}"
             self._threads = self._own_threads = HandlerThreads(_THREADS, name)
 
     async def stop(self) -> None:
-        """Unregister. For what is not ended yet, the broker asks other producers of the group; a
-        function of the listener that has not returned after 30 s is not waited for."""
+        """Unregister. The broker asks other producers of the group about transactions that have not
+        ended. Waits at most 30 s for listener functions that are still running."""
         try:
             await super().stop()
             if self._own_threads is not None:
@@ -161,11 +164,11 @@ class TransactionalProducer(Producer):
     async def send_in_transaction(
         self, message: Message, argument: Any = None, *, timeout_s: float | None = None
     ) -> TransactionResult:
-        """Store a half message, run the listener's `execute`, report to the broker how it ended.
+        """Store a half message, run the listener's `execute`, report the outcome to the broker.
 
-        A half message that is stored less safely than asked for is rolled back without executing
-        anything. Raises ValueError for a delayed message, and what `send` raises; then nothing
-        was executed.
+        A half message that is stored less safely than asked for is rolled back without calling
+        `execute`. Raises ValueError for a delayed message, and whatever `send` raises; then
+        `execute` was not called.
         """
         self._check_started()
         check_kind("message", message, Message)
@@ -185,7 +188,7 @@ class TransactionalProducer(Producer):
     async def _check_transaction(
         self, message: MessageExt, question: CheckTransactionState
     ) -> EndTransaction:
-        """The answer to a broker that asks how a transaction ended."""
+        """Answer a broker that asks how a transaction ended."""
         state = await self._ask_listener("check", message, message.msg_id)
         host, port = message.store_host
         self._trace_end(message, message.msg_id, f"{host}:{port}", state, is_answer=True)
@@ -211,7 +214,7 @@ class TransactionalProducer(Producer):
         except BaseException as error:
             if ends_caller(error):
                 raise
-            # Whether the local transaction happened is open: the broker will ask
+            # It is unknown whether the local transaction happened: the broker will ask
             text = "%s of group %s failed for transaction %s: %r"
             self._client.log.error(text, what, self.group, msg_id, error, exc_info=error)
             return TransactionState.UNKNOWN

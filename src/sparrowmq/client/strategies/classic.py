@@ -9,7 +9,8 @@ from sparrowmq.protocol.message import MessageQueue
 def averagely(
     group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
 ) -> list[MessageQueue]:
-    """Consecutive queues for each member; the first ones get one more where it does not divide."""
+    """Consecutive queues for each member; if they do not divide evenly, the first members get one
+    more."""
     if not takes_part(group, client_id, queues, client_ids):
         return []
     share, rest = divmod(len(queues), len(client_ids))
@@ -21,7 +22,7 @@ def averagely(
 def averagely_by_circle(
     group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
 ) -> list[MessageQueue]:
-    """One queue for each member in turn, until none is left."""
+    """Deal out the queues, one to each member in turn, until none is left."""
     if not takes_part(group, client_id, queues, client_ids):
         return []
     return list(queues[client_ids.index(client_id) :: len(client_ids)])
@@ -34,9 +35,9 @@ AVG_BY_CIRCLE = Strategy("AVG_BY_CIRCLE", averagely_by_circle)
 def pinned_machines(addresses: Collection[str]) -> Strategy:
     """Members whose address is listed share all queues as in averagely; the others get none.
 
-    The address is what stands before '@' in a client id. With none of them alive no member
-    consumes, and `why_idle` says so. Raises ValueError if there is no address, or one that no
-    client id has.
+    The address is the part of a client id before '@'. If none of them is alive, no member consumes,
+    and `why_idle` says so. Raises ValueError if there is no address, or one that no client id can
+    have.
     """
     listed = frozenset(addresses)
     if not listed or any(not address or "@" in address for address in listed):
@@ -66,8 +67,8 @@ def pinned_machines(addresses: Collection[str]) -> Strategy:
 def by_configuration(configured: Sequence[MessageQueue]) -> Strategy:
     """This member consumes exactly `configured`, regardless of other members.
 
-    Nothing is checked, as in RocketMQ: their authors have to see to it that all members together
-    cover every queue once.
+    As in RocketMQ, nothing is checked: whoever configures the members has to make sure that
+    together they cover every queue once.
     """
     chosen = tuple(configured)
 

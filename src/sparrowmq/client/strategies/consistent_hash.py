@@ -32,7 +32,7 @@ def consistent_hash(virtual_nodes: int = 10) -> Strategy:
     return Strategy("CONSISTENT_HASH", allocate)
 
 
-@lru_cache(maxsize=4)  # a group has the same ring for each of its topics
+@lru_cache(maxsize=4)  # a group uses the same ring for all of its topics
 def _ring(client_ids: tuple[str, ...], virtual_nodes: int) -> tuple[list[int], list[str | None]]:
     """Points in order, and the owner of each place before, between and after them."""
     ring: dict[int, str] = {}
@@ -47,7 +47,7 @@ def _ring(client_ids: tuple[str, ...], virtual_nodes: int) -> tuple[list[int], l
             points[client_id] += 1
     sorted_points = sorted(ring)
     owners: list[str | None] = [ring[point] for point in sorted_points]
-    # after the last point the ring begins again; without points there is no owner
+    # after the last point the ring starts over; without points there is no owner
     return sorted_points, [*owners, owners[0] if owners else None]
 
 

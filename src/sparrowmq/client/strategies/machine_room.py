@@ -1,4 +1,4 @@
-"""Strategies that know in which machine room brokers and members stand."""
+"""Strategies that know in which machine room brokers and members are."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
@@ -12,8 +12,8 @@ T = TypeVar("T")
 def by_machine_room(rooms: Collection[str]) -> Strategy:
     """Only queues of brokers named `room@name` with a room in `rooms`, in even shares.
 
-    What does not divide is taken from the end, one queue for each of the first members. Queues in
-    other rooms are not consumed by members of these rooms.
+    The remainder is taken from the end, one queue for each of the first members. Queues in other
+    rooms are not consumed by members with these rooms.
     """
     wanted = frozenset(rooms)
 
@@ -47,8 +47,8 @@ def machine_room_nearby(
 ) -> Strategy:
     """Queues go to members in their own room by `inner`; a room without members is shared by all.
 
-    The functions must know a room for every queue and client; an empty one is a ValueError when
-    queues are allocated.
+    The functions must return a room for every queue and client; an empty one raises a ValueError
+    when queues are allocated.
     """
 
     def allocate(
@@ -80,5 +80,5 @@ def _by_room(items: Sequence[T], room_of: Callable[[T], str]) -> dict[str, list[
 
 
 def _java_order(text: str) -> bytes:
-    # String.compareTo compares UTF-16 units, which sorts some characters otherwise than Python.
+    # String.compareTo compares UTF-16 units, which sorts some characters unlike Python.
     return text.encode("utf-16-be", "surrogatepass")

@@ -11,7 +11,7 @@ from sparrowmq.client.strategies.strategy import Strategy
 NAMED: Mapping[str, Strategy] = MappingProxyType(
     {strategy.name: strategy for strategy in (AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, STICKY)}
 )
-"""The strategies that a name alone describes."""
+"""The strategies that need no settings besides their name."""
 
 _BUILT_BY = {
     "CONFIG": "by_configuration(queues)",
@@ -22,7 +22,7 @@ _BUILT_BY = {
 
 
 def strategy_named(name: str) -> Strategy:
-    """The strategy of that name; raises ValueError that says which there are."""
+    """The strategy of that name. Raises ValueError that lists the known ones."""
     strategy = NAMED.get(name)
     if strategy is not None:
         return strategy

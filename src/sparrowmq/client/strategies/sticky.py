@@ -1,15 +1,15 @@
 """Even shares that move the fewest queues when members or queues come and go.
 
-Two steps, each the same at every member that is given the same lists:
+Two steps, each with the same result at every member that gets the same lists:
 
 1. `balanced_ring`, from queues and members alone: a hash ring on which a full member is skipped.
    Loads differ by at most one, and a change of members moves little.
 2. `plan_sticky`, from the previous owners too, where the members share them: every queue stays
    where it is unless that would make the loads uneven, so that no plan moves fewer.
 
-A plan that was carried out in part leads to the same end when it is made again, whichever moves
-came first; members that look during a hand-over agree. docs/decisions/0006-sticky-strategy.md says
-why both steps are needed.
+If a plan was only partly carried out, planning again leads to the same end, no matter which moves
+came first: so members that plan during a hand-over agree. docs/decisions/0006-sticky-strategy.md
+says why both steps are needed.
 """
 
 from bisect import bisect_left
@@ -28,9 +28,9 @@ _POINTS = (
 def sticky(previous: Mapping[MessageQueue, str] | None = None) -> Strategy:
     """Loads within one queue of each other, and the fewest moves from `previous`.
 
-    Without `previous` the brokers say which member holds what, as SparrowMQ's do; with brokers that
-    do not know, shares follow from queues and members alone and still move little. A `previous` of
-    your own maps queues to the client ids that hold them and must be the same at all members.
+    Without `previous`, brokers report which member holds what, as SparrowMQ's do; with brokers that
+    do not know, shares follow from queues and members alone and still move little. If you pass
+    `previous`, it maps queues to the client ids that hold them and must be the same at all members.
     """
     owners = dict(previous or {})
 
@@ -48,9 +48,9 @@ def sticky(previous: Mapping[MessageQueue, str] | None = None) -> Strategy:
 def plan_sticky(
     queues: Iterable[MessageQueue], client_ids: Iterable[str], previous: Mapping[MessageQueue, str]
 ) -> Owners:
-    """The owner of every queue among the members, of whom there must be one at least.
+    """The owner of every queue among the members, of which there must be at least one.
 
-    What `previous` says of other queues and clients is ignored.
+    Other queues and clients in `previous` are ignored.
     """
     all_queues, members = sorted(set(queues)), sorted(set(client_ids))
     ring = balanced_ring(all_queues, members)
@@ -110,9 +110,10 @@ def balanced_ring(queues: Sequence[MessageQueue], members: Sequence[str]) -> Own
 
 
 class _Onward:
-    """Points of a ring, and from each the next one whose member is open, found in next to no time.
+    """Points of a ring, and from each the next one whose member is open, found in almost constant
+    time.
 
-    A closed point knows a later one to look at; looking shortens the way for the next.
+    A closed point links to a later one; each lookup shortens the path for the next.
     """
 
     def __init__(self, members: Sequence[str]) -> None:

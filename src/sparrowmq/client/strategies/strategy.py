@@ -1,4 +1,4 @@
-"""What a strategy is, and the checks all of them share."""
+"""The strategy type, and the checks that all strategies share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ def _never_idle(_group: str, _client_ids: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A way to share queues, with the name other members and operators know it by.
+    """A way to share queues, with the name by which other members and operators know it.
 
-    Every member calls it alone with the same sorted lists and must come to the same shares. Your
-    own is `Strategy("MY_NAME", my_function)`.
+    Every member calls it separately with the same sorted lists and must get the same shares. To
+    write your own, use `Strategy("MY_NAME", my_function)`.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Strategy:
     why_idle: Callable[[str, Sequence[str]], str | None] = _never_idle
     """(group, client ids) to the reason why no member at all consumes, for the log; else None."""
     plan: Plan | None = None
-    """Used instead of `allocate` where brokers know which member holds which queue."""
+    """Used instead of `allocate` if brokers know which member holds which queue."""
 
     def __call__(
         self,
@@ -40,14 +40,14 @@ class Strategy:
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
     ) -> list[MessageQueue]:
-        """The queues of `client_id`; raises ValueError where they cannot be computed."""
+        """The queues of `client_id`. Raises ValueError if they cannot be computed."""
         return self.allocate(group, client_id, queues, client_ids)
 
 
 def takes_part(
     group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
 ) -> bool:
-    """Whether the client is among the members. Raises ValueError for lists that cannot be.
+    """Whether the client is among the members. Raises ValueError for invalid lists.
 
     A client that is not listed (yet) gets no queues: the others share them without it.
     """
