@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
+from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
 from sparrowmq.admin.errors import AdminError, NotFound
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.messages import find_messages, find_unique, message
 from sparrowmq.admin.resends import TO_GROUP, sent_before
+from sparrowmq.admin.topic_figures import groups_of_topic
 from sparrowmq.admin.values import BrokerFailure
-from sparrowmq.protocol.body import GroupList
 from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.headers.connections import GetConsumersOfTopic
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import TRACE_TOPIC, dlq_topic, is_system_group
 from sparrowmq.protocol.subscription import TAG
@@ -81,7 +80,10 @@ async def trace(cluster: ClusterCalls, message_id: str, topic: str | None) -> Me
             ) from error
     if found is not None and not steps and found.msg_id != message_id:
         steps, errors = await _steps(cluster, found.msg_id)
-    groups = await _standings(cluster, found, steps) if found is not None else ()
+    groups: tuple[GroupStanding, ...] = ()
+    if found is not None:
+        groups, silent = await _standings(cluster, found, steps)
+        errors = tuple(dict.fromkeys((*errors, *silent)))
     return MessageTrace(
         message_id=message_id, message=found, steps=steps, groups=groups, errors=errors
     )
@@ -114,21 +116,27 @@ def _lines(traced: MessageExt) -> list[TraceStep]:
 
 async def _standings(
     cluster: ClusterCalls, found: MessageExt, steps: Sequence[TraceStep]
-) -> tuple[GroupStanding, ...]:
-    """Every group of the message's topic, by name."""
+) -> tuple[tuple[GroupStanding, ...], tuple[BrokerFailure, ...]]:
+    """Every group of the message's topic, by name, and brokers that did not name theirs."""
     masters = await cluster.readable()
     address = masters.get(found.broker_name)
     if address is None:
-        return ()
-    response = await cluster.call(address, GetConsumersOfTopic(topic=found.topic))
-    names = sorted(GroupList.from_json(response.body).group_list)
+        return (), ()
+    # A group reads the whole topic, also on a broker on which it has no progress in it yet
+    route = await cluster.find_route(found.topic)
+    addresses = {found.broker_name: address}
+    addresses |= addresses_of(route.broker_datas) if route else {}
+    known = await cluster.ask_each(
+        addresses, lambda _, each: groups_of_topic(cluster, each, found.topic)
+    )
+    names = frozenset[str]().union(*known.by_broker.values())
     asks = [
         partial(_standing, cluster, address, name, found, steps)
-        for name in names
+        for name in sorted(names)
         if not is_system_group(name)
     ]
     results = await at_once(asks)
-    return tuple(each for each in results if not isinstance(each, AdminError))
+    return tuple(each for each in results if not isinstance(each, AdminError)), known.errors
 
 
 async def _standing(
