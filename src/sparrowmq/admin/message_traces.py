@@ -2,8 +2,9 @@
 
 Clients that trace write to RMQ_SYS_TRACE_TOPIC: producers what they sent, Java's and Go's consumers
 each call of a handler. Groups that do not trace are judged by offsets: a group whose progress in
-the message's queue is past it has consumed it, or its filter left it out; it is dead where it lies
-in the group's dead letters, unless somebody sent it again.
+the message's queue is past it has consumed it, or its filter left it out. One whose handler failed
+is retrying while a copy of the message is to come again, also one that somebody sent again from the
+group's dead letters; else it is dead where it lies there.
 """
 
 from collections.abc import Sequence
@@ -12,16 +13,15 @@ from enum import Enum
 from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
+from sparrowmq.admin.doctor.message_look import Places, everywhere, reader_of
 from sparrowmq.admin.errors import AdminError, NotFound
-from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
-from sparrowmq.admin.messages import find_messages, find_unique, message
-from sparrowmq.admin.resends import TO_GROUP, sent_before
+from sparrowmq.admin.messages import find_messages, message
 from sparrowmq.admin.topic_figures import groups_of_topic
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.protocol.names import TRACE_TOPIC, dlq_topic, is_system_group
+from sparrowmq.protocol.names import TRACE_TOPIC, is_system_group
 from sparrowmq.protocol.subscription import TAG
 from sparrowmq.protocol.tags import parse_tags
 from sparrowmq.protocol.trace import TraceStep, parse_trace
@@ -36,6 +36,7 @@ class GroupState(Enum):
     WAITING = "waiting"
     FILTERED = "filtered"
     OFFLINE = "offline"
+    RETRYING = "retrying"
     DEAD = "dead"
 
 
@@ -47,8 +48,8 @@ class GroupStanding:
     state: GroupState | None
     """None where that cannot be known."""
     source: str
-    """`trace`; `dead letters` where it lies there; or `offsets` where it follows from the group's
-    progress."""
+    """`trace`; `retries` where a copy is to come again; `dead letters` where it lies there; or
+    `offsets` where it follows from the group's progress."""
     before: int | None = None
     """Messages of the queue that the group reads first."""
 
@@ -130,8 +131,9 @@ async def _standings(
         addresses, lambda _, each: groups_of_topic(cluster, each, found.topic)
     )
     names = frozenset[str]().union(*known.by_broker.values())
+    where = await everywhere(cluster)
     asks = [
-        partial(_standing, cluster, address, name, found, steps)
+        partial(_standing, cluster, where, name, found, steps)
         for name in sorted(names)
         if not is_system_group(name)
     ]
@@ -141,7 +143,7 @@ async def _standings(
 
 async def _standing(
     cluster: ClusterCalls,
-    address: str,
+    where: Places,
     group: str,
     found: MessageExt,
     steps: Sequence[TraceStep],
@@ -149,17 +151,12 @@ async def _standing(
     begun = {each.request_id for each in steps if each.kind == "SubBefore" and each.group == group}
     if any(each.kind == "SubAfter" and each.is_ok and each.request_id in begun for each in steps):
         return GroupStanding(group=group, state=GroupState.CONSUMED, source="trace")
-    letter = await _dead_letter(cluster, group, found.msg_id)
-    if letter is not None:
-        again = await sent_before(cluster, group, letter, TO_GROUP)
-        if again is None:
-            return GroupStanding(group=group, state=GroupState.DEAD, source="dead letters")
-        found = again  # what counts is whether the group is past the copy that was sent again
-        address = (await cluster.readable()).get(found.broker_name, address)
-    at = await committed(cluster, address, group, found.queue)
-    online = await connected(cluster, group)
-    topic = found.original_topic
-    wanted = next((each for each in online.subscriptions if each.topic == topic), None)
+    reader = await reader_of(where, found, group)
+    if reader.dead is not None and reader.resent is None:
+        return GroupStanding(group=group, state=GroupState.DEAD, source="dead letters")
+    if reader.retry is not None and not reader.retry_is_done:
+        return GroupStanding(group=group, state=GroupState.RETRYING, source="retries")
+    at, wanted = reader.offset, reader.subscription
     is_past = at is not None and at > found.queue_offset
     before = max(0, found.queue_offset - (at or 0)) if not is_past else None
     if wanted is not None and wanted.kind == TAG and not _takes(wanted.expression, found.tags):
@@ -167,16 +164,9 @@ async def _standing(
     elif is_past:
         state = GroupState.CONSUMED
     else:
-        state = GroupState.WAITING if online.members else GroupState.OFFLINE
+        online = wanted is not None or bool((await connected(cluster, group)).members)
+        state = GroupState.WAITING if online else GroupState.OFFLINE
     return GroupStanding(group=group, state=state, source="offsets", before=before)
-
-
-async def _dead_letter(cluster: ClusterCalls, group: str, unique_id: str) -> MessageExt | None:
-    try:
-        letters = await find_unique(cluster, dlq_topic(group), unique_id, 0)
-    except NotFound:
-        return None
-    return letters[0] if letters else None
 
 
 def _takes(expression: str, tag: str | None) -> bool:
