@@ -108,7 +108,7 @@ def test_a_dead_message_is_dead_for_trace_and_doctor_until_it_is_sent_again() ->
         assert (await standing())[:2] == ("dead", "dead")
         await admin.resend_dead_letters("billing", ids=[sent])
         trace, doctor, evidence = await standing()
-        assert (trace, doctor) == ("offline", "retrying")
+        assert (trace, doctor) == ("retrying", "retrying")
         again = (await admin.resend_dead_letters("billing", ids=[sent]))[0].reason
         assert again.startswith("to %RETRY%billing at ")
         assert f"sent again {again}" in evidence
@@ -116,6 +116,39 @@ def test_a_dead_message_is_dead_for_trace_and_doctor_until_it_is_sent_again() ->
             pass
         await asyncio.sleep(6)
         assert (await standing())[:2] == ("consumed", "consumed-by")
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_message_is_retrying_for_trace_and_doctor_until_its_handler_succeeds() -> None:
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=1, brokers=["broker-a"])
+        (sent,) = await send(client, order(1))
+        attempts: list[MessageExt] = []
+
+        async def handle(messages: Sequence[MessageExt]) -> None:
+            attempts.extend(messages)
+            if len(attempts) < 3:
+                raise RuntimeError("not yet")
+
+        async def standing() -> tuple[str, str, str]:
+            (group,) = (await admin.trace(sent.msg_id, "orders")).groups
+            (finding,) = (await admin.doctor("message", sent.msg_id, topic="orders")).findings
+            assert group.state is not None
+            return group.state.value, group.source, finding.id
+
+        async with PushConsumer(
+            "billing", {"orders": "*"}, client=client, from_where=ConsumeFromWhere.FIRST_OFFSET
+        ) as consumer:
+            await consumer.start(handle)
+            await asyncio.sleep(8)  # the first attempt failed, the second comes after 10 s
+            assert (len(attempts), await standing()) == (1, ("retrying", "retries", "retrying"))
+            await asyncio.sleep(20)
+            assert (len(attempts), await standing()) == (2, ("retrying", "retries", "retrying"))
+            await asyncio.sleep(60)
+            assert (len(attempts), await standing()) == (3, ("consumed", "offsets", "consumed-by"))
 
     with SimCluster(seed=1).run() as sim:
         as_client(sim, work)

@@ -11,23 +11,29 @@ from sparrowmq import (
     Admin,
     AdminError,
     Client,
+    Health,
     InUse,
+    Message,
+    MessageModel,
     MessageQueue,
     NotFound,
     OffsetMove,
     PartlyReset,
+    Producer,
+    PushConsumer,
     QueueLag,
 )
 from sparrowmq.admin import offsets
 from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.admin.errors import BrokerRefusal
+from sparrowmq.admin.message_traces import GroupState
 from sparrowmq.broker import runtime_info
 from sparrowmq.client.client import core_of
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.connections import GetTopicsOfConsumer
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
-from tests.admin.operator import as_client, as_operator, consuming, numbered, send
+from tests.admin.operator import Read, as_client, as_operator, consuming, numbered, send
 
 FIRST = MessageQueue("orders", "broker-a", 0)
 
@@ -61,6 +67,58 @@ def test_lag_counts_what_a_group_has_not_read_per_queue_topic_and_in_all() -> No
             if each.queue.topic == "orders":
                 assert each.lag == each.broker_offset - (each.consumer_offset or 0)
                 assert each.last_consumed is not None
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        as_client(sim, work)
+
+
+def test_brokers_without_progress_of_a_group_count_for_all_who_look() -> None:
+    """A topic is put on another broker when its readers are gone: nobody has read what is there."""
+    elsewhere = MessageQueue("orders", "broker-b", 0)
+
+    async def spread(client: Client) -> None:
+        admin = await sold(client, 6, brokers=("broker-a",))
+        await admin.create_topic("orders", queues=1, brokers=("broker-b",))
+
+    async def look(client: Client) -> None:
+        admin = Admin(client=client)
+        async with Producer("shop", client=client) as producer:
+            sent = await producer.send(Message("orders", b"x"), queue=elsewhere)
+            for _ in range(2):
+                await producer.send(Message("orders", b"x"), queue=elsewhere)
+        for lag in (await admin.lag("billing"), await admin.lag("billing", "orders")):
+            known = {each.queue: each.consumer_offset for each in lag.queues}
+            assert (known[FIRST], known[elsewhere]) == (6, None)
+            assert lag.by_topic["orders"] == 3
+        (row,) = await admin.group_rows(["billing"])
+        assert row.lag == 3
+        (reader,) = await admin.topic_readers("orders")
+        assert (reader.group, reader.lag) == ("billing", 3)
+        checks = {each.check: each.state for each in await admin.health(max_lag=2)}
+        assert checks["lag"] is Health.BAD
+        (standing,) = (await admin.trace(sent.msg_id, "orders")).groups
+        assert (standing.group, standing.state) == ("billing", GroupState.OFFLINE)
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        as_client(sim, spread)
+        as_client(sim, look)
+
+
+@pytest.mark.parametrize(
+    ("model", "lag"), [(MessageModel.CLUSTERING, 4), (MessageModel.BROADCASTING, 0)]
+)
+def test_a_live_group_counts_before_it_has_progress_unless_it_broadcasts(
+    model: MessageModel, lag: int
+) -> None:
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=1)
+        await send(client, *numbered("orders", 4))
+        await admin.create_group("billing", may_consume=False)
+        consumer = PushConsumer("billing", {"orders": "*"}, client=client, model=model)
+        async with consumer:
+            await consumer.start(Read().handle)
+            assert (await admin.lag("billing")).lag == lag
 
     with SimCluster(seed=1, brokers=2).run() as sim:
         as_client(sim, work)

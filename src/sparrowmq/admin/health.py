@@ -3,19 +3,22 @@
 `sparrowmq doctor` looks deeper and says why; this only tells whether an operator has to look.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from typing import TypeAlias
 
 from sparrowmq.admin.brokers import BrokerInfo, brokers
-from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
+from sparrowmq.admin.cluster_calls import ClusterCalls, at_once, while_it_answers
 from sparrowmq.admin.errors import AdminError, is_unsupported, shown
 from sparrowmq.admin.name_servers import name_servers
 from sparrowmq.admin.slaves import slaves_of
+from sparrowmq.admin.topics import all_topic_configs, topic_stats
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.protocol.headers.statistics import GetBrokerConsumeStats
 from sparrowmq.protocol.offsets_body import ConsumeStatsList
+from sparrowmq.protocol.perm import is_readable
 
 MOST_DISK = 0.85
 """The used part of a disk above which Apache's brokers and ours delete messages early."""
@@ -112,28 +115,78 @@ def _disk(used: dict[str, float | None], max_disk: float) -> HealthCheck:
 
 
 async def _lag(cluster: ClusterCalls, max_lag: int) -> HealthCheck:
-    async def ask(_: str, address: str) -> dict[str, int]:
-        response = await cluster.call(address, GetBrokerConsumeStats())
-        table = ConsumeStatsList.from_json(response.body)
-        return {
-            group: sum(max(0, each.lag) for each in stats)
-            for row in table.consume_stats_list
-            for group, stats in row.items()
-        }
-
     try:
-        answers = await cluster.ask_each(await cluster.readable(), ask)
+        addresses = await cluster.readable()
+        answers = await cluster.ask_each(
+            addresses, lambda _, address: _lag_by_topic(cluster, address)
+        )
+        # A group has read nothing of its topics where it has no progress in them
+        topics_of: dict[str, set[str]] = {}
+        for group, topic in {place for table in answers.by_broker.values() for place in table}:
+            topics_of.setdefault(topic, set()).add(group)
+        held = await cluster.ask_each(
+            {name: addresses[name] for name in answers.by_broker},
+            lambda name, address: _unread(cluster, address, topics_of, answers.by_broker[name]),
+        )
     except AdminError as error:
         return HealthCheck("lag", Health.UNKNOWN, str(error))
     sums: dict[str, int] = {}
-    for table in answers.by_broker.values():
-        for group, lag in table.items():
+    for table in (*answers.by_broker.values(), *held.by_broker.values()):
+        for (group, _), lag in table.items():
             sums[group] = sums.get(group, 0) + lag
     over = [f"{group} ({lag:,})" for group, lag in sums.items() if lag > max_lag]
-    if not over and answers.errors:
-        return HealthCheck("lag", Health.UNKNOWN, _silent(answers.errors))
+    errors = (*answers.errors, *held.errors)
+    if not over and errors:
+        return HealthCheck("lag", Health.UNKNOWN, _silent(errors))
     most = max(sums.values(), default=0)
     return _check("lag", over, f"lag by more than {max_lag:,}", f"at most {most:,}")
+
+
+_LagByTopic: TypeAlias = dict[tuple[str, str], int]
+"""Group and topic → messages of one broker that the group has not read."""
+
+
+async def _lag_by_topic(cluster: ClusterCalls, address: str) -> _LagByTopic:
+    """Of the groups with progress."""
+    response = await cluster.call(address, GetBrokerConsumeStats())
+    found: _LagByTopic = {}
+    for row in ConsumeStatsList.from_json(response.body).consume_stats_list:
+        for group, by_topic in row.items():
+            for each in by_topic:
+                for queue, pair in each.offset_table.items():
+                    place = group, queue.topic
+                    found[place] = found.get(place, 0) + max(0, pair.lag)
+    return found
+
+
+async def _unread(
+    cluster: ClusterCalls,
+    address: str,
+    groups: Mapping[str, Collection[str]],
+    known: Collection[tuple[str, str]],
+) -> _LagByTopic:
+    """Of the groups of each topic that have no progress in it on this broker."""
+    missing = {
+        topic: [group for group in names if (group, topic) not in known]
+        for topic, names in groups.items()
+    }
+    if not any(missing.values()):
+        return {}
+    configs = await all_topic_configs(cluster, address)
+    asked = {
+        topic: partial(topic_stats, cluster, address, topic)
+        for topic, config in configs.items()
+        if missing.get(topic) and is_readable(config.perm)
+    }
+    found: _LagByTopic = {}
+    for topic, stats in (await while_it_answers(asked)).items():
+        readable = [
+            each.max_offset - each.min_offset
+            for queue, each in stats.offset_table.items()
+            if queue.queue_id < configs[topic].read_queue_nums
+        ]
+        found |= {(group, topic): sum(readable) for group in missing[topic]}
+    return found
 
 
 def _silent(errors: tuple[BrokerFailure, ...]) -> str:

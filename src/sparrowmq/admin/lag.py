@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from typing import TypeAlias
 
-from sparrowmq.admin.cluster_calls import ClusterCalls, all_at_once
-from sparrowmq.admin.errors import BrokerRefusal
+from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, all_at_once, while_it_answers
+from sparrowmq.admin.errors import BrokerRefusal, NoBrokerAnswers
 from sparrowmq.admin.groups import find_group
 from sparrowmq.admin.members import Connected, connected, with_details
 from sparrowmq.admin.topics import topic_stats
@@ -17,6 +18,7 @@ from sparrowmq.protocol.headers.statistics import GetConsumeStats
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import check_group, check_topic
 from sparrowmq.protocol.offsets_body import ConsumeStats
+from sparrowmq.protocol.perm import is_readable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,25 +108,66 @@ async def known_lag(
     answers = await cluster.ask_each(
         online.addresses, lambda _, address: broker_lag(cluster, address, group, topic)
     )
+    by_place = [*answers.by_broker.values()]
+    errors = {each.broker: each for each in answers.errors}
+    if topic is None:  # brokers name those only in which the group has progress with them
+        more = await _lag_without_progress(cluster, group, online, answers)
+        by_place += more.by_broker.values()
+        errors |= {each.broker: each for each in more.errors}
     held: dict[MessageQueue, str] = {}
     if owners:
         for member in await with_details(cluster, group, online):
             held |= dict.fromkeys(member.queues or (), member.client_id)
-    found = [each for queues, _ in answers.by_broker.values() for each in queues]
+    found = [each for queues, _ in by_place for each in queues]
     return GroupLag(
         group=group,
         queues=tuple(
             replace(each, owner=held.get(each.queue))
             for each in sorted(found, key=lambda each: each.queue)
         ),
-        consumed_per_s=sum(rate for _, rate in answers.by_broker.values()),
-        errors=answers.errors,
+        consumed_per_s=sum(rate for _, rate in by_place),
+        errors=tuple(errors.values()),
     )
+
+
+_BrokerLag: TypeAlias = tuple[list[QueueLag], float]
+"""Queues on one broker, and how many messages the group consumes per second."""
+
+
+async def _lag_without_progress(
+    cluster: ClusterCalls, group: str, online: Connected, known: Answers[_BrokerLag]
+) -> Answers[_BrokerLag]:
+    """The group's topics on the brokers on which it has no progress in them, such as one that a
+    topic was spread to: nobody has read their messages yet."""
+    listed = {
+        name: {each.queue.topic for each in found} for name, (found, _) in known.by_broker.items()
+    }
+    topics = set().union(online.awaited_topics, *listed.values())
+    partly = sorted(topic for topic in topics if not all(topic in each for each in listed.values()))
+    missing: dict[str, list[str]] = {}
+    routes = await all_at_once({topic: partial(cluster.find_route, topic) for topic in partly})
+    for topic, route in routes.items():
+        for data in route.queue_datas if route else ():
+            name = data.broker_name
+            if is_readable(data.perm) and topic not in listed.get(name, topics):
+                missing.setdefault(name, []).append(topic)
+
+    async def ask(name: str, address: str) -> _BrokerLag:
+        found = await while_it_answers(
+            {topic: partial(broker_lag, cluster, address, group, topic) for topic in missing[name]}
+        )
+        queues = [each for part, _ in found.values() for each in part]
+        return queues, sum(rate for _, rate in found.values())
+
+    try:
+        return await cluster.ask_each({name: online.addresses[name] for name in missing}, ask)
+    except NoBrokerAnswers as error:
+        return Answers({}, tuple(error.errors))
 
 
 async def broker_lag(
     cluster: ClusterCalls, address: str, group: str, topic: str | None
-) -> tuple[list[QueueLag], float]:
+) -> _BrokerLag:
     """A group's queues on one broker, and how many messages it consumes per second."""
     header = GetConsumeStats(consumer_group=group, topic=topic)
     stats = ConsumeStats.from_json((await cluster.call(address, header)).body)

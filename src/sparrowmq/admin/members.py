@@ -19,6 +19,7 @@ from sparrowmq.protocol.connections import (
 )
 from sparrowmq.protocol.headers.connections import GetAllProducers, GetConsumerConnections
 from sparrowmq.protocol.headers.consumer_calls import GetConsumerRunningInfo
+from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import check_group, is_retry_topic
 from sparrowmq.protocol.subscription import TAG, SubscriptionData
@@ -111,6 +112,19 @@ class Connected:
         counts."""
         tables = (each.subscription_table.values() for each in self.by_broker.values())
         return _subscriptions(one for table in tables for one in table)
+
+    @property
+    def awaited_topics(self) -> frozenset[str]:
+        """Topics whose messages all members together have to read. Members that broadcast keep
+        their progress themselves."""
+        found = [
+            each
+            for each in self.by_broker.values()
+            if each.message_model is not MessageModel.BROADCASTING
+        ]
+        return frozenset(
+            one.topic for each in found for one in _subscriptions(each.subscription_table.values())
+        )
 
     @property
     def unequal(self) -> dict[str, frozenset[Subscription]]:

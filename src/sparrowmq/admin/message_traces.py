@@ -1,9 +1,10 @@
 """What happened to a message: what clients reported, and how far each group is with it.
 
 Clients that trace write to RMQ_SYS_TRACE_TOPIC: producers what they sent, Java's and Go's consumers
-each handler call. Groups that do not trace are judged by offsets: a group whose progress in the
-message's queue is past it has consumed it, or its filter left it out; the message is dead if it is
-among the group's dead letters, unless it was sent again.
+each call of a handler. Groups that do not trace are judged by offsets: a group whose progress in
+the message's queue is past it has consumed it, or its filter left it out. One whose handler failed
+is retrying while a copy of the message is to come again, also one that somebody sent again from the
+group's dead letters; else it is dead where it lies there.
 """
 
 from collections.abc import Sequence
@@ -11,18 +12,16 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
+from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
+from sparrowmq.admin.doctor.message_look import Places, everywhere, reader_of
 from sparrowmq.admin.errors import AdminError, NotFound
-from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
-from sparrowmq.admin.messages import find_messages, find_unique, message
-from sparrowmq.admin.resends import TO_GROUP, sent_before
+from sparrowmq.admin.messages import find_messages, message
+from sparrowmq.admin.topic_figures import groups_of_topic
 from sparrowmq.admin.values import BrokerFailure
-from sparrowmq.protocol.body import GroupList
 from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.headers.connections import GetConsumersOfTopic
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.protocol.names import TRACE_TOPIC, dlq_topic, is_system_group
+from sparrowmq.protocol.names import TRACE_TOPIC, is_system_group
 from sparrowmq.protocol.subscription import TAG
 from sparrowmq.protocol.tags import parse_tags
 from sparrowmq.protocol.trace import TraceStep, parse_trace
@@ -37,6 +36,7 @@ class GroupState(Enum):
     WAITING = "waiting"
     FILTERED = "filtered"
     OFFLINE = "offline"
+    RETRYING = "retrying"
     DEAD = "dead"
 
 
@@ -48,8 +48,8 @@ class GroupStanding:
     state: GroupState | None
     """None if that cannot be determined."""
     source: str
-    """`trace`; `dead letters` if it is among them; or `offsets` if inferred from the group's
-    progress."""
+    """`trace`; `retries` where a copy is to come again; `dead letters` where it lies there; or
+    `offsets` where it follows from the group's progress."""
     before: int | None = None
     """How many messages of the queue the group reads before this one."""
 
@@ -81,7 +81,10 @@ async def trace(cluster: ClusterCalls, message_id: str, topic: str | None) -> Me
             ) from error
     if found is not None and not steps and found.msg_id != message_id:
         steps, errors = await _steps(cluster, found.msg_id)
-    groups = await _standings(cluster, found, steps) if found is not None else ()
+    groups: tuple[GroupStanding, ...] = ()
+    if found is not None:
+        groups, silent = await _standings(cluster, found, steps)
+        errors = tuple(dict.fromkeys((*errors, *silent)))
     return MessageTrace(
         message_id=message_id, message=found, steps=steps, groups=groups, errors=errors
     )
@@ -114,26 +117,33 @@ def _lines(traced: MessageExt) -> list[TraceStep]:
 
 async def _standings(
     cluster: ClusterCalls, found: MessageExt, steps: Sequence[TraceStep]
-) -> tuple[GroupStanding, ...]:
-    """Every group of the message's topic, by name."""
+) -> tuple[tuple[GroupStanding, ...], tuple[BrokerFailure, ...]]:
+    """Every group of the message's topic, by name, and brokers that did not name theirs."""
     masters = await cluster.readable()
     address = masters.get(found.broker_name)
     if address is None:
-        return ()
-    response = await cluster.call(address, GetConsumersOfTopic(topic=found.topic))
-    names = sorted(GroupList.from_json(response.body).group_list)
+        return (), ()
+    # A group reads the whole topic, also on a broker on which it has no progress in it yet
+    route = await cluster.find_route(found.topic)
+    addresses = {found.broker_name: address}
+    addresses |= addresses_of(route.broker_datas) if route else {}
+    known = await cluster.ask_each(
+        addresses, lambda _, each: groups_of_topic(cluster, each, found.topic)
+    )
+    names = frozenset[str]().union(*known.by_broker.values())
+    where = await everywhere(cluster)
     asks = [
-        partial(_standing, cluster, address, name, found, steps)
-        for name in names
+        partial(_standing, cluster, where, name, found, steps)
+        for name in sorted(names)
         if not is_system_group(name)
     ]
     results = await at_once(asks)
-    return tuple(each for each in results if not isinstance(each, AdminError))
+    return tuple(each for each in results if not isinstance(each, AdminError)), known.errors
 
 
 async def _standing(
     cluster: ClusterCalls,
-    address: str,
+    where: Places,
     group: str,
     found: MessageExt,
     steps: Sequence[TraceStep],
@@ -141,17 +151,12 @@ async def _standing(
     begun = {each.request_id for each in steps if each.kind == "SubBefore" and each.group == group}
     if any(each.kind == "SubAfter" and each.is_ok and each.request_id in begun for each in steps):
         return GroupStanding(group=group, state=GroupState.CONSUMED, source="trace")
-    letter = await _dead_letter(cluster, group, found.msg_id)
-    if letter is not None:
-        again = await sent_before(cluster, group, letter, TO_GROUP)
-        if again is None:
-            return GroupStanding(group=group, state=GroupState.DEAD, source="dead letters")
-        found = again  # what counts is whether the group is past the copy that was sent again
-        address = (await cluster.readable()).get(found.broker_name, address)
-    at = await committed(cluster, address, group, found.queue)
-    online = await connected(cluster, group)
-    topic = found.original_topic
-    wanted = next((each for each in online.subscriptions if each.topic == topic), None)
+    reader = await reader_of(where, found, group)
+    if reader.dead is not None and reader.resent is None:
+        return GroupStanding(group=group, state=GroupState.DEAD, source="dead letters")
+    if reader.retry is not None and not reader.retry_is_done:
+        return GroupStanding(group=group, state=GroupState.RETRYING, source="retries")
+    at, wanted = reader.offset, reader.subscription
     is_past = at is not None and at > found.queue_offset
     before = max(0, found.queue_offset - (at or 0)) if not is_past else None
     if wanted is not None and wanted.kind == TAG and not _takes(wanted.expression, found.tags):
@@ -159,16 +164,9 @@ async def _standing(
     elif is_past:
         state = GroupState.CONSUMED
     else:
-        state = GroupState.WAITING if online.members else GroupState.OFFLINE
+        online = wanted is not None or bool((await connected(cluster, group)).members)
+        state = GroupState.WAITING if online else GroupState.OFFLINE
     return GroupStanding(group=group, state=state, source="offsets", before=before)
-
-
-async def _dead_letter(cluster: ClusterCalls, group: str, unique_id: str) -> MessageExt | None:
-    try:
-        letters = await find_unique(cluster, dlq_topic(group), unique_id, 0)
-    except NotFound:
-        return None
-    return letters[0] if letters else None
 
 
 def _takes(expression: str, tag: str | None) -> bool:

@@ -40,20 +40,28 @@ class TopicReader:
 async def topic_readers(cluster: ClusterCalls, topic: str) -> Listing[TopicReader]:
     """The groups by name, as known to the brokers that answer. Raises NotFound."""
     route = await cluster.route(check_topic(topic))
+    addresses = addresses_of(route.broker_datas)
+    known = await cluster.ask_each(
+        addresses, lambda _, address: groups_of_topic(cluster, address, topic)
+    )
+    # Each of them reads the whole topic, also where it has no progress yet
+    names = frozenset[str]().union(*known.by_broker.values())
 
     async def ask(_: str, address: str) -> dict[str, TopicReader]:
-        return await _of_broker(cluster, address, topic)
+        return await _of_broker(cluster, address, topic, names)
 
-    answers = await cluster.ask_each(addresses_of(route.broker_datas), ask)
+    answers = await cluster.ask_each({name: addresses[name] for name in known.by_broker}, ask)
     found: dict[str, TopicReader] = {}
     for readers in answers.by_broker.values():
         for name, reader in readers.items():
             found[name] = _merged(found[name], reader) if name in found else reader
-    return Listing(tuple(found[name] for name in sorted(found)), answers.errors)
+    errors = (*known.errors, *answers.errors)
+    return Listing(tuple(found[name] for name in sorted(found)), errors)
 
 
-async def _of_broker(cluster: ClusterCalls, address: str, topic: str) -> dict[str, TopicReader]:
-    names = await groups_of_topic(cluster, address, topic)
+async def _of_broker(
+    cluster: ClusterCalls, address: str, topic: str, names: frozenset[str]
+) -> dict[str, TopicReader]:
     stats = await topic_stats(cluster, address, topic)
     return await while_it_answers(
         {name: partial(_reader, cluster, address, topic, name, stats) for name in sorted(names)}

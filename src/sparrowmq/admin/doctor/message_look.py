@@ -52,8 +52,8 @@ _READERS = (*("filtered-for-group", "waiting-behind", "retrying", "dead", "consu
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where to look: all brokers, and their delay-level tables."""
+class Places:
+    """Where to look: all brokers, and their tables of delay levels."""
 
     calls: ClusterCalls
     addresses: Mapping[str, str]
@@ -96,7 +96,7 @@ async def look_at_message(calls: ClusterCalls, message_id: str, topic: str | Non
         return await _by_place(calls, message_id, place)
     now_ms = calls.client.clock()
     facts = MessageFacts(id=message_id, topic=check_topic(topic), now_ms=now_ms)
-    where = await _everywhere(calls)
+    where = await everywhere(calls)
     facts, copies = await _in_topic(where, facts)
     if copies:
         return await _with_readers(where, replace(facts, stored=copies[0]))
@@ -112,7 +112,7 @@ async def look_at_message(calls: ClusterCalls, message_id: str, topic: str | Non
 async def _by_place(calls: ClusterCalls, message_id: str, place: OffsetId) -> MessageFacts:
     found = await message_at(calls, place)
     if found is None or found.offset_msg_id != message_id.upper():
-        where = await _everywhere(calls)
+        where = await everywhere(calls)
         facts = MessageFacts(id=message_id, topic="?", now_ms=calls.client.clock())
         expired = await _expired(where, facts, place)
         if expired:
@@ -122,7 +122,8 @@ async def _by_place(calls: ClusterCalls, message_id: str, place: OffsetId) -> Me
     return await look_at_message(calls, found.msg_id, found.original_topic)
 
 
-async def _everywhere(calls: ClusterCalls) -> _Place:
+async def everywhere(calls: ClusterCalls) -> Places:
+    """All brokers, and what they say of their delays."""
     addresses = await calls.readable()
     answers = await at_once([partial(broker_config, calls, each) for each in addresses.values()])
     levels = {}
@@ -132,7 +133,7 @@ async def _everywhere(calls: ClusterCalls) -> _Place:
             levels[name] = parse_delay_levels(text)
         except ValueError:
             levels[name] = RETRY_DELAYS_MS
-    return _Place(calls, addresses, levels)
+    return Places(calls, addresses, levels)
 
 
 async def _query(
@@ -156,7 +157,7 @@ async def _query(
     return [each for each in found if each.topic == topic and each.msg_id == unique_id]
 
 
-async def _in_topic(where: _Place, facts: MessageFacts) -> tuple[MessageFacts, list[MessageExt]]:
+async def _in_topic(where: Places, facts: MessageFacts) -> tuple[MessageFacts, list[MessageExt]]:
     """The copies in its own topic; brokers that did not answer make the rest uncertain."""
     asks = [
         partial(_query, where.calls, name, address, facts.topic, facts.id)
@@ -179,7 +180,7 @@ async def _in_topic(where: _Place, facts: MessageFacts) -> tuple[MessageFacts, l
 # ---- not in its topic
 
 
-async def _with_waiting(where: _Place, facts: MessageFacts) -> MessageFacts:
+async def _with_waiting(where: Places, facts: MessageFacts) -> MessageFacts:
     for topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
         copies = [
             each for each in await where.copies(topic, facts.id) if _is_for(each, facts.topic)
@@ -202,7 +203,7 @@ def _is_for(message: MessageExt, topic: str) -> bool:
     return message.properties.get(REAL_TOPIC) == topic
 
 
-async def _has_ended(where: _Place, half: MessageExt) -> bool | None:
+async def _has_ended(where: Places, half: MessageExt) -> bool | None:
     """Whether an operation names it: the newest operations of its broker are read."""
     address = where.addresses.get(half.broker_name, "")
     (stats,) = await at_once([partial(topic_stats, where.calls, address, TRANS_OP_HALF_TOPIC)])
@@ -225,7 +226,7 @@ def _offsets(operation: MessageExt) -> list[str]:
     return operation.body.decode("ascii", "replace").split(",")
 
 
-async def _expired(where: _Place, facts: MessageFacts, place: OffsetId) -> str:
+async def _expired(where: Places, facts: MessageFacts, place: OffsetId) -> str:
     """Why the message must have been there: its place is before the first one that the broker of an
     offset id still has, or its unique id is older than everything in its topic."""
     for name, address in where.addresses.items():
@@ -241,7 +242,7 @@ async def _expired(where: _Place, facts: MessageFacts, place: OffsetId) -> str:
     return await _older_than_topic(where, facts)
 
 
-async def _older_than_topic(where: _Place, facts: MessageFacts) -> str:
+async def _older_than_topic(where: Places, facts: MessageFacts) -> str:
     try:
         born_ms = UniqueId.parse(facts.id).near_time_ms(facts.now_ms)
         described = await describe_topic(where.calls, facts.topic)
@@ -263,7 +264,7 @@ async def _older_than_topic(where: _Place, facts: MessageFacts) -> str:
 # ---- groups
 
 
-async def _with_readers(where: _Place, facts: MessageFacts) -> MessageFacts:
+async def _with_readers(where: Places, facts: MessageFacts) -> MessageFacts:
     async def ask(_: str, address: str) -> Iterable[str]:
         response = await where.calls.call(address, GetConsumersOfTopic(topic=facts.topic))
         return GroupList.from_json(response.body).group_list
@@ -278,7 +279,7 @@ async def _with_readers(where: _Place, facts: MessageFacts) -> MessageFacts:
         if not isinstance(answer, AdminError):
             names |= {each for each in answer if not is_system_group(each)}
     chosen = sorted(names)[:MOST_READERS]
-    readers = await at_once([partial(_reader, where, stored, name) for name in chosen])
+    readers = await at_once([partial(reader_of, where, stored, name) for name in chosen])
     missing = [
         NotMade(_READERS, f"group {name}", str(answer))
         for name, answer in zip(chosen, readers, strict=True)
@@ -294,7 +295,8 @@ async def _with_readers(where: _Place, facts: MessageFacts) -> MessageFacts:
     )
 
 
-async def _reader(where: _Place, stored: MessageExt, group: str) -> MessageReader:
+async def reader_of(where: Places, stored: MessageExt, group: str) -> MessageReader:
+    """How a group stands to a message, by its progress and the copies of the message."""
     calls = where.calls
     address = where.addresses[stored.broker_name]
     online = await connected(calls, group)

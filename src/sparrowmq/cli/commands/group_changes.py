@@ -3,7 +3,7 @@
 import click
 
 from sparrowmq.admin.admin import Admin
-from sparrowmq.admin.errors import AdminError, AlreadyExists
+from sparrowmq.admin.errors import AdminError, AlreadyExists, NotFound
 from sparrowmq.admin.values import SettingChange
 from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.output import Report, Table, Value, table
@@ -118,9 +118,13 @@ def create(
     given = _given(retries, broadcast, consume, order, retry_queues)
     wanted = _attributes(attributes)
 
-    async def work(admin: Admin) -> list[str]:
+    async def work(admin: Admin) -> tuple[list[str], set[str]]:
         try:
-            return await admin.create_group(
+            before = {each.broker for each in (await admin.group(name)).settings}
+        except NotFound:
+            before = set()
+        try:
+            done = await admin.create_group(
                 name,
                 brokers=brokers,
                 cluster=cluster,
@@ -133,15 +137,24 @@ def create(
                 f"group {name} exists with other settings ({'; '.join(error.differences)}); change"
                 f" it with: sparrowmq group update {name}"
             ) from error
+        return done, before
 
-    done = shell.ask(work)
-    shell.show(Report([_results(done, "created")]))
+    done, before = shell.ask(work)
+    rows: list[list[Value]] = [
+        [broker, "there already" if broker in before else "created"] for broker in done
+    ]
+    shell.show(Report([table(_RESULT, rows)]))
+    if before.issuperset(done):
+        shell.say(f"group {name} is there already; nothing was changed")
+        return
     shell.done(f"group {name} created")
 
 
+_RESULT = (("BROKER", "broker"), ("RESULT", "result"))
+
+
 def _results(brokers: list[str], result: str) -> Table:
-    columns = [("BROKER", "broker"), ("RESULT", "result")]
-    return table(columns, [[broker, result] for broker in brokers])
+    return table(_RESULT, [[broker, result] for broker in brokers])
 
 
 @click.command("update")

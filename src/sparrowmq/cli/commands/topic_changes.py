@@ -356,7 +356,10 @@ def delete(name: str, dry_run: bool, yes: bool, shell: Shell) -> None:
         yes=yes,
     )
     done = shell.ask(lambda admin: admin.delete_topic(name))
-    rows: list[list[Value]] = [[each, "deleted"] for each in done]
+    having = {each.broker for each in info.settings} | {each.broker for each in info.errors}
+    rows: list[list[Value]] = [
+        [each, "deleted" if each in having else "not there"] for each in done
+    ]
     shell.show(Report([table(_RESULT, rows)]))
     shell.done(f"topic {name} is deleted, with {info.messages:,} messages")
 
