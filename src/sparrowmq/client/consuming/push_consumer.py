@@ -99,7 +99,8 @@ class PushConsumer(GroupConsumer):
         In a BROADCASTING group what fails is dropped, after logging it.
 
         `orderly` hands out one batch of a queue after the other and tries a failing one again in
-        its place after `suspend_s`. `max_reconsume_times` -1 means 16, and no limit when orderly.
+        its place after `suspend_s`. `max_reconsume_times` -1 means as many retries as the group's
+        setting allows (16 where nobody changed it), and no limit when orderly.
         A handler that takes longer than `consume_timeout_s` has its message delivered again.
 
         `hooks` are called before and after every call of the handler. `trace` records every
