@@ -432,6 +432,31 @@ def test_the_state_outlives_the_broker(
         assert perms(sim) == {A: True, "broker-b": True}
 
 
+def test_a_name_server_that_was_restarted_hears_of_a_drained_broker_again() -> None:
+    """It keeps its key-value configuration in memory."""
+    with TWO.run() as sim:
+
+        async def drain(client: Client) -> None:
+            await (await with_topic(client)).drain_broker(A)
+
+        async def look(admin: Admin) -> dict[str, str]:
+            return await admin.drained_brokers()
+
+        as_client(sim, drain)
+        (node,) = sim.name_servers.values()
+        node.restart()
+        sim.advance(3)
+        text = r"registered are: broker-b; .* sparrowmq broker resume broker-a --address HOST:PORT"
+        with pytest.raises(NotFound, match=text):
+            as_operator(sim, lambda admin: admin.resume_broker(A))
+        sim.advance(30)
+        assert as_operator(sim, look) == {A: sim.brokers[A].address}
+        as_operator(sim, lambda admin: admin.resume_broker(A))
+        assert as_operator(sim, look) == {}
+        sim.advance(60)
+        assert perms(sim) == {A: True, "broker-b": True}
+
+
 def test_a_broker_that_is_killed_while_it_drains_is_waited_for() -> None:
     with TWO.run() as sim:
         seen: list[BrokerDrain] = []
@@ -731,7 +756,7 @@ def test_the_page_for_monitors_says_that_it_drains() -> None:
         as_operator(sim, lambda admin: admin.drain_broker(A))
         is_ready, text = page()
         assert not is_ready
-        assert "this broker is drained; take it back with: sparrowmq broker resume broker-a" in text
+        assert ":9876: this broker is drained; take it back with: sparrowmq broker resume" in text
 
 
 def test_drains_and_resumes_that_race_leave_one_clear_state() -> None:

@@ -232,22 +232,27 @@ def test_versions_are_shown_as_apache_names_them(number: int, text: str) -> None
     assert version_text(number) == text
 
 
+@pytest.mark.parametrize("orderly", [False, True])
 @pytest.mark.parametrize(
     ("handler", "in_flight", "waits_for"),
     [
         (wait_for_ever, 3, "its handler: 3 messages, none finished for 30 s"),
+        (wait_for_ever, 1, "its handler: 1 message, none finished for 30 s"),
         (succeed, 0, ""),
     ],
 )
 def test_a_member_waits_for_a_handler_that_does_not_return(
-    handler: Any, in_flight: int, waits_for: str
+    handler: Any, in_flight: int, waits_for: str, orderly: bool
 ) -> None:
     async def work(client: Client) -> None:
         admin = Admin(client=client)
         await admin.create_topic("orders", queues=1)
-        async with PushConsumer("billing", {"orders": "*"}, client=client) as consumer:
+        async with PushConsumer(
+            "billing", {"orders": "*"}, client=client, orderly=orderly
+        ) as consumer:
             await consumer.start(handler)
-            await send(client, *numbered("orders", 3))
+            await asyncio.sleep(100)  # idle: that does not count
+            await send(client, *numbered("orders", in_flight or 3))
             await asyncio.sleep(30)
             found = await admin.members("billing")
         (member,) = found

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparrowmq import __version__
 from sparrowmq.broker.config import Flush
 from sparrowmq.broker.delivery import timer_delivery
 from sparrowmq.broker.runtime_info import human_bytes
@@ -36,6 +37,7 @@ def test_runtime_info_has_what_the_tools_look_for(world: World) -> None:
     world.sim.advance(61)
     info = runtime(world)
     assert info["brokerVersionDesc"] == "V5_3_3"
+    assert info["sparrowmqVersion"] == __version__
     assert info["brokerActive"] == "true"
     assert info["runtime"] == "[ 0 days, 0 hours, 1 minutes, 1 seconds ]"
     assert info["msgPutTotalTodayNow"] == "2"

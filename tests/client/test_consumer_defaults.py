@@ -5,6 +5,8 @@ import inspect
 import pytest
 
 from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig
+from sparrowmq.protocol.headers.groups import CreateGroup
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import dlq_topic
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
@@ -52,4 +54,26 @@ def test_a_message_that_may_be_retried_once_is_a_dead_letter_after_two_failures(
         send(sim, b"bad")
         sim.advance(TEN_MINUTES_S)
         assert tried == [b"bad", b"bad"]
+        assert sim.wait(sim.client.pull(dlq_topic(GROUP))).bodies == [b"bad"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "own", "attempts"),
+    [(1, -1, 2), (3, -1, 4), (1, 2, 3), (3, 0, 1)],
+    ids=["the group's", "a larger one of the group", "its own is larger", "its own is smaller"],
+)
+def test_the_retries_of_the_group_count_unless_the_consumer_has_a_limit(
+    groups: int, own: int, attempts: int
+) -> None:
+    async def fail(message: MessageExt) -> None:
+        raise ValueError("not today")
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        config = SubscriptionGroupConfig(group_name=GROUP, retry_max_times=groups)
+        sim.wait(sim.client.call(CreateGroup(), config.to_json()))
+        member = Member(sim, fail, max_reconsume_times=own)
+        send(sim, b"bad")
+        sim.advance(TEN_MINUTES_S)
+        assert member.got == [b"bad"] * attempts
         assert sim.wait(sim.client.pull(dlq_topic(GROUP))).bodies == [b"bad"]

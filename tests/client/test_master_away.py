@@ -346,14 +346,28 @@ def test_a_message_that_cannot_be_given_back_is_handled_again() -> None:
         assert stored_at(sim, sim.brokers[SLAVE]) == 2
 
 
-@pytest.mark.parametrize(("times", "topic"), [(16, retry_topic(GROUP)), (0, dlq_topic(GROUP))])
-def test_a_message_that_is_given_back_goes_to_another_master(times: int, topic: str) -> None:
+@pytest.mark.parametrize(
+    ("times", "groups", "topic"),
+    [
+        (16, 0, retry_topic(GROUP)),
+        (0, 16, dlq_topic(GROUP)),
+        (-1, 16, retry_topic(GROUP)),
+        (-1, 0, dlq_topic(GROUP)),
+    ],
+)
+def test_a_message_that_is_given_back_goes_to_another_master(
+    times: int, groups: int, topic: str
+) -> None:
     async def fail_once(message: MessageExt) -> None:
         if not message.reconsume_times:
             await asyncio.sleep(3)
             raise ValueError("not yet")
 
     with with_slave(brokers=2) as sim:
+        config = SubscriptionGroupConfig(group_name=GROUP, retry_max_times=groups)
+        for name in (MASTER, "broker-b"):
+            address = sim.brokers[name].address
+            sim.wait(sim.client.call(CreateGroup(), config.to_json(), address=address))
         member = Member(sim, fail_once, max_reconsume_times=times)
         sim.advance(2)  # the slave knows the group
         send(sim, b"0")
@@ -363,5 +377,5 @@ def test_a_message_that_is_given_back_goes_to_another_master(times: int, topic: 
         sim.until(lambda: other.max_offset(topic, 0) == 1)
         sim.advance(6)
         assert stored_at(sim, sim.brokers[SLAVE]) == 1
-        if times:
+        if topic == retry_topic(GROUP):
             sim.until(lambda: member.got == [b"0", b"0"])

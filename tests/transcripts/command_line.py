@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparrowmq import __version__
 from sparrowmq.cli.commands.pipeline_options import operator_name
 from sparrowmq.cli.shell import Shell
 from tests.cli.in_process import Ran, run
@@ -36,6 +37,7 @@ _MASKS = (
     (r"(?<=  )\d+%(?=  )", "DISK"),
     (r"\(\d+%\)|\b\d+% used", "DISK"),
     (r"(?<=disk used│)0\.\d+", "DISK"),
+    (re.escape(__version__), "OUR-VERSION"),
 )
 
 

@@ -18,7 +18,9 @@ class BrokerRuntime:
     """A broker's state. A figure that it does not report is None."""
 
     version: str
-    """The version of RocketMQ, such as V5_3_3."""
+    """Of RocketMQ, such as V5_3_3."""
+    sparrowmq_version: str
+    """Of SparrowMQ, such as 0.1.0; empty for a broker of Apache's."""
     started: datetime | None
     stored_per_s: float | None
     """Messages per second in the last ten seconds."""
@@ -44,6 +46,12 @@ class BrokerRuntime:
     """For a slave: the age of its last message while it lacks the next one."""
     table: Mapping[str, str]
     """Everything that it reports, by Apache's names."""
+
+    @property
+    def versions(self) -> str:
+        """Both for people: `0.1.0 (as V5_3_3)`; of a broker of Apache's only its own."""
+        own = self.sparrowmq_version
+        return f"{own} (as {self.version})" if own else self.version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +161,7 @@ def _runtime(table: Mapping[str, str], *, is_master: bool) -> BrokerRuntime:
     )
     return BrokerRuntime(
         version=table.get("brokerVersionDesc", ""),
+        sparrowmq_version=table.get("sparrowmqVersion", ""),
         started=time_of(_whole(table, "bootTimestamp")),
         stored_per_s=_first(table, "putTps"),
         delivered_per_s=_first(table, "getTransferredTps"),

@@ -5,9 +5,9 @@
                          └──────────── stays so when the operator goes away ◀────────────────┘
 
 The broker keeps the state; the operator's program only waits, so it may end and be started again.
-A broker that has left is not registered, so name servers keep a note of its address: `resume` finds
-it by its name. Apache's brokers have no such state. There the name servers hide the broker from
-producers (wipeWritePerm), which is all that can be done.
+A broker that has left is not registered, so name servers keep a note of its address, which the
+broker repeats: `resume` finds it by its name. Apache's brokers have no such state. There the name
+servers hide the broker from producers (wipeWritePerm), which is all that can be done.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from sparrowmq.admin.topics import all_topic_configs, is_hidden
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.client.argument_checks import check_names, check_time
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.drain import DrainState
+from sparrowmq.protocol.drain import DRAINED_BROKERS, DrainState
 from sparrowmq.protocol.headers.drain import BeginDrain, ClusterLeft, EndDrain, LeaveCluster
 from sparrowmq.protocol.headers.nameserver import AddWritePerm, WipeWritePerm
 from sparrowmq.protocol.names import check_group, is_dlq_topic, is_retry_topic, is_system_topic
@@ -42,8 +42,10 @@ from sparrowmq.protocol.topic_config import TopicConfig
 GRACE_S = 35.0
 """Clients ask for routes every 30 s."""
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
-_DRAINED = "DRAINED_BROKERS"
-"""The namespace of the notes: broker name → address."""
+_BY_ADDRESS = (
+    "if it is drained, a name server that was restarted hears of it again within 30 s; or say where"
+    " it is: sparrowmq broker resume {0} --address HOST:PORT"
+)
 _LOOK_EVERY_S = 1.0
 
 Progress = Callable[[BrokerDrain], None]
@@ -63,7 +65,7 @@ class DrainUnfinished(AdminError):
 async def drained_brokers(cluster: ClusterCalls) -> dict[str, str]:
     """Name → address of brokers that were drained and have left. See `Admin.drained_brokers`."""
     try:
-        noted = await key_values(cluster, _DRAINED)
+        noted = await key_values(cluster, DRAINED_BROKERS)
     except NotFound:
         return {}
     known = (await cluster.info()).broker_addr_table
@@ -125,8 +127,11 @@ async def drain(
 
 
 async def resume(cluster: ClusterCalls, name: str, address: str | None) -> BrokerDrain:
-    """Let a broker take messages again. Returns its state before. See `Admin.resume_broker`."""
-    at = address or await _address(cluster, name)
+    """Let a broker take messages again; how it was before. See `Admin.resume_broker`."""
+    try:
+        at = address or await _address(cluster, name)
+    except NotFound as error:
+        raise NotFound(error.kind, name, f"{error.hint}; {_BY_ADDRESS.format(name)}") from None
     found = await look_at(cluster, name, at, ())
     if found.state is not DrainState.SERVING:
         await _end(cluster, found)
@@ -141,7 +146,7 @@ async def _forget(cluster: ClusterCalls, name: str) -> None:
     """Remove the note of a broker that takes messages again. It may stay on a name server that is
     away: it counts only while the broker is not registered."""
     with suppress(AdminError):
-        await delete_key_value(cluster, _DRAINED, name)
+        await delete_key_value(cluster, DRAINED_BROKERS, name)
 
 
 async def _address(cluster: ClusterCalls, name: str) -> str:
@@ -334,7 +339,7 @@ class _Waiting:
         if found.is_apache:
             return found
         try:
-            await set_key_value(self._cluster, _DRAINED, found.broker, found.address)
+            await set_key_value(self._cluster, DRAINED_BROKERS, found.broker, found.address)
         except PartlyDone:
             pass  # one note is enough
         except AdminError as error:

@@ -119,6 +119,7 @@ class NotFound(AdminError):
         super().__init__(f"{kind} {name} {'has no route' if is_lost else 'does not exist'}; {hint}")
         self.kind = kind
         self.name = name
+        self.hint = hint
         self.is_lost = is_lost
 
 

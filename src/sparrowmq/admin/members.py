@@ -64,8 +64,11 @@ class GroupMember:
     in_flight: int | None = None
     """Messages that it has fetched and its handler has not finished."""
     unfinished_s: float | None = None
-    """For how long its handler has finished nothing in a queue that has such messages, by our
-    clock."""
+    """For how long its handler has finished nothing in a queue that has such messages; by the
+    clock here."""
+    may_be_idle: bool = False
+    """Whether a part of that time it may have had nothing to do: clients of Java and Go do not
+    report when a call of their handler began."""
     stacks: str | None = None
 
 
@@ -233,7 +236,7 @@ async def _details(
     started = info.properties.get(_STARTED, "")
     busy = [each for each in info.mq_table.values() if each.cached_msg_count and not each.dropped]
     timed = busy if tells_finished(member, info) else []
-    finished_ms = min((each.last_consume_timestamp for each in timed), default=None)
+    longest = min(timed, key=lambda each: each.busy_since_ms, default=None)
     return replace(
         member,
         since=time_of(int(started)) if started.isdecimal() else None,
@@ -244,8 +247,9 @@ async def _details(
         notes=dict(info.user_consumer_info),
         in_flight=sum(each.cached_msg_count for each in busy),
         unfinished_s=None
-        if finished_ms is None
-        else max(0, cluster.client.clock() - finished_ms) / 1000,
+        if longest is None
+        else max(0, cluster.client.clock() - longest.busy_since_ms) / 1000,
+        may_be_idle=longest is not None and not longest.running_since,
         stacks=info.jstack,
     )
 

@@ -278,13 +278,13 @@ async def _running_s(cluster: ClusterCalls, found: _Found) -> float:
     finished nothing either: the age of the message counts where that is less."""
     now_ms = cluster.client.clock()
     busy = [(queue, held) for queue, held in _held(found).items() if held.cached_msg_count]
-    busy.sort(key=lambda pair: pair[1].last_consume_timestamp)
+    busy.sort(key=lambda pair: pair[1].busy_since_ms)
     oldest = busy[:_MOST_READ]
     asks = [partial(read_messages, cluster, q, _next_offset(held), limit=1) for q, held in oldest]
     longest_ms = 0
     for (_, held), read in zip(oldest, await at_once(asks), strict=True):
         if not isinstance(read, AdminError) and len(read):
-            begun_ms = max(held.last_consume_timestamp, read[0].store_timestamp)
+            begun_ms = max(held.busy_since_ms, read[0].store_timestamp)
             longest_ms = max(longest_ms, now_ms - begun_ms)
     return longest_ms / 1000
 

@@ -11,7 +11,8 @@ that its consumers still have to get. It accepts no more (`server.py`): clients 
 before would send it messages which the registered master will never have.
 
 A broker that drains registers its topics without write permission, and one that is drained does not
-register at all (`drain`).
+register at all (`drain`). Instead it repeats the note by which operators find it: a name server
+that keeps its key-value configuration in memory forgets it at a restart.
 """
 
 import asyncio
@@ -28,17 +29,22 @@ from sparrowmq.episodes import Episode
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.drain import DRAINED_BROKERS
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.nameserver import (
     NAME_TAKEN,
+    DeleteKvConfig,
+    GetKvConfig,
     GetTopicRoute,
+    KvConfigFound,
+    PutKvConfig,
     RegisterBroker,
     UnregisterBroker,
 )
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import is_readable
 from sparrowmq.protocol.registration import RegisterBrokerBody, body_checksum
-from sparrowmq.protocol.route import TopicRoute
+from sparrowmq.protocol.route import MASTER_ID, TopicRoute
 from sparrowmq.protocol.topic_config import RegisteredTopics
 
 _CALL_S = 3.0
@@ -103,7 +109,9 @@ class BrokerRegistration:
         self._registered: set[str] = set()
         """Name servers that have accepted this broker and that it has not left since."""
         self._taken: dict[str, str] = {}
-        """Name servers that refuse this broker because of its name, with their texts."""
+        """Name servers that refuse it because of its name, and what they say."""
+        self._noted: set[str] = set()
+        """Name servers that were given the note of a drained broker."""
         self._name_lost: Episode | None = None
         self._has_unregistered = False
         self._has_tried = False
@@ -141,7 +149,9 @@ class BrokerRegistration:
             self.topics.changed.clear()
             if self._drain.has_left:
                 await self.leave()
+                await self._note_everywhere()
             else:
+                self._noted.clear()
                 await self.register_everywhere()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config.register_interval_s):
@@ -267,6 +277,31 @@ class BrokerRegistration:
         Leaves only name servers where it is registered: its replacement may have the same name.
         """
         return await self._unregister_from(self._registered)
+
+    async def _note_everywhere(self) -> None:
+        """Let every name server have the address of this drained master. One that is away is told
+        in a later round."""
+        if self._config.broker_id == MASTER_ID:
+            await asyncio.gather(*(self._note_at(each) for each in self._config.name_servers))
+
+    async def _note_at(self, server: str) -> None:
+        namespace, name = DRAINED_BROKERS, self._config.broker_name
+        with suppress(NetError):
+            question = GetKvConfig(namespace=namespace, key=name)
+            found = await self._peers.call(server, question, timeout_s=_CALL_S)
+            if found.code == ResponseCode.SUCCESS:
+                is_own = found.header(KvConfigFound).value == self._address
+                # Another one's is replaced once: the broker that replaces this one may be drained
+                if is_own or server in self._noted:
+                    return
+            if not self._drain.has_left:
+                return
+            note = PutKvConfig(namespace=namespace, key=name, value=self._address)
+            await self._peers.call(server, note, timeout_s=_CALL_S)
+            self._noted.add(server)
+            if not self._drain.is_on:  # it was taken back meanwhile
+                gone = DeleteKvConfig(namespace=namespace, key=name)
+                await self._peers.call(server, gone, timeout_s=_CALL_S)
 
     async def _unregister_from(self, servers: Iterable[str]) -> list[str]:
         header = UnregisterBroker(

@@ -1,5 +1,6 @@
 """The state of a broker, under the names that Apache's tools look for."""
 
+from sparrowmq import __version__
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.replication.status import replication_table
 from sparrowmq.broker.statistics import BROKER_PUT, DELIVERED_TIMERS, GROUP_GET, TOPIC_PUT
@@ -23,6 +24,7 @@ def runtime_info(broker: Broker) -> dict[str, str]:
         "brokerActive": _yes(broker.replication.is_master),
         "brokerVersionDesc": VERSION_TEXT,
         "brokerVersion": MQ_VERSION,
+        "sparrowmqVersion": __version__,
         "startAcceptSendRequestTimeStamp": 0,
         **_drain(broker),
         **_counts(broker, now_ms),

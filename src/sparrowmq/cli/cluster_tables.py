@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.values import SettingChange
-from sparrowmq.cli.output import Part, Table, Value, table
+from sparrowmq.cli.output import Column, Part, Table, Value, Versions, table
 
 _BROKERS = (
     ("CLUSTER", "cluster"),
@@ -12,7 +12,7 @@ _BROKERS = (
     ("ID", "id"),
     ("ROLE", "role"),
     ("ADDRESS", "address"),
-    ("VERSION", "version"),
+    Column("VERSION", "version", is_versions=True),
     ("IN/S", "inPerS"),
     ("OUT/S", "outPerS"),
     ("DISK", "disk"),
@@ -39,7 +39,7 @@ def _broker(broker: BrokerInfo) -> list[Value]:
         return [*known, None, None, None, None, None, None]
     return [
         *known,
-        now.version,
+        Versions(now.versions, now.version, now.sparrowmq_version),
         now.stored_per_s,
         now.delivered_per_s,
         part(now.disk_used),

@@ -25,6 +25,19 @@ Value: TypeAlias = bool | int | float | str | datetime | timedelta | Enum | Sequ
 UNKNOWN = "?"
 
 
+class Versions(str):
+    """Versions of a server in words for people; RocketMQ's and SparrowMQ's apart for programs."""
+
+    def __new__(cls, text: str, rocketmq: str, sparrowmq: str) -> "Versions":
+        made = super().__new__(cls, text)
+        made.rocketmq = rocketmq
+        made.sparrowmq = sparrowmq
+        return made
+
+    rocketmq: str
+    sparrowmq: str
+
+
 class Part(float):
     """A part of a whole, from 0 to 1: a percentage for people, the number for programs."""
 
@@ -39,6 +52,8 @@ class Column:
     """Whether cells may be pairs of a number and whether it is exact; `≈` marks the others."""
     is_sum: bool = False
     """Whether cells are sums over brokers: `≥` marks them where a broker did not answer."""
+    is_versions: bool = False
+    """Whether cells are Versions: JSON has SparrowMQ's under a key of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +129,11 @@ def _object(columns: Sequence[Column], row: Sequence[Value]) -> dict[str, Any]:
         if column.is_approximate and isinstance(value, tuple):
             value, is_exact = value
             found[f"{column.key}IsExact"] = is_exact
+        if column.is_versions:
+            of = value if isinstance(value, Versions) else None
+            found[column.key] = of and of.rocketmq
+            found["sparrowmqVersion"] = of and of.sparrowmq
+            continue
         found |= _member(column.key, value)
     return found
 

@@ -75,6 +75,15 @@ class ProcessQueueInfo(Body, frozen=True, kw_only=True):
     dropped: bool = field(name="droped", default=False)  # Apache's spelling
     last_pull_timestamp: int = 0
     last_consume_timestamp: int = 0
+    running_since: int | None = field(name="sparrowRunningSince", default=None)
+    """When the oldest call of the handler that has not returned began; None if none runs, or the
+    member does not report it: Apache's clients do not."""
+
+    @property
+    def busy_since_ms(self) -> int:
+        """Since when its handler has finished nothing; earlier than that if the member was idle and
+        does not report when a call began."""
+        return max(self.last_consume_timestamp, self.running_since or 0)
 
 
 class ConsumeStatus(Body, frozen=True, kw_only=True):

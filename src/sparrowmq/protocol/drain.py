@@ -6,6 +6,9 @@ from msgspec import field
 
 from sparrowmq.protocol.body import Body
 
+DRAINED_BROKERS = "DRAINED_BROKERS"
+"""The namespace of the notes that name servers keep of drained brokers: broker name → address."""
+
 
 class DrainState(StrEnum):
     """How far a broker has been emptied."""

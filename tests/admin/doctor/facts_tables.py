@@ -333,6 +333,7 @@ def after(**changes: Any) -> GroupFacts:
 
 WAITING = says({Q0: pq(10, 5)})
 HANGING = says({Q0: pq(10, 5, idle_ms=60_000)})
+CALLED = says({Q0: pq(10, 5, idle_ms=60_000, running_since=NOW - 3000)})
 GO_ORDERED = says(
     # lastConsumeTimestamp is when the queue was taken; the message in work is not in the cache
     {Q0: pq(10, 4, idle_ms=3_600_000, transaction_msg_count=1)},
@@ -357,6 +358,7 @@ WRONG_GROUPS: list[tuple[str, Facts]] = [
     ),
     ("stuck-at-offset", still(WAITING)),
     ("stuck-at-offset", GO_STILL),
+    ("stuck-at-offset", still(CALLED, next_stored_ms={Q0: NOW - 90_000})),
     (
         "stuck-at-offset",  # no word of the member, but the looks are far apart
         replace(

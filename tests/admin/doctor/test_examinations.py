@@ -265,6 +265,7 @@ def test_a_hanging_handler_is_shown_with_its_line() -> None:
             examined = await scene.doctor("group", "billing")
         assert ids(examined) == ["handler-hangs"]
         assert "wait_for_ever" in examined.findings[0].cause
+        assert "at most" not in examined.findings[0].evidence
 
     in_cluster(work)
 

@@ -91,11 +91,16 @@ def _handler(
     stacks = f"sparrowmq group members {facts.name} --stacks {client_id}"
     hanging = _hanging(facts, client_id, info)
     if hanging:
-        idle_ms = min(_idle_ms(info, info.mq_table[queue]) for queue in hanging)
+        last = min(hanging, key=lambda queue: _idle_ms(info, info.mq_table[queue]))
+        idle_ms, most = _idle_ms(info, info.mq_table[last]), ""
+        if not info.mq_table[last].running_since:  # it may have waited for the message
+            idle_ms = min(idle_ms, facts.second.at_ms - facts.next_stored_ms[last])
+            most = "at most "
+        count = sum(info.mq_table[queue].cached_msg_count for queue in hanging)
         evidence = (
-            f"{sum(info.mq_table[queue].cached_msg_count for queue in hanging):,} messages of"
-            f" {shorten(map(_place, sorted(hanging)))} are with its handler, which has finished"
-            f" nothing for {idle_ms / 1000:,.0f} s"
+            f"{count_of(count, 'message')} of {shorten(map(_place, sorted(hanging)))}"
+            f" {'is' if count == 1 else 'are'} with its handler, which has finished nothing for"
+            f" {most}{idle_ms / 1000:,.0f} s"
         )
         where = handler_line(facts.stacks.get(client_id, ""))
         cause = f"it waits in {where}" if where else ""
@@ -160,7 +165,7 @@ def _idle_ms(info: ConsumerRunningInfo, held: ProcessQueueInfo) -> int:
     """How long the queue has been idle, by the member's own clock, which has at least reached the
     time of its last pull."""
     now_ms = max(each.last_pull_timestamp for each in info.mq_table.values())
-    return now_ms - held.last_consume_timestamp
+    return now_ms - held.busy_since_ms
 
 
 def _is_full(info: ConsumerRunningInfo, queue: MessageQueue, held: ProcessQueueInfo) -> bool:

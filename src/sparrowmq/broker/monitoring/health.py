@@ -42,7 +42,7 @@ def _registered(broker: Broker, registration: BrokerRegistration) -> Iterator[Ch
     elif known:
         yield Check(f"it is registered with {', '.join(known)}")
     else:
-        faults = "; ".join(f"{server} says {fault}" for server, fault in state.items())
+        faults = "; ".join(f"{server}: {fault}" for server, fault in state.items())
         yield Check("it is registered", faults)
 
 

@@ -102,6 +102,7 @@ def _groups(broker: BrokerInfo) -> Table:
     if now is not None:
         rows += [
             ["broker", "version", now.version],
+            ["broker", "sparrowmq version", now.sparrowmq_version],
             ["broker", "since", now.started],
             ["broker", "drain", now.drain],
             ["traffic", "stored per second", now.stored_per_s],

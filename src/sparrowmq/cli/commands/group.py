@@ -276,9 +276,11 @@ def members_table(found: Sequence[GroupMember]) -> Table:
 def _waits_for(member: GroupMember) -> Iterator[str]:
     yield from (member.notes or {}).values()
     if member.unfinished_s is not None and member.unfinished_s >= HANDLER_SHOWN_S:
+        noun = "message" if member.in_flight == 1 else "messages"
+        most = "at most " if member.may_be_idle else ""
         yield (
-            f"its handler: {member.in_flight:,} messages, none finished for"
-            f" {member.unfinished_s:,.0f} s"
+            f"its handler: {member.in_flight:,} {noun}, none finished for"
+            f" {most}{member.unfinished_s:,.0f} s"
         )
 
 

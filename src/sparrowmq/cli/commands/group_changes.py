@@ -32,7 +32,8 @@ def _setting_options(command: click.decorators.FC) -> click.decorators.FC:
             "--retries",
             type=click.IntRange(min=-1),
             metavar="N",
-            help="Deliveries after the first before a message is a dead letter.",
+            help="Deliveries after the first before a message is a dead letter; a consumer's own"
+            " limit counts instead.",
         ),
         click.option("--broadcast", type=_SWITCH, help="Whether members may broadcast."),
         click.option("--consume", type=_SWITCH, help="Whether members get messages."),

@@ -31,8 +31,9 @@ class GivingBack:
     the dead-letter queue after too many attempts."""
 
     def __init__(
-        self, client: ClientCore, group: str, max_reconsume_times: int, log: logging.Logger
+        self, client: ClientCore, group: str, max_reconsume_times: int | None, log: logging.Logger
     ) -> None:
+        """Without a limit of its own the group's setting at the broker counts."""
         self._client = client
         self._group = group
         self._max_reconsume_times = max_reconsume_times
@@ -58,8 +59,9 @@ class GivingBack:
         except (ClientError, NetError) as error:
             self._log.warning("message %s not given back: %s", message.msg_id, error)
             return False
-        if delay_level == DEAD_LETTER or message.reconsume_times >= self._max_reconsume_times:
-            # The group's own limit at the broker may be lower; the broker logs that case.
+        limit = self._max_reconsume_times
+        if delay_level == DEAD_LETTER or (limit is not None and message.reconsume_times >= limit):
+            # Where the group's limit counts it is the broker that logs this.
             self._log.warning(
                 "message %s of topic %s goes to the dead-letter queue of group %s after %s: %s",
                 message.msg_id,
@@ -74,7 +76,7 @@ class GivingBack:
         """Send it to another broker: the master is away, and its slave stores nothing."""
         times = self._max_reconsume_times
         if delay_level == DEAD_LETTER:
-            times = min(times, message.reconsume_times)
+            times = message.reconsume_times
         await send_to_retry_topic(self._client, self._group, message, delay_level, times)
 
 

@@ -104,6 +104,7 @@ class OrderlyConsumption:
         async with held.consume_lock:
             if not held.may_begin:
                 return 0.0
+            held.began_s = asyncio.get_running_loop().time()
             result = await self._handle(held, messages)
             held.last_consume_s = asyncio.get_running_loop().time()
             if held.is_dropped:

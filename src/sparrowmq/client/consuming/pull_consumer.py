@@ -46,7 +46,6 @@ from sparrowmq.protocol.sys_flag import pull_sys_flag
 _PULL_S = 10.0
 _WAIT_S = 20.0
 _WAITING_PULL_S = 30.0
-_MAX_RECONSUME_TIMES = 16
 
 
 class PullStatus(Enum):
@@ -268,7 +267,7 @@ class PullConsumer(GroupConsumer):
         check_kind("message", message, MessageExt)
         check_whole("delay_level", delay_level, DEAD_LETTER, MAX_DELAY_LEVEL)
         log = self._client.log
-        giving = GivingBack(self._client, self.group, _MAX_RECONSUME_TIMES, log)
+        giving = GivingBack(self._client, self.group, None, log)
         return await giving.give_back(message, delay_level, "give_back() was called")
 
 

@@ -99,9 +99,10 @@ class PushConsumer(GroupConsumer):
         """One handler call gets at most `batch` messages, and at most `workers` calls run at once.
         In a BROADCASTING group, messages that fail are logged and dropped.
 
-        `orderly` handles the batches of a queue one after the other, and retries a failing one in
-        its place after `suspend_s`. `max_reconsume_times` -1 means 16, or no limit if `orderly`.
-        If a handler takes longer than `consume_timeout_s`, its message is delivered again.
+        `orderly` hands out one batch of a queue after the other and tries a failing one again in
+        its place after `suspend_s`. `max_reconsume_times` -1 means as many retries as the group's
+        setting allows (16 where nobody changed it), and no limit when orderly.
+        A handler that takes longer than `consume_timeout_s` has its message delivered again.
 
         `hooks` are called before and after every handler call. `trace` records every message and
         its outcome in RMQ_SYS_TRACE_TOPIC, for RocketMQ's tools.

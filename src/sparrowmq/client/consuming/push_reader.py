@@ -19,7 +19,6 @@ from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.subscription import SubscriptionData
 
-_MAX_RECONSUME_TIMES = 16
 _PULL_TIMEOUT_S = 30.0
 _SUSPEND_S = 15.0
 
@@ -124,12 +123,14 @@ def make_consumption(
     timeout_s: float,
     suspend_s: float,
 ) -> ConcurrentConsumption | OrderlyConsumption:
-    """Create what hands messages to the handler: concurrently, or one batch of a queue after the
-    other. `max_reconsume_times` -1 means 16, or no limit if orderly."""
+    """What hands messages to the handler: side by side, or one batch of a queue after the other.
+    `max_reconsume_times` -1 means the group's retries, and no limit when orderly."""
+    own_limit = None if max_reconsume_times == UNLIMITED else max_reconsume_times
+    giving_back = GivingBack(client, settings.group, own_limit, client.log)
     if settings.is_orderly:
         return OrderlyConsumption(
             handling,
-            GivingBack(client, settings.group, max(0, max_reconsume_times), client.log),
+            giving_back,
             ownership,
             rate_limit,
             batch=batch,
@@ -137,9 +138,6 @@ def make_consumption(
             suspend_s=suspend_s,
             log=client.log,
         )
-    is_default = max_reconsume_times == UNLIMITED
-    times = _MAX_RECONSUME_TIMES if is_default else max_reconsume_times
-    giving_back = GivingBack(client, settings.group, times, client.log)
     return ConcurrentConsumption(
         handling,
         None if settings.is_broadcasting else giving_back,

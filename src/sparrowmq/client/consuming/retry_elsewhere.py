@@ -21,10 +21,11 @@ _FIRST_LEVEL = 3
 
 
 async def send_to_retry_topic(
-    client: ClientCore, group: str, message: MessageExt, delay_level: int, max_times: int
+    client: ClientCore, group: str, message: MessageExt, delay_level: int, max_times: int | None
 ) -> None:
-    """Store a message for the group on a broker that has a master. It becomes a dead letter at once
-    if it has failed `max_times` times. Raises NoRoute, BrokerRefused, NetError."""
+    """Store a message for the group on a broker that has a master. It is a dead letter at once if
+    it has failed `max_times` times, or as often as the group's setting says. Raises
+    NoRoute, BrokerRefused, NetError."""
     topic = retry_topic(group)
     route = await client.route_table.fetch(topic)
     queues = publish_queues(topic, route) if route is not None else []
@@ -51,17 +52,23 @@ async def send_to_retry_topic(
     await call(client, address, header, message.body)
 
 
-def _noted(message: MessageExt, times: int, delay_level: int, max_times: int) -> dict[str, str]:
+def _noted(
+    message: MessageExt, times: int, delay_level: int, max_times: int | None
+) -> dict[str, str]:
     kept = {
         name: text
         for name, text in message.properties.items()
-        if name != names.TRANSACTION_PREPARED
+        if name not in (names.TRANSACTION_PREPARED, names.MAX_RECONSUME_TIMES)
     }
     level = delay_level if delay_level > 0 else _FIRST_LEVEL + message.reconsume_times
-    return kept | {
-        names.RETRY_TOPIC: message.original_topic,
-        names.ORIGIN_MESSAGE_ID: kept.get(names.ORIGIN_MESSAGE_ID) or message.msg_id,
-        names.RECONSUME_TIME: str(times),
-        names.MAX_RECONSUME_TIMES: str(max_times),
-        names.DELAY_LEVEL: str(min(level, MAX_DELAY_LEVEL)),
-    }
+    limit = {} if max_times is None else {names.MAX_RECONSUME_TIMES: str(max_times)}
+    return (
+        kept
+        | limit
+        | {
+            names.RETRY_TOPIC: message.original_topic,
+            names.ORIGIN_MESSAGE_ID: kept.get(names.ORIGIN_MESSAGE_ID) or message.msg_id,
+            names.RECONSUME_TIME: str(times),
+            names.DELAY_LEVEL: str(min(level, MAX_DELAY_LEVEL)),
+        }
+    )

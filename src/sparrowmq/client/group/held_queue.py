@@ -19,6 +19,7 @@ class HeldQueue:
     """State of one assigned queue; dropped when the queue is given up."""
 
     __slots__ = (
+        "began_s",
         "broker_id",
         "consume_lock",
         "epoch",
@@ -49,6 +50,8 @@ class HeldQueue:
         """Id of the broker for the next pull, as the last answer suggested."""
         self.last_pull_s = now_s
         self.last_consume_s = now_s
+        self.began_s: float | None = None
+        """When the last call of an ordered handler began; concurrent ones note it per message."""
         self.locked_s = now_s
         """When we asked for the lock that the broker last confirmed."""
         self.session = ""

@@ -51,6 +51,11 @@ class ProcessQueue:
         """The newest offset that was pulled; -1 when nothing was."""
         return self._next_offset - 1 if self._next_offset > 0 else -1
 
+    @property
+    def oldest_start_s(self) -> float | None:
+        """When the oldest call of a handler that still runs began; None when none does."""
+        return min(self._started_s.values(), default=None)
+
     def first(self, count: int) -> list[MessageExt]:
         """The oldest messages; they stay in the queue."""
         return list(islice(self._messages.values(), count))

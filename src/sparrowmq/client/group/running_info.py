@@ -145,6 +145,9 @@ def _queue_info(member: Membership, held: HeldQueue) -> ProcessQueueInfo:
 
     queue = held.process_queue
     lock_age_s = member.client.sessions.now_s() - held.locked_s
+    began_s = held.process_queue.oldest_start_s
+    if began_s is None and held.consume_lock.locked():
+        began_s = held.began_s
     has_lock = member.ownership.has_leases and lock_age_s <= FRESH_S
     return ProcessQueueInfo(
         commit_offset=max(0, member.offsets.get(held.queue)),
@@ -157,6 +160,7 @@ def _queue_info(member: Membership, held: HeldQueue) -> ProcessQueueInfo:
         dropped=held.is_dropped,
         last_pull_timestamp=at_ms(held.last_pull_s),
         last_consume_timestamp=at_ms(held.last_consume_s),
+        running_since=None if began_s is None else at_ms(began_s),
     )
 
 
