@@ -153,13 +153,13 @@ def test_a_deleted_group_loses_its_progress_unless_it_is_kept(keeps: bool) -> No
 def test_a_group_is_created_on_named_brokers_and_not_changed_against_ones_will() -> None:
     async def work(admin: Admin) -> None:
         assert await admin.create_group("billing", retries=3, brokers=["broker-b"]) == ["broker-b"]
-        with pytest.raises(
-            AlreadyExists, match=r"broker-b: retries 3 → 16.*sparrowmq group update"
-        ):
-            await admin.create_group("billing", replace=False)
+        with pytest.raises(AlreadyExists, match=r"broker-b: retries 3 → 4.*sparrowmq group update"):
+            await admin.create_group("billing", retries=4, replace=False)
         assert [each.broker for each in (await admin.group("billing")).settings] == ["broker-b"]
-        done = await admin.create_group("billing", retries=3, replace=False)
+        done = await admin.create_group("billing", may_consume=True, replace=False)
         assert done == ["broker-a", "broker-b"]
+        settings = (await admin.group("billing")).settings
+        assert [each.retries for each in settings] == [16, 3]
 
     with SimCluster(seed=1, brokers=2).run() as sim:
         as_operator(sim, work)

@@ -74,6 +74,36 @@ def test_creating_a_topic_that_exists_changes_it_unless_that_is_refused() -> Non
         as_operator(sim, work)
 
 
+def test_only_what_is_given_is_compared_with_a_topic_that_exists_and_the_rest_stays() -> None:
+    async def work(admin: Admin) -> None:
+        known = {"message.type": "FIFO"}
+        await admin.create_topic(
+            "orders", queues=2, perm=4, order=True, attributes=known, brokers=["broker-a"]
+        )
+        done = await admin.create_topic("orders", attributes=known, replace=False)
+        assert done == ["broker-a", "broker-b"]
+        settings = (await admin.topic("orders")).settings
+        assert [(each.read_queues, each.perm, each.order) for each in settings] == [
+            (2, 4, True),
+            (8, 6, False),
+        ]
+        assert [each.attributes for each in settings] == [known, known]
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        as_operator(sim, work)
+
+
+def test_a_topic_is_replaced_with_defaults_for_what_is_not_given() -> None:
+    async def work(admin: Admin) -> None:
+        await admin.create_topic("orders", queues=2, perm=4)
+        await admin.create_topic("orders")
+        (settings,) = (await admin.topic("orders")).settings
+        assert (settings.read_queues, settings.write_queues, settings.perm) == (8, 8, 6)
+
+    with SimCluster(seed=1).run() as sim:
+        as_operator(sim, work)
+
+
 CHANGES: list[tuple[dict[str, Any], list[SettingChange]]] = [
     ({"perm": 4}, [SettingChange("broker-a", "perm", 6, 4)]),
     (

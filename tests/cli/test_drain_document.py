@@ -1,4 +1,4 @@
-"""docs/traffic.md and docs/operate.md: emptying, upgrading and replacing brokers runs as pasted."""
+"""docs/operate.md: emptying, upgrading and replacing brokers runs as pasted."""
 
 import json
 import re
@@ -29,17 +29,6 @@ def pasted(command: str) -> Ran:
     ended = run(*shlex.split(command))
     assert ended.returncode == 0, f"{command}\n{ended.stderr}"
     return ended
-
-
-def test_the_guide_runs_as_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(brokers=2) as running:
-        monkeypatch.setenv("SPARROWMQ_NAME_SERVERS", running.name_server)
-        pasted("topic create orders --queues 4 --broker broker-a")
-        *_, drained, resumed = [
-            pasted(command) for command in commands("traffic.md", "Brokers that come and go")
-        ]
-        assert "broker-a is drained: it can be stopped" in drained.stderr
-        assert "broker-a takes messages again" in resumed.stderr
 
 
 @pytest.mark.slow  # consumers commit every 5 s

@@ -50,7 +50,7 @@ def test_people_get_aligned_columns_with_numbers_to_the_right() -> None:
 
 def test_pipes_get_the_same_columns_with_tabs_and_plain_numbers() -> None:
     report = _report([["billing", 1234567, _STORED]])
-    assert list(lines_for_pipes(report)) == [
+    assert list(lines_for_pipes(report.tables[0])) == [
         "GROUP\tLAG\tSTORED",
         "billing\t1234567\t2026-11-15T13:30:00Z",
     ]
@@ -89,7 +89,10 @@ def test_a_sum_without_some_brokers_is_marked_as_at_least_that() -> None:
         "billing  ≥1,247",
         "audit         ?",
     ]
-    assert list(lines_for_pipes(report))[1:] == ["billing\t≥1247", "audit\t?"]
+    assert list(lines_for_pipes(report.tables[0], is_partial=True))[1:] == [
+        "billing\t≥1247",
+        "audit\t?",
+    ]
     assert document(report)["items"][0] == {"group": "billing", "lag": 1247}
 
 
@@ -240,3 +243,16 @@ def test_what_loses_data_needs_yes_where_no_terminal_can_ask(tmp_path: Path) -> 
     assert "nothing was changed; --yes does it without asking" in refused.stderr
     done = CliRunner().invoke(drop, ["-n", "127.0.0.1:1", "--yes"])
     assert done.stderr == "deleted (name servers 127.0.0.1:1)\n"
+
+
+def test_a_pipe_gets_the_data_and_people_the_facts_and_titles(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = table([("GROUP", "group")], [["billing"]], title="groups")
+    report = Report([rows, rows], facts={"messages": 1291})
+    Shell(name_servers="").show(report)
+    printed, said = capsys.readouterr()
+    assert printed == "GROUP\nbilling\n\nGROUP\nbilling\n"
+    assert said == "messages: 1,291\ngroups\ngroups\n"
+    Shell(name_servers="", is_quiet=True).show(report)
+    assert capsys.readouterr() == (printed, "")

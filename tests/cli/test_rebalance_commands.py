@@ -20,7 +20,8 @@ STICKY\t4\t1\t0.12\t11\t0\t32
 
 def test_a_described_group_is_simulated_without_a_cluster() -> None:
     ran = run(*DESCRIBED, "--event", "join")
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, TABLE, "")
+    facts = "queues: 16\nmembers: 3\nmessages per second: 1,000\nhandler: 0.1s\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, TABLE, facts)
     assert run(*DESCRIBED).stdout == TABLE  # a join, unless said
 
 
@@ -53,7 +54,7 @@ def test_every_move_is_listed_on_request() -> None:
 def test_the_picture_is_written(tmp_path: Path) -> None:
     path = tmp_path / "out.svg"
     ran = run(*DESCRIBED, "--svg", str(path))
-    assert ran.stderr == f"drawn: {path}\n"
+    assert ran.stderr.endswith(f"handler: 0.1s\ndrawn: {path}\n")
     assert path.read_text("utf-8").startswith("<svg ")
 
 

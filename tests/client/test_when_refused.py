@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from sparrowmq.client.errors import LimitReached, NotDeduplicated
+from sparrowmq.client.errors import LimitReached, NoRoute, NotDeduplicated
 from sparrowmq.client.prometheus_hooks import PrometheusHooks
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer
@@ -205,6 +205,23 @@ def test_a_failure_of_the_other_topic_is_raised_with_the_refusal_as_its_context(
         error = sim.wait(produce(sim, work, when_refused=OTHER, timeout_s=2.0))
         assert "topic orders-overflow takes 1" in str(error)
         assert "topic orders takes 1" in str(error.__context__)
+
+
+def test_another_topic_that_does_not_exist_is_not_made_by_what_is_refused() -> None:
+    async def work(producer: Producer) -> Exception:
+        await send(producer, 1)
+        with pytest.raises(NoRoute, match="sparrowmq topic create orders-overflow") as caught:
+            await producer.send(Message("orders", b"x"))
+        return caught.value
+
+    with SimCluster(seed=1).run() as sim:
+        limited(sim, 1)
+        error = sim.wait(produce(sim, work, when_refused=OTHER))
+        assert isinstance(error.__context__, LimitReached)
+        assert "orders-overflow" not in sim.brokers["broker-a"].broker.topics
+        topic(sim, "orders-overflow")
+        results = sim.wait(produce(sim, lambda p: send(p, 3), when_refused=OTHER))
+        assert [result.diverted_from for result in results][1:] == ["orders", "orders"]
 
 
 def test_an_idempotent_producer_needs_the_other_topic_to_be_deduplicated_too() -> None:

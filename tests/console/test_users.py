@@ -1,11 +1,12 @@
 """The users file: hashes that verify, lines that are refused with their number."""
 
+import logging
 from pathlib import Path
 
 import pytest
 
 from sparrowmq.console.config import ConsoleError
-from sparrowmq.console.users import PasswordHash, User, UserRole, Users, write_user
+from sparrowmq.console.users import PasswordHash, User, UserRole, Users, UsersFile, write_user
 
 
 def test_a_written_user_logs_in_with_the_right_password_only(tmp_path: Path) -> None:
@@ -44,6 +45,29 @@ def test_a_file_that_cannot_be_used_is_refused(text: str, says: str, tmp_path: P
     path.write_text(text)
     with pytest.raises(ConsoleError, match=says):
         Users.read(path)
+
+
+def test_a_file_that_changes_is_read_again_and_a_broken_one_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "users.txt"
+    write_user(path, "ada", UserRole.OPERATOR, "correct horse")
+    users = UsersFile(path)
+    assert users.check("bob", "battery staple") is None
+    write_user(path, "bob", UserRole.READER, "battery staple")
+    assert users.check("bob", "battery staple") == User("bob", UserRole.READER)
+    good = path.read_text()
+    with caplog.at_level(logging.WARNING, "sparrowmq.console"):
+        path.write_text("bob:king\n")
+        for _ in range(2):
+            assert users.check("bob", "battery staple") == User("bob", UserRole.READER)
+        path.unlink()
+        assert users.check("bob", "battery staple") == User("bob", UserRole.READER)
+    first, second = [record.getMessage() for record in caplog.records]
+    assert "the users of before stay" in first and "line 1" in first
+    assert "cannot be read" in second
+    path.write_text(good.replace("bob:reader", "bob:operator"))
+    assert users.check("bob", "battery staple") == User("bob", UserRole.OPERATOR)
 
 
 @pytest.mark.parametrize(("name", "password"), [("ada", "short"), ("a:b", "correct horse")])

@@ -91,7 +91,6 @@ from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.cluster_address import find_name_servers
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.protocol.perm import PERM_READ_WRITE
 from sparrowmq.protocol.route import ClusterInfo, TopicRoute
 
 _TIMEOUT_S = 5.0
@@ -372,11 +371,11 @@ class Admin(Block):
         self,
         topic: str,
         *,
-        queues: int = 8,
+        queues: int | None = None,
         read_queues: int | None = None,
         write_queues: int | None = None,
-        perm: int = PERM_READ_WRITE,
-        order: bool = False,
+        perm: int | None = None,
+        order: bool | None = None,
         attributes: Attributes | None = None,
         brokers: Sequence[str] = (),
         cluster: str | None = None,
@@ -385,9 +384,11 @@ class Admin(Block):
         """Create a topic on brokers, a cluster, or everywhere. Returns the names of the brokers
         that have it.
 
-        When this returns, producers and consumers can find the topic. An existing topic gets these
-        settings; with `replace=False` one with other settings raises AlreadyExists. `queues` counts
-        per broker, for reading and writing unless those are given. Raises ValueError, NotFound.
+        Producers and consumers find it when this returns. A topic that exists gets these settings;
+        with `replace=False` it stays as it is, and AlreadyExists is raised if it differs in what is
+        given. `queues` counts per broker, and holds for reading and writing unless those are given;
+        what is not given is 8 queues, for reading and writing, not ordered. Raises ValueError,
+        NotFound.
         """
         wanted = topics.wanted_topic(
             queues=queues,
@@ -570,11 +571,11 @@ class Admin(Block):
         self,
         group: str,
         *,
-        retries: int = 16,
-        retry_queues: int = 1,
-        may_consume: bool = True,
-        may_broadcast: bool = True,
-        orderly: bool = False,
+        retries: int | None = None,
+        retry_queues: int | None = None,
+        may_consume: bool | None = None,
+        may_broadcast: bool | None = None,
+        orderly: bool | None = None,
         attributes: Attributes | None = None,
         brokers: Sequence[str] = (),
         cluster: str | None = None,
@@ -583,9 +584,10 @@ class Admin(Block):
         """Create a group on brokers, a cluster, or everywhere. Returns the names of the brokers
         that have it.
 
-        An existing group gets these settings; with `replace=False` one with other settings raises
-        AlreadyExists. Most clusters create a group when its first member connects. Raises
-        ValueError, NotFound.
+        A group that exists gets these settings; with `replace=False` it stays as it is, and
+        AlreadyExists is raised if it differs in what is given. What is not given is 16 retries, one
+        retry queue, consuming and broadcasting allowed, not orderly. Most clusters create groups
+        when their first member comes. Raises ValueError, NotFound.
         """
         wanted = group_changes.wanted_group(
             may_consume=may_consume,

@@ -33,6 +33,13 @@ _FIELDS = {
     "retries": "retry_max_times",
     "retry_queues": "retry_queue_nums",
 }
+_DEFAULTS: Mapping[str, Setting] = {
+    "may_consume": True,
+    "may_broadcast": True,
+    "orderly": False,
+    "retries": 16,
+    "retry_queues": 1,
+}
 _FLAGS = ("may_consume", "may_broadcast", "orderly")
 
 
@@ -84,18 +91,22 @@ async def create_group(
     of: str | None,
     replace: bool,
 ) -> list[str]:
-    """Create a group on the named brokers, those of a cluster, or all, or replace its settings
-    there. Raises AlreadyExists if it differs and `replace` is False."""
+    """Create a group on the brokers named, those of a cluster, or all, or replace its settings
+    there. Raises AlreadyExists where it differs in what is given and `replace` is False."""
     targets, away = await cluster.changeable(brokers=brokers, cluster=of)
+    present: dict[str, SubscriptionGroupConfig] = {}
     if not replace:
         present, unreached = await _configs(cluster, group, targets)
         away += unreached
         changes = [each for name in present for each in wanted.changes(present[name], name)]
         if changes:
             raise AlreadyExists("group", group, map(str, changes))
-    request = _request(wanted, SubscriptionGroupConfig(group_name=group))
+    new = _request(wanted.with_defaults(_DEFAULTS), SubscriptionGroupConfig(group_name=group))
     return await cluster.change_each(
-        f"group {group} is set", without(targets, away), lambda _: request, away=away
+        f"group {group} is set",
+        without(targets, away),
+        lambda name: _request(wanted, present[name]) if name in present else new,
+        away=away,
     )
 
 

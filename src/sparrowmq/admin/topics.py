@@ -17,7 +17,7 @@ from sparrowmq.admin.errors import (
     PartlyDone,
     shown,
 )
-from sparrowmq.admin.values import BrokerFailure, SettingChange, time_of
+from sparrowmq.admin.values import BrokerFailure, Setting, SettingChange, time_of
 from sparrowmq.admin.wanted_settings import Attributes, WantedSettings
 from sparrowmq.client.argument_checks import check_flags, check_names, check_whole
 from sparrowmq.protocol.codes import ResponseCode
@@ -36,7 +36,13 @@ from sparrowmq.protocol.headers.topics import (
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC, check_topic
 from sparrowmq.protocol.offsets_body import TopicStats
-from sparrowmq.protocol.perm import PERM_WRITE, is_valid_perm, is_writable, perm_text
+from sparrowmq.protocol.perm import (
+    PERM_READ_WRITE,
+    PERM_WRITE,
+    is_valid_perm,
+    is_writable,
+    perm_text,
+)
 from sparrowmq.protocol.route import TopicList
 from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig
 
@@ -202,6 +208,12 @@ _FIELDS = {
     "perm": "perm",
     "order": "order",
 }
+_DEFAULTS: Mapping[str, Setting] = {
+    "read_queues": 8,
+    "write_queues": 8,
+    "perm": PERM_READ_WRITE,
+    "order": False,
+}
 
 
 def wanted_topic(
@@ -271,7 +283,8 @@ def check_new(topic: str, wanted: WantedSettings) -> None:
     """Raises ValueError for a name or settings that no topic can have."""
     check_topic(topic)
     for name in ("read_queues", "write_queues"):
-        check_whole(name, wanted.values[name], 1)
+        if wanted.values[name] is not None:
+            check_whole(name, wanted.values[name], 1)
     wanted.check_new("topic")
 
 
@@ -284,40 +297,46 @@ async def create_topic(
     of: str | None,
     replace: bool,
 ) -> list[str]:
-    """Create a topic on the named brokers, those of a cluster, or all, or replace its settings
-    there. Returns when the name servers know it. Raises AlreadyExists if it differs and `replace`
-    is False."""
+    """Create a topic on the brokers named, those of a cluster, or all, or replace its settings
+    there. Returns when the name servers know it. Raises AlreadyExists where it differs in what is
+    given and `replace` is False."""
     targets, away = await cluster.changeable(brokers=brokers, cluster=of)
+    present: Mapping[str, TopicConfig] = {}
     if not replace:
-        away += await _check_same(cluster, topic, wanted, targets)
+        present, unreached = await _same_configs(cluster, topic, wanted, targets)
+        away += unreached
     targets = without(targets, away)
-    request = _request(wanted, TopicConfig(topic_name=topic))
+    new = _request(wanted.with_defaults(_DEFAULTS), TopicConfig(topic_name=topic))
+    requests = {
+        name: _request(wanted, present[name]) if name in present else new for name in targets
+    }
     done = await cluster.change_each(
-        f"topic {topic} is set", targets, lambda _: (request, b""), away=away
+        f"topic {topic} is set", targets, lambda name: (requests[name], b""), away=away
     )
-    await until_routed(cluster, dict.fromkeys(targets, request), done)
+    await until_routed(cluster, requests, done)
     return done
 
 
-async def _check_same(
+async def _same_configs(
     cluster: ClusterCalls, topic: str, wanted: WantedSettings, targets: Mapping[str, str]
-) -> Sequence[BrokerFailure]:
-    """Brokers that cannot be reached. Raises AlreadyExists where a target has the topic with other
-    settings."""
+) -> tuple[dict[str, TopicConfig], Sequence[BrokerFailure]]:
+    """How the brokers that have a topic have it, and those that cannot be reached. Raises
+    AlreadyExists where one differs from what is wanted."""
 
-    async def ask(name: str, address: str) -> list[SettingChange]:
+    async def ask(_: str, address: str) -> TopicConfig | None:
         try:
-            return wanted.changes(await topic_config(cluster, address, topic), name)
+            return await topic_config(cluster, address, topic)
         except BrokerRefusal as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
-            return []
+            return None
 
     found, away = (await cluster.ask_each(targets, ask)).reached()
-    changes = [change for changes in found.values() for change in changes]
+    present = {name: config for name, config in found.items() if config is not None}
+    changes = [each for name in present for each in wanted.changes(present[name], name)]
     if changes:
         raise AlreadyExists("topic", topic, map(str, changes))
-    return away
+    return present, away
 
 
 async def update_topic(

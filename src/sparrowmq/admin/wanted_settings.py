@@ -45,6 +45,11 @@ class WantedSettings:
                 f"an attribute of a new {kind} needs a value; sparrowmq {kind} update removes one"
             )
 
+    def with_defaults(self, defaults: Mapping[str, Setting]) -> "WantedSettings":
+        """The same, with these values for what is not given."""
+        given = {name: value for name, value in self.values.items() if value is not None}
+        return WantedSettings(self.fields, {**defaults, **given}, self.attributes)
+
     def changes(
         self, config: TopicConfig | SubscriptionGroupConfig, broker: str
     ) -> list[SettingChange]:

@@ -2,7 +2,8 @@
 
     Report ── as_json   ▶ {"items": [{…}, …], "truncated": false, "errors": [{"broker": …}]}
            ── terminal  ▶ an aligned table, numbers with thousands separators
-           ── pipe      ▶ the same columns, one header line, tab-separated, plain numbers
+           ── pipe      ▶ the same columns, one header line, tab-separated, plain numbers;
+                          facts and titles are for people, on standard error
 
 A report holds values, never formatted texts, so that all three say the same. An unavailable value
 is None and shown as `?`, never as 0. Times are datetimes with a zone and shown in UTC; JSON has
@@ -167,8 +168,7 @@ def lines_for_people(report: Report, stream: TextIO | None = None) -> Iterator[s
     from sparrowmq.cli.terminal_table import TerminalTables, TextColumn  # rich takes 60 ms
 
     drawn = TerminalTables(stream)
-    for key, value in report.facts.items():
-        yield f"{_words(key)}: {cell(value)}"
+    yield from fact_lines(report)
     for number, each in enumerate(report.tables):
         if number or report.facts:
             yield ""
@@ -184,17 +184,20 @@ def lines_for_people(report: Report, stream: TextIO | None = None) -> Iterator[s
             yield each.empty
 
 
-def lines_for_pipes(report: Report) -> Iterator[str]:
-    """The tables with tabs between columns; a blank line between two tables."""
-    for number, each in enumerate(report.tables):
-        if number:
-            yield ""
-        yield "\t".join(column.title for column in each.columns)
-        for row in each.rows:
-            yield "\t".join(
-                _of_column(column, value, is_partial=bool(report.errors), plain=True)
-                for column, value in zip(each.columns, row, strict=True)
-            )
+def fact_lines(report: Report) -> Iterator[str]:
+    """The single values, in words."""
+    for key, value in report.facts.items():
+        yield f"{_words(key)}: {cell(value)}"
+
+
+def lines_for_pipes(each: Table, *, is_partial: bool = False) -> Iterator[str]:
+    """A table with tabs between columns."""
+    yield "\t".join(column.title for column in each.columns)
+    for row in each.rows:
+        yield "\t".join(
+            _of_column(column, value, is_partial=is_partial, plain=True)
+            for column, value in zip(each.columns, row, strict=True)
+        )
 
 
 def cut_note(each: Table) -> str:

@@ -32,6 +32,7 @@ from sparrowmq.cli.output import (
     Report,
     cut_note,
     document,
+    fact_lines,
     json_text,
     lines_for_people,
     lines_for_pipes,
@@ -130,9 +131,11 @@ class Shell:
         if self.as_json:
             click.echo(json_text(document(report), indent=None if one_line else 2))
             return
-        is_seen = self.is_terminal
-        for line in lines_for_people(report, sys.stdout) if is_seen else lines_for_pipes(report):
-            click.echo(line)
+        if self.is_terminal:
+            for line in lines_for_people(report, sys.stdout):
+                click.echo(line)
+        else:
+            self._pipe(report)
         for failure in report.errors:
             self.warn(str(failure))
         for each in report.tables:
@@ -140,6 +143,18 @@ class Shell:
                 self.say(cut_note(each))
         for note in report.notes:
             self.say(note)
+
+    def _pipe(self, report: Report) -> None:
+        """Print the tables for a program; what only people read goes to standard error."""
+        for line in fact_lines(report):
+            self.say(line)
+        for number, each in enumerate(report.tables):
+            if number:
+                click.echo()
+            if each.title:
+                self.say(each.title)
+            for line in lines_for_pipes(each, is_partial=bool(report.errors)):
+                click.echo(line)
 
     def _show_parts(self, error: PartlyDone) -> None:
         """Print the brokers on which a change was made."""
@@ -163,6 +178,10 @@ class Shell:
     def done(self, text: str) -> None:
         """Print what was changed, and in which cluster."""
         self.say(f"{text} ({self.where})")
+
+    def dry(self) -> None:
+        """The end of every dry run of a change."""
+        self.say("nothing was changed: a dry run")
 
     @property
     def where(self) -> str:

@@ -19,7 +19,7 @@ from sparrowmq.console.live import Live
 from sparrowmq.console.names import ClusterNames
 from sparrowmq.console.sampler import Sampler
 from sparrowmq.console.sessions import FormTokens, LoginLimit, LoginSessions
-from sparrowmq.console.users import Users
+from sparrowmq.console.users import UsersFile
 from sparrowmq.console.view import PANEL_S
 
 _CHANGE_S = 10.0
@@ -40,7 +40,7 @@ class Desk:
     """
 
     def __init__(self, config: ConsoleConfig, clock: Clock) -> None:
-        self.users = None if config.users is None else Users.read(config.users)
+        self.users = None if config.users is None else UsersFile(config.users)
         self.sessions = LoginSessions(clock)
         self.tokens = FormTokens()
         self.logins = LoginLimit(clock)

@@ -12,6 +12,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import logging
 import re
 import secrets
 from collections.abc import Iterable, Mapping
@@ -27,6 +28,8 @@ _MOST_MEMORY = 256 * 1024 * 1024
 _SALT_BYTES = 16
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 LEAST_PASSWORD = 8
+
+log = logging.getLogger("sparrowmq.console")
 
 
 class UserRole(StrEnum):
@@ -125,6 +128,37 @@ class Users:
         if not wanted.matches(password) or role is None:
             return None
         return User(name, role)
+
+
+class UsersFile:
+    """The users of a file that may change while the console runs."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ConsoleError as `Users.read`."""
+        self._path = path
+        self._seen = _stamp(path)
+        self._users = Users.read(path)
+
+    def check(self, name: str, password: str) -> User | None:
+        """As `Users.check`, with the users of now. A file that cannot be used is logged once, and
+        the last users stay."""
+        now = _stamp(self._path)
+        if now != self._seen:
+            self._seen = now
+            try:
+                self._users = Users.read(self._path)
+            except ConsoleError as error:
+                log.warning("the users of before stay: %s", error)
+        return self._users.check(name, password)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What differs when a file was written or replaced; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _entries(path: Path, text: str) -> Iterable[tuple[str, tuple[UserRole, PasswordHash]]]:

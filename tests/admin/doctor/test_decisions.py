@@ -73,6 +73,18 @@ STACKS = [
         "book (/shop/ledger.py:4)",
     ),
     (
+        "task work\n  call (/v/lib/python3.11/site-packages/sparrowmq/client/handler_calls.py:2)\n"
+        "  book (/shop/ledger.py:4)\n  sleep (/usr/lib/python3.11/asyncio/tasks.py:639)\n",
+        "book (/shop/ledger.py:4)",
+    ),
+    (
+        'thread 1\n  File "/shop/main.py", line 9, in <module>\n    consumer.join()\n'
+        'thread 7\n  File "/x/handler_threads.py", line 1, in run\n    call()\n'
+        '  File "/shop/bill.py", line 3, in handle\n    socket.recv()\n'
+        '  File "/usr/lib/python3.11/socket.py", line 7, in recv\n    wait()\n',
+        'File "/shop/bill.py", line 3, in handle',
+    ),
+    (
         'thread 7\n  File "/x/handler_threads.py", line 1, in run\n    call()\n'
         '  File "/shop/bill.py", line 3, in handle\n    time.sleep(99)\n',
         'File "/shop/bill.py", line 3, in handle',

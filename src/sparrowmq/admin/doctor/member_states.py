@@ -6,6 +6,7 @@ from sparrowmq.admin.doctor.facts import GroupFacts
 from sparrowmq.admin.doctor.findings import Finding, count_of, found, shorten
 from sparrowmq.admin.doctor.progress import owners_of
 from sparrowmq.admin.members import tells_finished
+from sparrowmq.admin.stacks import handler_frame
 from sparrowmq.protocol.connections import ConsumerRunningInfo, ProcessQueueInfo
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
@@ -176,8 +177,8 @@ def _is_full(info: ConsumerRunningInfo, queue: MessageQueue, held: ProcessQueueI
 
 
 def handler_line(stacks: str) -> str:
-    """Where a handler is in a member's stacks; empty if none is recognised."""
-    return _java_line(stacks) or _python_line(stacks)
+    """Where a handler is in a member's stacks; empty where none is recognised."""
+    return _java_line(stacks) or handler_frame(stacks)
 
 
 def _java_line(stacks: str) -> str:
@@ -189,23 +190,6 @@ def _java_line(stacks: str) -> str:
         if is_call and not call.strip().startswith(_JAVA_LIBRARIES):
             return call.strip()
     return ""
-
-
-def _python_line(stacks: str) -> str:
-    """The innermost line of the first task or thread that calls a handler. Threads show the source
-    of each line as well, which tells less than its place."""
-    inner, is_handling = "", False
-    for line in stacks.splitlines():
-        text = line.strip()
-        if line.startswith(("task ", "thread ")):
-            if inner:
-                break
-            is_handling = False
-        elif "handler_calls.py" in text or "handler_threads.py" in text:
-            is_handling = True
-        elif is_handling and (text.startswith('File "') or text.endswith(")")) and ".py" in text:
-            inner = text
-    return inner
 
 
 def _place(queue: MessageQueue) -> str:

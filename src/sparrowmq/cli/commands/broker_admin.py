@@ -185,7 +185,9 @@ def set_config(
 
     changes, is_kept = shell.ask(work)
     shell.show(Report([change_table(changes)]))
-    if changes and not dry_run:
+    if dry_run:
+        shell.dry()
+    elif changes:
         shell.done(f"broker {name} is changed")
         shell.say(APACHE_KEEPS if is_kept else UNTIL_RESTART)
 

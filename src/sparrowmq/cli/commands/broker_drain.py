@@ -209,7 +209,7 @@ def _outlook(found: BrokerDrain) -> str:
         return f"{found.broker} is drained already; {_WHAT_NEXT.format(found.broker)}"
     if found.is_apache:
         return _APACHE.format(found.broker)
-    return f"nothing was changed; {found.broker} would wait for what is listed above"
+    return f"nothing was changed: a dry run; {found.broker} would wait for what is listed above"
 
 
 _WHAT_NEXT = "it can be stopped; take it back with: sparrowmq broker resume {0}"

@@ -106,6 +106,7 @@ def _run(change: _Change, *, dry_run: bool, yes: bool, shell: Shell) -> None:
     click.echo(_outlook(found), err=shell.as_json)
     if dry_run:
         _show(shell, found, is_done=False)
+        shell.dry()
         return
     shell.confirm(f"{found.broker} gets another master", found.broker, yes=yes)
     done = with_admin(shell.name_servers, lambda admin: change(admin, False))

@@ -15,6 +15,7 @@ from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo, GroupSubscription, subscriptions_of
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember
+from sparrowmq.admin.stacks import readable_stacks
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.output import Column, Report, Table, Value, table
@@ -223,23 +224,29 @@ def _topics_table(lag: GroupLag) -> Table:
 
 @group.command("members")
 @click.argument("name", shell_complete=complete_groups)
-@click.option("--stacks", metavar="CLIENT", help="Print the stacks of this member instead.")
+@click.option("--stacks", metavar="CLIENT", help="Print where this member's code is instead.")
+@click.option("--all-stacks", is_flag=True, help="With --stacks: those without code of it too.")
 @shell_options(watch=True)
-def members(name: str, stacks: str | None, shell: Shell) -> None:
+def members(name: str, stacks: str | None, all_stacks: bool, shell: Shell) -> None:
     """List live members: what they hold, and how they are doing.
+
+    --stacks shows the handlers at work first, and equal stacks once.
 
     \b
     Examples:
       sparrowmq group members billing
       sparrowmq group members billing --stacks 10.0.0.7@4711
     """
+    if all_stacks and stacks is None:
+        raise click.UsageError("--all-stacks needs the member: give it with --stacks CLIENT")
 
     async def look(admin: Admin) -> Report:
         if stacks is None:
             found = await admin.members(name)
             return Report([members_table(found)], found.errors)
         member = await admin.member(name, stacks, stacks=True)
-        lines = (member.stacks or "it gave none").splitlines()
+        text = member.stacks or "it gave none"
+        lines = text.splitlines() if all_stacks else readable_stacks(text)
         return Report([table([("STACK", "stack")], [[line] for line in lines], key="stacks")])
 
     shell.report(look)

@@ -209,7 +209,7 @@ def update(
     columns = [("FIELD", "field"), ("BROKER", "broker"), ("WAS", "was"), ("NOW", "now")]
     shell.show(Report([table(columns, rows, empty="nothing differs")]))
     if dry_run:
-        shell.say("nothing was changed: a dry run")
+        shell.dry()
     elif changes:
         shell.done(f"group {name} changed")
 

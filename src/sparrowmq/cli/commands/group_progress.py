@@ -187,7 +187,7 @@ def _show_moves(
     for queue in made.kept:
         shell.say(f"{queue_text(queue)}: the group had no progress there, it stays where it is")
     if dry_run:
-        shell.say("nothing was changed: a dry run")
+        shell.dry()
     elif made.record is not None:
         shell.done(f"group {name} moved")
         shell.say(f"back again: sparrowmq group undo {name} {made.record.id}")
@@ -331,7 +331,7 @@ def clone(
     columns = [("TOPIC", "topic"), ("QUEUE", "queue"), ("OFFSET", "offset")]
     shell.show(Report([table(columns, rows)]))
     if dry_run:
-        shell.say("nothing was changed: a dry run")
+        shell.dry()
     else:
         shell.done(f"group {target} is where {source} is")
 

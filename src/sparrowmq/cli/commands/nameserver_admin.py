@@ -100,7 +100,9 @@ def set_config(pairs: tuple[str, ...], dry_run: bool, shell: Shell) -> None:
 
     changes, settings = shell.ask(work)
     shell.show(Report([change_table(changes, server="SERVER")]))
-    if changes and not dry_run:
+    if dry_run:
+        shell.dry()
+    elif changes:
         shell.done("the name servers are changed")
         shell.say(APACHE_KEEPS if settings[0].is_kept else UNTIL_RESTART)
 

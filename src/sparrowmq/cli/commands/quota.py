@@ -285,7 +285,7 @@ def _show(
     shell.show(Report([change_table(changes)]))
     what = what.removesuffix(" *")
     if dry_run:
-        shell.say("nothing was changed: a dry run")
+        shell.dry()
     elif changes:
         shell.done(f"limits of {what} are {done}")
     else:

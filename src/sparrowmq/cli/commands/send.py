@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.errors import NotFound
 from sparrowmq.cli.completion import complete_topics
 from sparrowmq.cli.option_types import Moment, Wait
 from sparrowmq.cli.output import json_text
@@ -148,10 +150,14 @@ def send(
         of_group = partial(Producer, group, name_servers=name_servers)
         if timeout_s is not None:
             of_group = partial(of_group, timeout_s=timeout_s)
+        is_new = await _is_missing(topic, name_servers)
         async with of_group() as producer:
             for _ in range(count):
                 await pace.wait()
                 results.append(await producer.send(message))
+                if is_new:
+                    is_new = False
+                    click.echo(f"topic {topic} was created by this message", err=True)
                 click.echo(sent_line(results[-1], as_json=as_json))
 
     try:
@@ -162,6 +168,16 @@ def send(
         click.echo(f"sparrowmq: {len(results)} of {count} messages were sent", err=True)
         sys.exit(3)
     sys.exit(0 if all(each.is_ok for each in results) else 1)
+
+
+async def _is_missing(topic: str, name_servers: str) -> bool:
+    """Whether brokers would create the topic when a message comes."""
+    async with Admin(name_servers) as admin:
+        try:
+            await admin.route(topic)
+        except NotFound as error:
+            return not error.is_lost
+    return False
 
 
 def _when(

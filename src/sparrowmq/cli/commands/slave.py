@@ -70,6 +70,7 @@ def retire(broker: str, broker_id: int, dry_run: bool, yes: bool, shell: Shell) 
     found = shell.ask(lambda admin: admin.retire_slave(broker, broker_id, dry_run=True))
     shell.show(Report([table(_COLUMNS, [_row(found)])]))
     if dry_run:
+        shell.dry()
         return
     what = f"slave {broker_id} of {broker}"
     shell.confirm(f"{what} would be forgotten", f"{broker}/{broker_id}", yes=yes)

@@ -120,7 +120,7 @@ def _repair(ask: _Ask, disk: "Disk", layout: IndexLayout) -> None:
         ask.show(plan, steps, f"{directory} needs no repair")
         sys.exit(FINE)
     if ask.dry_run:
-        ask.show(plan, steps, "nothing was changed")
+        ask.show(plan, steps, "nothing was changed: a dry run")
         sys.exit(DAMAGED)
     if not ask.yes:
         if not ask.shell.as_json:

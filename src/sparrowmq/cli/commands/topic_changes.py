@@ -115,7 +115,8 @@ def create(
 ) -> None:
     """Create a topic, with 8 queues on each broker unless told otherwise.
 
-    A topic that exists with other settings is refused; `sparrowmq topic update` changes it.
+    A topic that exists stays as it is. It is refused if it differs in what is given; `sparrowmq
+    topic update` changes it.
 
     \b
     Examples:
@@ -225,6 +226,7 @@ def update(
     tables = [change_table(changes), *([lost] if lost else [])]
     if dry_run:
         shell.show(Report(tables))
+        shell.dry()
         return
     if lost and lost.rows:
         shell.preview(Report(tables))
@@ -307,7 +309,9 @@ def spread(name: str, brokers: tuple[str, ...], dry_run: bool, yes: bool, shell:
         ("QUEUES-NOW", "queuesNow"),
     )
     shell.show(Report([table(columns, rows)]))
-    if not dry_run:
+    if dry_run:
+        shell.dry()
+    else:
         shell.done(f"topic {name} is spread; producers use the new queues within 30 s")
 
 
@@ -342,6 +346,7 @@ def delete(name: str, dry_run: bool, yes: bool, shell: Shell) -> None:
     concerned = _concerned(name, info, readers)
     if dry_run:
         shell.show(concerned)
+        shell.dry()
         sys.exit(3 if concerned.errors else 0)
     for failure in concerned.errors:
         if not failure.is_away:

@@ -17,7 +17,7 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.errors import LimitReached, counted
+from sparrowmq.client.errors import LimitReached, NoRoute, counted
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import SendAttempts
 from sparrowmq.client.sending.packing import Outgoing
@@ -88,6 +88,7 @@ class DivertingAttempts:
     ) -> None:
         self._attempts = attempts
         self._others = when_refused
+        self._client = client
         self._log = client.log
         self._refusing: dict[str, _Refusing] = {}
         self.counts = dict.fromkeys(when_refused, 0)
@@ -103,6 +104,7 @@ class DivertingAttempts:
         try:
             result = await self._attempts.send(topic, out, limit_s)
         except LimitReached as refusal:
+            await self._check_exists(topic, other)
             left_s = limit_s - (loop.time() - start_s)
             if left_s <= 0:
                 raise
@@ -113,6 +115,16 @@ class DivertingAttempts:
         if self._refusing:
             self._note_taken(topic, loop.time())
         return result
+
+    async def _check_exists(self, topic: str, other: str) -> None:
+        """Raises NoRoute for a topic that nobody made: brokers would, for a name with a typo too,
+        and nothing reads it."""
+        if await self._client.route_table.fetch(other) is None:
+            raise NoRoute(
+                other,
+                f"it does not exist, and when_refused names it for what topic {topic} refuses;"
+                f" create it with: sparrowmq topic create {other}",
+            )
 
     async def send_to(
         self, topic: str, choose: Chooser, out: Outgoing, limit_s: float
