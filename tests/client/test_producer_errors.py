@@ -11,6 +11,7 @@ from sparrowmq.client.sending.producer import Producer
 from sparrowmq.client.sending.transactional_producer import TransactionalProducer
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message import Message, MessageQueue
+from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.bookings import Bookings
 from tests.client.scripted import world
 
@@ -54,6 +55,26 @@ def test_a_missing_route_names_its_topic_and_the_remedy() -> None:
     )
     assert (error.topic, error.reason) == ("new", remedy)
     assert str(error) == f"no route for topic new: {remedy}"
+
+
+def test_where_no_broker_is_registered_that_is_the_reason_and_not_the_topic() -> None:
+    async def send() -> None:
+        client = sim.client_on("shop")
+        await client.start()
+        try:
+            async with Producer("shop", client=client) as producer:
+                await producer.send(M)
+        finally:
+            await client.stop()
+
+    with SimCluster(seed=1).run() as sim:
+        (broker,) = sim.brokers.values()
+        broker.stop()
+        (name_server,) = sim.name_servers.values()
+        name_server.restart()  # it has just started and remembers nothing
+        text = "no route for topic orders: no broker is registered with the name server yet; one"
+        with pytest.raises(NoRoute, match=text):
+            sim.run(send(), on=sim.host("shop"))
 
 
 def test_a_refusal_names_broker_code_and_reason() -> None:

@@ -14,8 +14,8 @@ from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.protocol.headers.nameserver import ROUTE_LOST, GetTopicRoute
-from sparrowmq.protocol.route import TopicRoute
+from sparrowmq.protocol.headers.nameserver import ROUTE_LOST, GetClusterInfo, GetTopicRoute
+from sparrowmq.protocol.route import ClusterInfo, TopicRoute
 
 T = TypeVar("T")
 
@@ -161,3 +161,14 @@ class NameServers:
         except NetError:
             return ""
         return response.remark if response.remark.startswith(ROUTE_LOST) else ""
+
+    async def know_brokers(self) -> bool:
+        """Whether any broker is registered. For the same error: a name server that has just started
+        knows none. True where that is not known."""
+        try:
+            response = await self.call(GetClusterInfo())
+            if response.code != ResponseCode.SUCCESS:
+                return True
+            return bool(ClusterInfo.from_json(response.body).broker_addr_table)
+        except (NetError, ProtocolError):
+            return True

@@ -188,6 +188,11 @@ class SendQueues:
                 "it does not exist and no broker creates topics;"
                 f" create it with: sparrowmq topic create {topic}"
             )
+            if not lost and not await self._client.name_servers.know_brokers():
+                missing = (
+                    "no broker is registered with the name server yet; one that runs registers"
+                    " within seconds; look at: sparrowmq cluster show"
+                )
             raise MasterAway(topic, lost) if lost else NoRoute(topic, missing)
         # Another send that waited for the same route may have stored it already
         known = table.get(topic)
