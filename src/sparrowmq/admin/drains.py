@@ -105,7 +105,7 @@ async def drain(
     elsewhere = ReadersElsewhere(cluster)
     found = await elsewhere.add_to(found, ignore_groups)
     if found.dead and not leave_dead_letters and not dry_run:
-        raise AdminError(f"nothing was changed: {_dead_letters(found)}")
+        raise AdminError(f"nothing was changed: {dead_letters(found)}")
     if dry_run:
         return found
     await _begin(cluster, found, grace_s)
@@ -261,11 +261,12 @@ def _names(configuration: str, broker: str) -> bool:
     return any(part.partition(":")[0].strip() == broker for part in configuration.split(";"))
 
 
-def _dead_letters(found: BrokerDrain) -> str:
+def dead_letters(found: BrokerDrain) -> str:
+    """Why a broker is not drained while it has them, and what to do with them."""
     counts = ", ".join(f"{count:,} of group {group}" for group, count in sorted(found.dead.items()))
     return (
         f"dead letters would stay behind on {found.broker}: {counts}. Send them again (sparrowmq"
-        " dlq resend GROUP), keep them (sparrowmq dlq export GROUP), or leave them with --yes"
+        " dlq resend GROUP) or keep them (sparrowmq dlq export GROUP), and leave them with --yes"
     )
 
 
@@ -311,7 +312,7 @@ class _Waiting:
             self._report(found)
             if found.is_finished and not found.failure:
                 if found.dead and not self._leave_dead_letters:
-                    raise DrainUnfinished(found, _dead_letters(found))
+                    raise DrainUnfinished(found, dead_letters(found))
                 left = await self._leave(found)
                 if left is not None:
                     return left

@@ -12,7 +12,8 @@ from sparrowmq.admin.doctor.group import decide_group
 from sparrowmq.admin.doctor.member_states import handler_line
 from sparrowmq.admin.doctor.message import decide_message
 from sparrowmq.admin.doctor.topic import decide_topic
-from tests.admin.doctor.facts_tables import HEALTHY, NOT_MADE, WRONG, Facts
+from sparrowmq.admin.members import Subscription
+from tests.admin.doctor.facts_tables import HEALTHY, NOT_MADE, WRONG, Facts, read_by
 
 
 def decide(facts: Facts) -> Decided:
@@ -32,6 +33,23 @@ def decide(facts: Facts) -> Decided:
 )
 def test_facts_make_a_finding_and_nothing_beside_it(name: str, facts: Facts) -> None:
     assert [each.id for each in decide(facts).findings] == [name]
+
+
+@pytest.mark.parametrize(
+    ("offset", "subscription", "cause"),
+    [
+        (0, Subscription("orders"), "messages before it are not finished"),
+        (5, Subscription("orders"), "its members have not finished it"),
+        (0, None, "no member is online"),
+        (None, None, "no member is online"),
+    ],
+)
+def test_a_message_waits_for_those_before_it_only_where_a_member_is_online(
+    offset: int | None, subscription: Subscription | None, cause: str
+) -> None:
+    facts = read_by(offset=offset, subscription=subscription)
+    (finding,) = decide_message(facts).findings
+    assert (finding.id, finding.cause) == ("waiting-behind", cause)
 
 
 def test_every_id_of_the_catalogue_is_found_by_some_facts() -> None:

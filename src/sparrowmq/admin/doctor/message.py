@@ -131,13 +131,19 @@ def _not_read(reader: MessageReader, stored: MessageExt, subject: str) -> Iterat
     start = (
         "has no progress in this queue" if reader.offset is None else f"stands at {reader.offset}"
     )
-    state = "" if reader.subscription is not None else "; it is offline"
+    state, cause, remedy = "", "", ""
+    if reader.subscription is None:
+        state, cause, remedy = "; it is offline", "no member is online", "start a member"
+    elif before <= 0:
+        cause = "its members have not finished it"
     yield found(
         "waiting-behind",
         subject,
         f"{count_of(before, 'message')} before it: the group {start}, the message is"
         f" {_place(stored)}{state}",
         f"sparrowmq doctor group {reader.group}",
+        cause=cause,
+        remedy=remedy,
     )
 
 

@@ -7,7 +7,7 @@ import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.drain_looks import BrokerDrain
-from sparrowmq.admin.drains import GRACE_S, DrainUnfinished
+from sparrowmq.admin.drains import GRACE_S, DrainUnfinished, dead_letters
 from sparrowmq.cli.option_types import Duration, Wait
 from sparrowmq.cli.output import Report, Value, cell, table
 from sparrowmq.cli.shell import IN_PART, Shell, dry_run_option, shell_options
@@ -79,6 +79,9 @@ def drain(
     found = shell.ask(look)
     if dry_run or found.state is DrainState.LEFT:
         shell.show(_report(found))
+        if found.dead and not yes and found.state is not DrainState.LEFT:
+            shell.warn(f"nothing was changed; the drain would be refused: {dead_letters(found)}")
+            sys.exit(1)
         shell.say(_outlook(found))
         return
     if found.dead:
