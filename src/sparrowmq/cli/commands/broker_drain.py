@@ -80,7 +80,8 @@ def drain(
     if dry_run or found.state is DrainState.LEFT:
         shell.show(_report(found))
         if found.dead and not yes and found.state is not DrainState.LEFT:
-            shell.warn(f"nothing was changed; the drain would be refused: {dead_letters(found)}")
+            why = dead_letters(found)
+            shell.warn(f"nothing was changed: a dry run; the drain needs --yes: {why}")
             sys.exit(1)
         shell.say(_outlook(found))
         return
