@@ -201,6 +201,8 @@ def test_a_time_that_is_none_is_refused_with_what_is_allowed() -> None:
                 kind.convert(wrong, None, None)
             assert "is not a time; write 2026-11-15" in str(caught.value)
             assert ("-30m" in str(caught.value).split(";")[1]) == mentions
+    with pytest.raises(click.BadParameter, match="write -5m for so long ago, 2026-11-15"):
+        Moment().convert("5m", None, None)
 
 
 # ---- the shell

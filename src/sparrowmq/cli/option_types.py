@@ -61,8 +61,16 @@ class Moment(click.ParamType[datetime]):
             return read_moment(value, self._now and self._now())
         except (ValueError, OverflowError):
             more = ", -30m or now" if self._now else ""
-            allowed = f"write 2026-11-15 or 2026-11-15T13:30, in UTC or with a zone{more}"
+            meant = f"-{value} for so long ago, " if self._now and _is_duration(value) else ""
+            allowed = f"write {meant}2026-11-15 or 2026-11-15T13:30, in UTC or with a zone{more}"
             self.fail(f"{value!r} is not a time; {allowed}", param, ctx)
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        return not text[-1:].isdigit() and parse_value(text, float, "ago_s") > 0
+    except ValueError:
+        return False
 
 
 def read_moment(text: str, now_ms: int | None) -> datetime:
