@@ -62,7 +62,8 @@ class Limit:
     """Per second, recently; for the quota of clients, what the busiest one sends."""
     used_bytes: float = 0.0
     refused_last_minute: int = 0
-    """Messages; for a consumer group pulls held, for a backlog that slows sends answers held."""
+    """Refusals, also of messages that are sent again; for a consumer group pulls held, for a
+    backlog that slows sends answers held."""
     refused: int = 0
     """The same since the brokers started."""
     dropped: int = 0

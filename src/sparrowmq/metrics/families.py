@@ -190,7 +190,7 @@ QUEUE_LAG = _gauge(
 )
 REFUSED_SENDS = _counter(
     "sparrowmq_refused_sends_total",
-    "Messages that a quota or a largest backlog refused; pulls held for a consumer group's quota.",
+    "Refusals by a quota or largest backlog, also of messages sent again; pulls held for a group.",
     *("limit", "name", "scope"),
 )
 DROPPED_SENDS = _counter(

@@ -52,6 +52,12 @@ def test_a_message_waits_for_those_before_it_only_where_a_member_is_online(
     assert (finding.id, finding.cause) == ("waiting-behind", cause)
 
 
+def test_what_a_quota_refuses_is_counted_as_refusals_since_producers_ask_again() -> None:
+    facts = next(facts for name, facts in WRONG if name == "quota-reached")
+    (finding,) = decide(facts).findings
+    assert " refusals in the last minute" in finding.evidence
+
+
 def test_every_id_of_the_catalogue_is_found_by_some_facts() -> None:
     assert {name for name, _ in WRONG} == set(CATALOGUE)
 

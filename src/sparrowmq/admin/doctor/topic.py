@@ -199,20 +199,21 @@ def _limits(facts: TopicFacts) -> Iterator[Finding]:
             yield found(
                 "quota-reached",
                 _subject(facts),
-                f"{count_of(limit.refused_last_minute, 'message')} refused in the last minute,"
+                f"{count_of(limit.refused_last_minute, 'refusal')} in the last minute,"
                 f" {quota} are allowed over {count_of(len(limit.brokers), 'broker')}",
                 "sparrowmq quota list",
             )
         if limit.backlog is not None and limit.is_refusing:
             group = max(limit.lags, key=limit.lags.__getitem__, default="")
             unit = "s" if limit.backlog.is_time else "messages"
-            does = "refused" if limit.backlog.action is BacklogAction.REFUSE else "slowed"
+            is_refused = limit.backlog.action is BacklogAction.REFUSE
+            what = "refusal" if is_refused else "slowed answer"
             yield found(
                 "backlog-refused",
                 _subject(facts),
                 f"group {group} is {limit.lags.get(group, 0):,} {unit} behind,"
                 f" {limit.backlog.limit_text} are allowed;"
-                f" {count_of(limit.refused_last_minute, 'message')} {does} in the last minute",
+                f" {count_of(limit.refused_last_minute, what)} in the last minute",
                 f"sparrowmq group lag {group}",
             )
 

@@ -1,6 +1,6 @@
 """`sparrowmq quota …`: limits of traffic, how much of them is used, and changing them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import click
@@ -18,9 +18,10 @@ from sparrowmq.protocol.limits import BacklogAction, Scope
 _COLUMNS = (
     ("SCOPE", "scope"),
     ("NAME", "name"),
-    ("LIMIT", "limit"),
+    ("LIMIT-IN-ALL", "limit"),
+    ("PER-BROKER", "perBroker"),
     ("USE", "use"),
-    Column("REFUSED/MIN", "refusedPerMin", is_sum=True),
+    Column("REFUSALS/MIN", "refusedPerMin", is_sum=True),
     ("SINCE", "since"),
 )
 _SCOPES = [each.value for each in Scope]
@@ -80,7 +81,9 @@ def quota() -> None:
 def list_quotas(shell: Shell) -> None:
     """List all limits with their use, summed over brokers.
 
-    SINCE says since when a limit has been refusing, holding or slowing something.
+    Each broker counts for itself: LIMIT-IN-ALL is what they let through together. SINCE says since
+    when a limit has been refusing, holding or slowing something. A producer that asks again after a
+    refusal may be refused again.
 
     \b
     Examples:
@@ -106,15 +109,38 @@ def _rows(limit: Limit) -> list[list[Value]]:
         groups = ", ".join(limit.backlog.groups)
         text = f"{limit.backlog.most} {unit} behind: {limit.backlog.action.value} ({groups})"
         worst = max(limit.lags.values(), default=0)
-        return [[limit.scope, limit.name, text, f"{worst} {unit}", *tail]]
+        where = _where(limit.brokers)
+        return [[limit.scope, limit.name, text, where, f"{worst} {unit}", *tail]]
     rows: list[list[Value]] = []
     if limit.messages is not None:
         used = f"{limit.used_messages:.0f} messages/s"
-        rows.append([limit.scope, limit.name, f"{limit.messages} messages/s", used, *tail])
+        each = {name: f"{it.messages} messages/s" for name, it in _parts(limit) if it.messages}
+        most = f"{limit.messages} messages/s"
+        rows.append([limit.scope, limit.name, most, _each(each), used, *tail])
     if limit.bytes is not None:
         most, used = _size(limit.bytes), _size(round(limit.used_bytes))
-        rows.append([limit.scope, limit.name, most, used, *tail])
+        each = {name: _size(it.bytes) for name, it in _parts(limit) if it.bytes}
+        rows.append([limit.scope, limit.name, most, _each(each), used, *tail])
     return rows
+
+
+def _parts(limit: Limit) -> list[tuple[str, Limit]]:
+    return list(limit.by_broker.items()) or [(name, limit) for name in limit.brokers]
+
+
+def _each(amounts: Mapping[str, str]) -> str:
+    """What each broker lets through."""
+    if len(set(amounts.values())) == 1:
+        return f"{next(iter(amounts.values()))} {_where(amounts)}"
+    return ", ".join(f"{name}: {amount}" for name, amount in sorted(amounts.items()))
+
+
+def _where(brokers: Collection[str]) -> str:
+    return (
+        f"on {next(iter(brokers), '')}"
+        if len(brokers) == 1
+        else f"on each of {len(brokers)} brokers"
+    )
 
 
 def _size(per_second: int) -> str:
@@ -208,7 +234,13 @@ def set_limit(
         planned = await change(admin, is_dry=True)  # both are checked before one is set
         return planned if dry_run or not planned else await change(admin, is_dry=False)
 
-    _show(shell, shell.ask(work), f"{scope} {name}", "set on each broker", dry_run=dry_run)
+    changes = shell.ask(work)
+    amounts = [] if messages is None else [f"{messages} messages/s"]
+    amounts += [] if size is None else [_size(size)]
+    amounts += [] if backlog is None else ["a largest backlog"]
+    where = _where({each.broker for each in changes})
+    done = f"set: {' and '.join(amounts)} {where}"
+    _show(shell, changes, f"{scope} {name}", done, dry_run=dry_run)
 
 
 def _check_usage(
