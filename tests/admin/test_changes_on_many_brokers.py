@@ -28,7 +28,8 @@ def test_what_every_broker_refuses_is_not_called_done_anywhere() -> None:
             as_operator(sim, lambda admin: admin.create_topic("orders", queues=5000))
         assert not isinstance(raised.value, PartlyDone)
         text = str(raised.value)
-        assert text.count("5000 read queues, allowed are 0 to 4096") == 2
+        assert text.count("5000 read queues, allowed are 0 to 4096") == 1
+        assert "(said by broker-a, broker-b)" in text
         assert "run it again" not in text
 
 
@@ -87,6 +88,17 @@ def test_a_broker_that_was_sent_a_change_and_did_not_answer_may_have_made_it() -
 
     with SimCluster(seed=1, brokers=2).run() as sim:
         as_client(sim, work)
+
+
+def test_the_same_refusal_of_several_brokers_is_told_once_and_its_words_first() -> None:
+    refused = [
+        BrokerFailure(
+            name, port, f"{port} answered 1 (SYSTEM_ERROR): dedup is yes", is_refusal=True
+        )
+        for name, port in (("broker-a", "127.0.0.1:1"), ("broker-b", "127.0.0.1:2"))
+    ]
+    assert str(not_done(refused)) == "not done: dedup is yes (said by broker-a, broker-b)"
+    assert str(not_done(refused[:1])) == f"not done: {refused[0]}"
 
 
 def test_a_change_is_called_not_done_only_where_that_is_known() -> None:

@@ -35,6 +35,15 @@ def test_what_is_unsafe_or_incomplete_is_refused(
     assert says in " ".join(refused.stderr.split())
 
 
+def test_a_password_is_read_from_a_pipe(tmp_path: Path) -> None:
+    words = ("console", "--users", "users.txt", "--add-user", "ada")
+    added = run(*words, cwd=tmp_path, answer="correct horse\n")
+    assert (added.returncode, added.stdout, added.stderr) == (0, "users.txt: ada is a reader\n", "")
+    short = run(*words, cwd=tmp_path)
+    assert short.returncode == 2
+    assert "the password has 0 characters" in " ".join(short.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("flags", "name", "others"),
     [

@@ -104,6 +104,8 @@ def test_a_sum_without_some_brokers_is_marked_as_at_least_that() -> None:
         (0, "0", "0"),
         (12.345, "12.3", "12.345"),
         (1234.5, "1,234", "1234.5"),
+        (0.09410878976, "0.1", "0.0941"),
+        (1234567.00049, "1,234,567", "1234567"),
         (timedelta(seconds=0.24), "0.2s", "0.24"),
         (timedelta(days=1, hours=2, minutes=3), "1d 2h", "93780"),
         (["a", 1], "a, 1", "a, 1"),

@@ -91,6 +91,19 @@ def test_every_page_shows_the_cluster(path: str, sim: RunningCluster) -> None:
     assert got.html.count("<h1") == 1
 
 
+def test_charts_of_messages_have_whole_numbers_and_attributes_break_at_their_sign(
+    sim: RunningCluster,
+) -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, Got]:
+        await Admin(client=client).update_topic("orders", attributes={"sparrowmq.dedup": "10m/3"})
+        await console.sampler.sample_names()
+        return await visitor.get("/groups/billing"), await visitor.get("/topics/orders")
+
+    group, topic = as_visitor(sim, work)
+    assert "unread <b>8</b>" in group.html
+    assert '<td class="words">sparrowmq.dedup=<wbr>10m/3' in topic.html
+
+
 class AsksTheCluster(Exception):
     """A command has accepted its arguments."""
 

@@ -20,6 +20,7 @@ Wrong arguments are ValueErrors, raised before anything is sent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from sparrowmq.protocol.codes import ResponseCode
 if TYPE_CHECKING:
     from sparrowmq.admin.offsets import OffsetMove
 
+_ANSWERED = re.compile(r"^\S+ answered \d+( \(\w+\))?: ")
 _MOST_SHOWN = 10
 """The most names in an error text. A cluster may have thousands."""
 
@@ -197,12 +199,26 @@ class PartlyReset(PartlyDone):
 
 def not_done(failures: Sequence[BrokerFailure]) -> AdminError:
     """The error for a change that no server confirmed."""
-    refused = [str(each) for each in failures if not each.may_have_acted]
+    refused = _told_once([each for each in failures if not each.may_have_acted])
     unanswered = [str(each) for each in failures if each.may_have_acted]
     parts = [f"not done: {'; '.join(refused)}"] if refused else []
     if unanswered:
         parts.append(f"it is not known whether it was done: {'; '.join(unanswered)}")
     return AdminError("; ".join(parts))
+
+
+def _told_once(failures: Sequence[BrokerFailure]) -> list[str]:
+    """The same refusal of several brokers is one text, with its words first."""
+    alike: dict[str, list[BrokerFailure]] = {}
+    for each in failures:
+        words = _ANSWERED.sub("", each.reason) if each.is_refusal else each.reason
+        alike.setdefault(words, []).append(each)
+    return [
+        f"{words} (said by {', '.join(each.broker for each in same)})"
+        if len(same) > 1
+        else str(same[0])
+        for words, same in alike.items()
+    ]
 
 
 def _with_reasons(failed: Mapping[str, str]) -> str:

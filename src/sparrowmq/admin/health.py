@@ -67,7 +67,12 @@ def _of_brokers(listed: tuple[BrokerInfo, ...], max_disk: float) -> Iterator[Hea
     yield _check("brokers", silent, "do not answer", f"all {len(listed)} answer")
     masters = {each.name for each in listed if each.is_master}
     headless = sorted({each.name for each in listed} - masters)
-    yield _check("masters", headless, "have no master", f"all {len(masters)} names have one")
+    yield _check(
+        "masters",
+        headless,
+        "have no master",
+        "the only name has one" if len(masters) == 1 else f"all {len(masters)} names have one",
+    )
     running = [(each, each.runtime) for each in listed if each.runtime is not None]
     busy = [f"{_name(each)} ({now.busy_reason})" for each, now in running if now.busy_reason]
     yield _check("sends", busy, "refuse sends", "no broker refuses sends")

@@ -249,7 +249,7 @@ def cell(value: Value, *, plain: bool = False) -> str:
         case Part():
             return f"{value:.4g}" if plain else f"{value:.0%}"
         case float():
-            return f"{value:.10g}" if plain else _rounded(value)
+            return _short(value) if plain else _rounded(value)
         case str():
             return harmless(value)
         case datetime():
@@ -260,6 +260,11 @@ def cell(value: Value, *, plain: bool = False) -> str:
             return str(value.value)
         case _:
             return ", ".join(cell(each, plain=plain) for each in value)
+
+
+def _short(value: float) -> str:
+    """Three decimals, or three digits of what is less than 1; JSON has all."""
+    return f"{value:.3g}" if abs(value) < 1 else f"{round(value, 3):.15g}"
 
 
 def _rounded(value: float) -> str:

@@ -102,7 +102,10 @@ def _add_user(path: Path | None, name: str, role: str) -> None:
         raise ConsoleError("--add-user needs the file: give it with --users FILE")
     try:
         check_name(name)
-        password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+        if sys.stdin.isatty():
+            password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+        else:
+            password = sys.stdin.readline().rstrip("\r\n")
         write_user(path, name, UserRole(role), password)
     except ValueError as error:
         raise ConsoleError(str(error)) from error
