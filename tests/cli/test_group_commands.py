@@ -387,7 +387,7 @@ def test_a_resend_that_is_cut_short_says_what_was_sent(
             raise AdminError("the second letter cannot be read")
         else:
             signal.raise_signal(signal.SIGINT)
-            await sleep(0)
+            await asyncio.Event().wait()  # until the signal ends it, however late
 
     with monkeypatch.context() as patch:
         patch.setattr("sparrowmq.admin.resends.asyncio.sleep", cut)
