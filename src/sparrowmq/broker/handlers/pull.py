@@ -150,9 +150,19 @@ def _answer(
     code = _code(found.status, header.queue_offset)
     may_wait = header.sys_flag & PULL_SUSPEND and not broker.arrivals.is_full
     if may_wait and code is ResponseCode.PULL_NOT_FOUND:
-        key = (header.topic, header.queue_id)
-        parked = ParkedPull(broker, request, key, header.queue_offset, epoch, accepts)
-        broker.arrivals.park(parked, _poll_s(broker, header))
+        if broker.slave_reads is not None and found.status in _NOT_READ:
+            return _held(broker, request, f"{found.status.value} on a slave")
+        broker.arrivals.park(
+            ParkedPull(
+                broker,
+                request,
+                (header.topic, header.queue_id),
+                header.queue_offset,
+                epoch,
+                accepts,
+            ),
+            _poll_s(broker, header),
+        )
         if found.has_unsynced:
             broker.durability.request_flush()
         return None
