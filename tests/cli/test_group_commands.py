@@ -387,11 +387,16 @@ def test_a_resend_that_is_cut_short_says_what_was_sent(
             raise AdminError("the second letter cannot be read")
         else:
             signal.raise_signal(signal.SIGINT)
-            await asyncio.Event().wait()  # until the signal ends it, however late
+            await asyncio.Event().wait()  # until the signal ends it
 
-    with monkeypatch.context() as patch:
-        patch.setattr("sparrowmq.admin.resends.asyncio.sleep", cut)
-        ran = desk.run("dlq", "resend", group, "--all", "--rate", "1000", "--yes")
+    # Programs that a shell starts in the background inherit that Ctrl-C is ignored.
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("sparrowmq.admin.resends.asyncio.sleep", cut)
+            ran = desk.run("dlq", "resend", group, "--all", "--rate", "1000", "--yes")
+    finally:
+        signal.signal(signal.SIGINT, inherited)
     assert (ran.returncode, ran.stdout.count("\tsent\t")) == (code, 1), ran.stderr
     assert f"1 dead letter of {group} sent again" in ran.stderr
     assert "run it again: what was sent is left out then" in ran.stderr
