@@ -73,7 +73,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         (
             ("topic", "show", "topic-01234"),
             3,
-            "",
+            "topic: topic-01234\ntype: NORMAL\nmessages: 0\nin per s: 0.0\nlast stored: \n",
             {"GetTopicConfig": 1, "GetTopicStats": 2, "GetConsumersOfTopic": 1},
         ),
         (
