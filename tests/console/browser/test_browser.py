@@ -94,7 +94,7 @@ def test_a_message_is_found_and_hostile_content_stays_text(page: Any, address: s
 @pytest.mark.slow
 def test_a_group_is_reset_and_the_reset_is_undone(page: Any, address: str) -> None:
     page.goto(f"{address}/groups/billing")
-    page.get_by_text("Go on elsewhere (reset)").click()
+    page.get_by_text("Reset offsets").click()
     page.locator("#reset").get_by_label("Topic").select_option("orders")
     page.locator("#reset").get_by_role("button", name="Preview").click()
     assert "Repeated" in page.locator("dl.figures").inner_text()
@@ -183,7 +183,7 @@ def test_a_login_is_needed_where_there_are_users(
         tab.get_by_label("Password").fill("correct horse")
         tab.get_by_role("button", name="Log in").click()
         assert tab.get_by_role("heading", level=1).inner_text() == "Group billing"
-        assert tab.get_by_text("Go on elsewhere (reset)").count() == 0, "a reader"
+        assert tab.get_by_text("Reset offsets").count() == 0, "a reader"
         tab.get_by_role("button", name="Log out").click()
         tab.goto(f"{address}/groups/billing")
         assert "/login" in tab.url
