@@ -19,6 +19,7 @@ from sparrowmq.broker.reports import SLICE_S, Slices
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.broker.statistics import TOPIC_PUT_SIZE
 from sparrowmq.broker.topics import plain_topic
+from sparrowmq.cli.serve import GC_THRESHOLDS
 from sparrowmq.clock import system_clock
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import InlineSyncer
@@ -146,7 +147,10 @@ async def watched(folder: Path, size: Size) -> list[Stall]:
     stalls: list[Stall] = []
     async with filled(folder, size) as asked:
         gc.collect()
-        gc.freeze()  # as a broker's process does; this one holds pytest as well
+        # As a broker's process does; this one holds pytest as well.
+        gc.freeze()
+        thresholds = gc.get_threshold()
+        gc.set_threshold(*GC_THRESHOLDS)
         try:
             for name, header in REPORTS.items():
                 with LoopWatchdog(STALL_MS, report=stalls.append):
@@ -154,6 +158,7 @@ async def watched(folder: Path, size: Size) -> list[Stall]:
                     body = await asked.ask(header())
                 LOG.info("%s: %d bytes, %.2f s", name, len(body), time.perf_counter() - began_s)
         finally:
+            gc.set_threshold(*thresholds)
             gc.unfreeze()
     # Only what was computed: a machine that is busy elsewhere may stop any callback.
     late = (one for one in stalls if one.cpu_ms >= STALL_MS)

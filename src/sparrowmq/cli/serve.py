@@ -90,6 +90,10 @@ async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
         syncer.close()
 
 
+GC_THRESHOLDS = (20_000, 20, 20)
+"""After how many new objects, and collections of younger ones, a server collects garbage."""
+
+
 def _make_data_dir(path: Path) -> None:
     """Create the data directory. Raises CannotServe for an unusable one, before anything starts."""
     try:
@@ -238,7 +242,7 @@ def _run_loop(work: Coroutine[Any, Any, None]) -> None:
     # Objects that exist now live as long as the process, and messages leave no cycles: collecting
     # after every 700 objects, the default, costs 2 % of the time.
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(*GC_THRESHOLDS)
     _runner()(work)
 
 
