@@ -28,7 +28,6 @@ def spark_reads_what_java_sent_as_a_table(scene: Scene) -> Outcome:
         "odd ones": _bodies(_load(spark, scene, topic, tags="odd")),
         "by SQL": _bodies(_load(spark, scene, topic, sql="n > 35")),
         "split": _bodies(_load(spark, scene, topic, minPartitions="7")),
-        "from the future": _bodies(_load(spark, scene, topic, startingTimestamp=str(2**42))),
     }
 
 
