@@ -19,7 +19,7 @@ from sparrowmq import Producer as AsyncProducer
 from sparrowmq import PullConsumer as AsyncPullConsumer
 from sparrowmq import blocking as facade
 from sparrowmq.blocking import Message, Producer, PullConsumer, ScheduledPull, Turn
-from sparrowmq.blocking.settings import LitePullSettings
+from sparrowmq.blocking.consumers import LitePullSettings
 from sparrowmq.client.consuming.pull_consumer import PullStatus
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.testing import Cluster

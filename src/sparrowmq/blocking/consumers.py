@@ -1,30 +1,70 @@
 """Consumers for programs without asyncio; see `blocking`."""
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from sparrowmq.blocking.facade import Facade, GroupFacade, awaited, called
-from sparrowmq.blocking.settings import LitePullSettings, PushSettings, ScheduledPullSettings
 from sparrowmq.client.argument_checks import check_function
 from sparrowmq.client.background_loop import BackgroundLoop, loop_of_process
 from sparrowmq.client.consuming.handler_calls import EachHandler, Handler
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
 from sparrowmq.client.consuming.pull_consumer import PullConsumer as AsyncPullConsumer
+from sparrowmq.client.consuming.pull_loop import FlowLimits
 from sparrowmq.client.consuming.push_consumer import WAITS_FOR_ITSELF, is_in_handler
 from sparrowmq.client.consuming.push_consumer import PushConsumer as AsyncPushConsumer
 from sparrowmq.client.consuming.scheduled_pull import DEFAULT_WORKERS, PullCallback
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull as AsyncScheduledPull
 from sparrowmq.client.consuming.scheduled_pull import Turn as AsyncTurn
 from sparrowmq.client.group.group_consumer import GroupConsumer
-from sparrowmq.client.group.member_settings import OwnClientSettings
+from sparrowmq.client.group.member_settings import OwnClientSettings, OwnClientStartSettings
 from sparrowmq.client.handler_threads import HandlerThreads
+from sparrowmq.client.hooks import Hooks
 from sparrowmq.client.setting_names import takes_settings_of
 from sparrowmq.client.subscriptions import Filter
 from sparrowmq.protocol.message import MessageQueue
 
 G = TypeVar("G", bound=GroupConsumer)
+
+
+# ---- settings, for type checkers and editors: those of the asynchronous classes without `threads`
+# and without `client`, which belongs to an event loop. A test compares the two.
+
+
+class PushSettings(OwnClientStartSettings, total=False):
+    """Settings of a PushConsumer; `sparrowmq.PushConsumer` documents them."""
+
+    orderly: bool
+    batch: int
+    workers: int
+    pull_batch: int
+    limits: FlowLimits | None
+    max_reconsume_times: int
+    consume_timeout_s: float
+    suspend_s: float
+    stop_within_s: float
+    hooks: Sequence[Hooks]
+    trace: bool
+
+
+class LitePullSettings(OwnClientStartSettings, total=False):
+    """Settings of a LitePullConsumer; `sparrowmq.LitePullConsumer` documents them."""
+
+    batch: int
+    limits: FlowLimits | None
+    limit_all: int
+    auto_commit: bool
+
+
+class ScheduledPullSettings(OwnClientSettings, total=False):
+    """Settings of a ScheduledPull; `sparrowmq.ScheduledPull` documents them."""
+
+    workers: int
+    stop_within_s: float
+
+
+# ---- consumers
 
 
 class _Reading(GroupFacade[G]):
