@@ -38,7 +38,6 @@ from sparrowmq.broker.handlers import (
     connections,
     drain,
     groups,
-    limits,
     member_calls,
     messages,
     offset_tables,
@@ -91,7 +90,7 @@ routes: Routes[Broker] = Routes()
 for capability in (
     *(send, send_back, transactions, pull, clients, offsets, topics, groups, messages),
     *(assignment, member_calls, connections, reply, broker_admin, offset_tables, statistics),
-    *(replication_handlers, role_change, drain, limits),
+    *(replication_handlers, role_change, drain),
 ):
     routes.include(capability.routes)
 

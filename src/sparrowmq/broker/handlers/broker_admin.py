@@ -1,4 +1,5 @@
-"""Operation of a broker: its state, clean-up on demand, settings, topics a group must not read."""
+"""Operation of a broker: its state, clean-up on demand, settings, limits, topics a group must not
+read."""
 
 from collections.abc import Awaitable
 
@@ -7,6 +8,7 @@ from sparrowmq.broker.handlers.table_changes import check_is_master
 from sparrowmq.broker.housekeeping import clean
 from sparrowmq.broker.runtime_config import CHANGEABLE, change_config, config_lines
 from sparrowmq.broker.runtime_info import runtime_info
+from sparrowmq.broker.traffic.report import limits_of, windows_of
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -24,6 +26,7 @@ from sparrowmq.protocol.headers.admin import (
     UpdateBrokerConfig,
     UpdateGroupForbidden,
 )
+from sparrowmq.protocol.limit_report import LimitReport, ListLimits
 from sparrowmq.protocol.names import group_fault, is_system_topic, topic_fault
 
 routes: Routes[Broker] = Routes()
@@ -106,6 +109,15 @@ def _properties(body: bytes) -> dict[str, str]:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
         found[name.strip()] = value.strip()
     return found
+
+
+@routes.on(ListLimits)
+async def list_limits(broker: Broker, request: Request[ListLimits]) -> Reply:
+    """List quotas and largest backlogs with their use, and topics that are de-duplicated."""
+    report = LimitReport(
+        limits=tuple(await limits_of(broker)), windows=tuple(await windows_of(broker))
+    )
+    return Reply(body=report.to_json())
 
 
 @routes.on(UpdateGroupForbidden)
