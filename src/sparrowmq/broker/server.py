@@ -44,7 +44,6 @@ from sparrowmq.broker.handlers import (
     offsets,
     pull,
     reply,
-    role_change,
     send,
     send_back,
     statistics,
@@ -90,7 +89,7 @@ routes: Routes[Broker] = Routes()
 for capability in (
     *(send, send_back, transactions, pull, clients, offsets, topics, groups, messages),
     *(assignment, member_calls, connections, reply, broker_admin, offset_tables, statistics),
-    *(replication_handlers, role_change, drain),
+    *(replication_handlers, drain),
 ):
     routes.include(capability.routes)
 

@@ -1,5 +1,5 @@
 """Requests with which brokers of one name compare logs and copy tables, and with which operators
-list and retire slaves."""
+list and retire slaves and change roles."""
 
 from functools import partial
 
@@ -14,6 +14,7 @@ from sparrowmq.broker.replication.claims import (
 )
 from sparrowmq.broker.replication.follower import NotFollowing
 from sparrowmq.broker.replication.replication import Replication, Role
+from sparrowmq.broker.replication.role_change import CannotChange, Inheritance
 from sparrowmq.broker.replication.slave_link import SILENCE_S
 from sparrowmq.broker.replication.status import ha_status, slave_list
 from sparrowmq.broker.replication.table_copy import merge_from_slave, take_state
@@ -38,9 +39,13 @@ from sparrowmq.protocol.headers.replication import (
     FollowMaster,
     GetHaStatus,
     GiveTables,
+    HandedOver,
+    HandOver,
     ListSlaves,
     ResetMasterFlushOffset,
     RetireSlave,
+    TakenOver,
+    TakeOver,
 )
 from sparrowmq.store.errors import StoreError
 
@@ -236,3 +241,50 @@ def reset_master_flush_offset(broker: Broker, request: Request[ResetMasterFlushO
     if not broker.replication.is_master:
         broker.replication_figures.master_flushed = request.header.master_flush_offset
     return Reply()
+
+
+# ---- changes of roles
+
+
+@routes.on(HandOver)
+async def hand_over(broker: Broker, request: Request[HandOver]) -> Reply:
+    """On the master: hand over; answered when the slave has accepted."""
+    header, change = request.header, broker.replication.role_change
+    slave_id = header.slave_id if header.slave_id >= 0 else None
+    try:
+        successor = change.successor(slave_id)
+        await change.hear_from(successor)
+        if not header.dry_run:
+            audit(request, "hands over to slave %d", successor.slave_id)
+            await change.hand_over(successor)
+    except CannotChange as error:
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
+    return Reply(
+        HandedOver(
+            new_master=successor.address,
+            slave_id=successor.slave_id,
+            behind_bytes=successor.behind_bytes,
+        )
+    )
+
+
+@routes.on(TakeOver)
+async def take_over(broker: Broker, request: Request[TakeOver]) -> Reply:
+    """On a slave: take over, at the request of its last master or, without one, of an operator."""
+    header, change = request.header, broker.replication.role_change
+    answer = TakenOver(slave_id=broker.config.broker_id, log_end=broker.store.max_log_offset)
+    if not header.dry_run:
+        audit(request, "takes over from %s", header.master_address or "no master")
+    try:
+        if header.master_address:
+            inheritance = Inheritance.from_json(request.body)
+            await change.take_over(header.master_address, header.log_end, inheritance)
+        else:
+            change.check_loss(header.accept_loss)
+            if not header.dry_run:
+                await change.take_over_from_none()
+    except BodyError as error:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    except CannotChange as error:
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
+    return Reply(answer)
