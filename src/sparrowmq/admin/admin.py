@@ -43,7 +43,6 @@ from sparrowmq.admin import (
     topic_figures,
     topic_readers,
     topics,
-    transactions,
 )
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.cleaning import Cleanable, CleanedPart
@@ -904,7 +903,7 @@ class Admin(Block):
         """Make a broker ask the producers again about a transaction that it has set aside. Returns
         the message, which stays in TRANS_CHECK_MAX_TIME_TOPIC; `message_id` is its offset id there.
         Raises ValueError, NotFound, AdminError."""
-        return await transactions.resume_transaction(self._cluster, message_id)
+        return await deliveries.resume_transaction(self._cluster, message_id)
 
     # ---- dead letters
 

@@ -1,16 +1,22 @@
-"""Handing a stored message to a live member, to see how its handler deals with it."""
+"""What a broker can be asked to do with a stored message: hand it to a live member, or ask the
+producers again how its transaction ended."""
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
-from sparrowmq.admin.cluster_calls import ClusterCalls
+from sparrowmq.admin.brokers import address_of_broker
+from sparrowmq.admin.cluster_calls import ClusterCalls, answered
 from sparrowmq.admin.errors import AdminError, NotFound, shown
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.messages import message
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.headers.consumer_calls import ConsumeMessageDirectly
-from sparrowmq.protocol.names import check_group
+from sparrowmq.protocol.headers.transactions import ResumeCheckHalfMessage
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC, check_group
+from sparrowmq.protocol.route import MASTER_ID
 
 _RESULTS = {
     "CR_SUCCESS": "consumed",
@@ -74,3 +80,15 @@ async def deliver(
         remark=result.remark or "",
         took=timedelta(milliseconds=result.spent_time_mills),
     )
+
+
+async def resume_transaction(cluster: ClusterCalls, message_id: str) -> MessageExt:
+    """Make a broker ask the producers again, as if for the first time. Raises ValueError, NotFound,
+    AdminError."""
+    found = await message(cluster, message_id, None)
+    if found.topic != TRANS_CHECK_MAX_TIME_TOPIC:
+        raise NotFound("transaction set aside", message_id, f"it is a message of {found.topic}")
+    address = await address_of_broker(cluster, found.broker_name, MASTER_ID)
+    header = ResumeCheckHalfMessage(msg_id=found.offset_msg_id, topic=found.topic)
+    await answered(partial(cluster.call, address, header))
+    return found
