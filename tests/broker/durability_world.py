@@ -11,7 +11,6 @@ from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.broker.durability import CROWD, Durability
 from sparrowmq.broker.housekeeping import watch_lag
-from sparrowmq.broker.send_answers import answer_when_safe
 from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.net.routes import Answered, Reply
 from sparrowmq.net.tasks import Uncancellable
@@ -88,8 +87,7 @@ class Bench:
         """Whether a send with such properties is answered before it is safe."""
         request: Any = KeptRequest()
         request.header = SimpleNamespace(properties=properties)
-        broker: Any = SimpleNamespace(durability=self.durability)
-        return answer_when_safe(broker, request, Reply(), 0) is not None
+        return self.durability.answer_send(request, Reply(), 0) is not None
 
     def settle(self) -> None:
         self.sim.until_idle()

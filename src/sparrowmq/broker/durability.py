@@ -36,6 +36,8 @@ from sparrowmq.disk.syncer import Syncer
 from sparrowmq.net.routes import Reply, Request, answer_all
 from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.send import AnySend
+from sparrowmq.protocol.properties import WAIT_STORE_OK, parse_properties
 from sparrowmq.store.errors import StoreError
 from sparrowmq.store.store import Store
 
@@ -135,6 +137,12 @@ class Durability:
     def _safe_on_disk(self) -> int:
         """Sends of messages before this log offset do not wait for the disk."""
         return self._store.durable_log_offset if self._waits_for_flush else _NEVER
+
+    def answer_send(self, request: Request[AnySend], reply: Reply, end_offset: int) -> Reply | None:
+        """The reply to a send, or None if its sender has to wait until `end_offset` is safe."""
+        if self.is_sync and _wants_to_wait(request):
+            return self.reply_when_safe(request, reply, end_offset)
+        return reply
 
     def reply_when_safe(
         self,
@@ -371,3 +379,10 @@ class Durability:
             waiter = self._waiters.popleft()
             text = f"the broker's disk failed; whether the message was stored is unknown: {reason}"
             waiter.request.answer(Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=text))
+
+
+def _wants_to_wait(request: Request[AnySend]) -> bool:
+    """Whether the sender wants its answer only when the message is as safe as it will get."""
+    # Search before parsing: hardly any sender says false, and parsing is expensive.
+    text = request.header.properties
+    return "WAIT\x01false" not in text or parse_properties(text).get(WAIT_STORE_OK) != "false"

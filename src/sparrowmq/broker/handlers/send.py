@@ -14,7 +14,6 @@ from functools import partial
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.placement import SPECIAL, Placement, append, place, place_quickly
 from sparrowmq.broker.delivery.retry import dead_letter_when_exhausted
-from sparrowmq.broker.send_answers import answer_when_safe
 from sparrowmq.broker.send_checks import (
     UNUSUAL_BITS,
     admit,
@@ -114,7 +113,7 @@ def _store_and_answer(broker: Broker, request: Request[AnySend], put: PutMessage
     )
     if not broker.durability.is_sync:  # the usual case: not even a call
         return reply
-    return answer_when_safe(broker, request, reply, stored.log_offset + stored.size)
+    return broker.durability.answer_send(request, reply, stored.log_offset + stored.size)
 
 
 # ---- messages that first wait in one of the broker's queues: delayed, half messages, retries
@@ -152,7 +151,7 @@ def send_special(broker: Broker, request: Request[AnySend], put: PutMessage, tex
     if placement.attempts:
         broker.dead_letters.note(placement)
     reply = Reply(_sent(broker, topic, queue_id, placement, stored))
-    return answer_when_safe(broker, request, reply, stored.log_offset + stored.size)
+    return broker.durability.answer_send(request, reply, stored.log_offset + stored.size)
 
 
 def _placement(
@@ -221,7 +220,7 @@ def send_batch(
     reply = Reply(
         SpecialMessageSent(msg_id=ids, queue_id=queue_id, queue_offset=stored.queue_offset)
     )
-    return answer_when_safe(broker, request, reply, stored.end)
+    return broker.durability.answer_send(request, reply, stored.end)
 
 
 def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> PutBatch:

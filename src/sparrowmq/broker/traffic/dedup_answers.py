@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparrowmq.broker.send_answers import answer_when_safe
 from sparrowmq.net.routes import Handled, Reply, Request
 from sparrowmq.protocol.headers.messages import RecallableSent, format_handle
 from sparrowmq.protocol.headers.send import AnySend, MessageSent, SpecialMessageSent
@@ -44,7 +43,7 @@ def answer_again(broker: "Broker", request: Request[AnySend], log_offset: int) -
     if record is None:
         return Reply(_gone(broker, request, log_offset), remark=_GONE)
     reply = Reply(_first_answer(broker, request.header.topic, record))
-    return answer_when_safe(broker, request, reply, record.log_offset + record.size)
+    return broker.durability.answer_send(request, reply, record.log_offset + record.size)
 
 
 def answer_batch_again(
@@ -63,7 +62,7 @@ def answer_batch_again(
     reply = Reply(
         SpecialMessageSent(msg_id=ids, queue_id=sent.queue_id, queue_offset=sent.queue_offset)
     )
-    return answer_when_safe(broker, request, reply, last.log_offset + last.size)
+    return broker.durability.answer_send(request, reply, last.log_offset + last.size)
 
 
 def offset_ids(broker: "Broker", log_offsets: Iterable[int]) -> str:
