@@ -14,7 +14,7 @@ from statistics import median
 from bench.contest import Effort, say
 from bench.figures import Figure, at_most
 from bench.machine import process_cpu_s
-from sparrowmq.broker.traffic.dedup_window import DedupWindow
+from sparrowmq.broker.traffic.dedup_window import TopicWindow
 from sparrowmq.clock import monotonic_clock, system_clock
 from sparrowmq.protocol.batch import encode_batch
 from sparrowmq.protocol.codes import ResponseCode
@@ -137,7 +137,7 @@ def _bytes_an_id() -> float:
     """With ids as long as those that clients with IPv4 addresses make."""
     tracemalloc.start()
     try:
-        window = DedupWindow(DedupRule(ids=_KNOWN))
+        window = TopicWindow(DedupRule(ids=_KNOWN))
         before, _ = tracemalloc.get_traced_memory()
         for number in range(_KNOWN):
             window.add(f"7F00000152DB5FFD2B274A8C{number:08X}", 400 * number, 1)

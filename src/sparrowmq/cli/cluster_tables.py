@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.values import SettingChange
-from sparrowmq.cli.output import Column, Part, Table, Value, Versions, table
+from sparrowmq.cli.output import Column, Share, Table, Value, Versions, table
 
 _BROKERS = (
     ("CLUSTER", "cluster"),
@@ -48,9 +48,9 @@ def _broker(broker: BrokerInfo) -> list[Value]:
     ]
 
 
-def part(used: float | None) -> Part | None:
+def part(used: float | None) -> Share | None:
     """A figure of a broker's disk; Apache's brokers report less than 0 for an unreadable one."""
-    return None if used is None or used < 0 else Part(used)
+    return None if used is None or used < 0 else Share(used)
 
 
 def change_table(changes: Sequence[SettingChange], *, server: str = "BROKER") -> Table:

@@ -39,7 +39,7 @@ class Versions(str):
     sparrowmq: str
 
 
-class Part(float):
+class Share(float):
     """A part of a whole, from 0 to 1: a percentage for people, the number for programs."""
 
 
@@ -246,7 +246,7 @@ def cell(value: Value, *, plain: bool = False) -> str:
             return "yes" if value else "no"
         case int():
             return str(value) if plain else f"{value:,}"
-        case Part():
+        case Share():
             return f"{value:.4g}" if plain else f"{value:.0%}"
         case float():
             return _short(value) if plain else _rounded(value)

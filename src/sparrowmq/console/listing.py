@@ -31,7 +31,7 @@ class Sort:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[T]):
+class ListPage(Generic[T]):
     """One page of a list."""
 
     rows: tuple[T, ...]
@@ -80,7 +80,7 @@ def part_of(
     *,
     key: Callable[[T], str] = str,
     orders: Mapping[str, Callable[[T], Any]] | None = None,
-) -> Part[T]:
+) -> ListPage[T]:
     """The page that the query asks for. `orders` are sort keys besides the name; None sorts
     last."""
     pattern = query.get("match", "").strip()[:MOST_PATTERN]
@@ -94,4 +94,4 @@ def part_of(
     wanted = query.get("page", "1")
     number = min(max(1, int(wanted) if wanted.isdecimal() and len(wanted) < 7 else 1), pages)
     rows = tuple(ordered[(number - 1) * ROWS : number * ROWS])
-    return Part(rows, number, pages, len(ordered), len(names), sort, query)
+    return ListPage(rows, number, pages, len(ordered), len(names), sort, query)

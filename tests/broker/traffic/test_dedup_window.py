@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sparrowmq.broker.traffic.dedup_window import DedupWindow
+from sparrowmq.broker.traffic.dedup_window import TopicWindow
 from sparrowmq.protocol.dedup import DedupRule, identity_of, parse_dedup
 
 
@@ -91,7 +91,7 @@ def test_long_identities_take_little_room_and_stay_different() -> None:
 def test_identities_are_known_for_their_time_and_up_to_their_number(
     rule: DedupRule, added: list[tuple[str, int]], asked_ms: int, known: set[str], cut: int
 ) -> None:
-    window = DedupWindow(rule)
+    window = TopicWindow(rule)
     for number, (identity, at_ms) in enumerate(added):
         assert window.find(identity, at_ms) is None
         window.add(identity, number, at_ms)
@@ -100,7 +100,7 @@ def test_identities_are_known_for_their_time_and_up_to_their_number(
 
 
 def test_an_identity_that_was_freed_is_known_again_from_its_second_message_on() -> None:
-    window = DedupWindow(DedupRule(1_000, 10))
+    window = TopicWindow(DedupRule(1_000, 10))
     window.add("a", 7, 0)
     window.forget("a")
     assert window.find("a", 0) is None
@@ -110,7 +110,7 @@ def test_an_identity_that_was_freed_is_known_again_from_its_second_message_on() 
 
 
 def test_freeing_and_sending_again_for_ever_takes_no_more_room_than_the_number_says() -> None:
-    window = DedupWindow(DedupRule(1_000, 3))
+    window = TopicWindow(DedupRule(1_000, 3))
     window.add("kept", 0, 0)
     for number in range(1, 3):
         window.add("a", number, 0)
@@ -126,7 +126,7 @@ class WindowMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.rule = DedupRule(1_000, 5)
-        self.window = DedupWindow(self.rule)
+        self.window = TopicWindow(self.rule)
         self.now_ms = 0
         self.added: list[tuple[str, int, int]] = []
         self.freed: set[int] = set()

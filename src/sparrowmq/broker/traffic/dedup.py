@@ -25,7 +25,7 @@ from sparrowmq.broker.traffic.dedup_answers import (
     stored_offsets,
 )
 from sparrowmq.broker.traffic.dedup_rebuild import read_window
-from sparrowmq.broker.traffic.dedup_window import DedupWindow
+from sparrowmq.broker.traffic.dedup_window import TopicWindow
 from sparrowmq.net.routes import Handled, Reply, Request
 from sparrowmq.protocol.batch import decode_columns, encode_batch
 from sparrowmq.protocol.codes import ResponseCode
@@ -88,14 +88,14 @@ class Dedup:
 
     def __init__(self, most_ids: int = MOST_IDS) -> None:
         self._most_ids = most_ids
-        self._windows: dict[str, DedupWindow] = {}
+        self._windows: dict[str, TopicWindow] = {}
         self._readings: dict[str, _Reading] = {}
         self._rules: dict[str, tuple[TopicConfig, DedupRule | None]] = {}
         """The rule of each topic when it was last checked."""
         self._until_look = _LOOK_EVERY
 
     @property
-    def windows(self) -> dict[str, DedupWindow]:
+    def windows(self) -> dict[str, TopicWindow]:
         """The windows of topics that were sent to."""
         return dict(self._windows)
 
@@ -159,7 +159,7 @@ class Dedup:
         request: Request[AnySend],
         topic: TopicConfig,
         send: "Admitted",
-        window: DedupWindow,
+        window: TopicWindow,
     ) -> Handled:
         """Store the unknown messages of a batch, each once."""
         try:
@@ -199,7 +199,7 @@ class Dedup:
         return handled
 
     def _remember(
-        self, window: DedupWindow, identities: Iterable[str], log_offsets: list[int], now_ms: int
+        self, window: TopicWindow, identities: Iterable[str], log_offsets: list[int], now_ms: int
     ) -> None:
         for identity, log_offset in zip(identities, log_offsets, strict=True):
             if identity:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparrowmq.broker.traffic.dedup_window import DedupWindow
+from sparrowmq.broker.traffic.dedup_window import TopicWindow
 from sparrowmq.protocol.dedup import DedupRule, identity_of
 from sparrowmq.protocol.names import (
     SCHEDULE_TOPIC,
@@ -159,7 +159,7 @@ class WindowReplay:
             del self.known[identity]
 
 
-async def read_window(broker: "Broker", topic: str, rule: DedupRule) -> DedupWindow:
+async def read_window(broker: "Broker", topic: str, rule: DedupRule) -> TopicWindow:
     """The window of a topic as the log has it now. Raises OSError."""
     with broker.slices.begin() as turn:
         log = _LogReading(broker, topic, rule)
@@ -169,7 +169,7 @@ async def read_window(broker: "Broker", topic: str, rule: DedupRule) -> DedupWin
             state.take(event)
             if number % _STEP == 0 and turn.is_over:
                 await turn.pause()
-        window, now_ms = DedupWindow(rule), log.began_ms
+        window, now_ms = TopicWindow(rule), log.began_ms
         too_many = max(0, len(state.known) - rule.ids)
         for number, (identity, message) in enumerate(state.known.items()):
             if number >= too_many:

@@ -18,7 +18,7 @@ from sparrowmq.protocol.dedup import DedupRule
 _BUCKETS = 500
 
 
-class DedupWindow:
+class TopicWindow:
     """The identities of one topic. A check is one look-up in a dictionary."""
 
     def __init__(self, rule: DedupRule) -> None:

@@ -41,7 +41,7 @@ class TopicLag:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DifferingSubscription:
     """A subscription, and the members that have a different one."""
 
     subscription: Subscription
@@ -113,12 +113,12 @@ def plain_topics(topics: Iterable[TopicLag], info: GroupInfo | None) -> list[str
     return sorted(name for name in names if not is_retry_topic(name))
 
 
-def wanted_by(members: Iterable[GroupMember]) -> list[Wanted]:
+def wanted_by(members: Iterable[GroupMember]) -> list[DifferingSubscription]:
     """Every subscription with the members that do not have it."""
     known = [each for each in members if each.subscriptions is not None]
     every = sorted({one for each in known for one in each.subscriptions or ()})
     return [
-        Wanted(
+        DifferingSubscription(
             one,
             sum(one in (each.subscriptions or ()) for each in known),
             tuple(each.client_id for each in known if one not in (each.subscriptions or ())),

@@ -23,7 +23,7 @@ from sparrowmq.protocol.names import is_retry_topic
 
 
 @dataclass(frozen=True, slots=True)
-class GroupState:
+class GroupBadge:
     """What a group is doing, in words and as a matching colour."""
 
     word: str
@@ -31,31 +31,31 @@ class GroupState:
     """`good`, `warn`, `bad` or `quiet`."""
 
 
-def state_of(info: GroupInfo | None, lag: GroupLag | None) -> GroupState:
+def state_of(info: GroupInfo | None, lag: GroupLag | None) -> GroupBadge:
     """The state of a group, as far as one look can tell."""
     if info is None:
-        return GroupState("?", "quiet")
+        return GroupBadge("?", "quiet")
     if info.settings and not any(each.may_consume for each in info.settings):
-        return GroupState("paused", "warn")
+        return GroupBadge("paused", "warn")
     if not info.is_online:
         waiting = lag is not None and lag.lag > 0
-        return GroupState("offline", "bad" if waiting else "quiet")
+        return GroupBadge("offline", "bad" if waiting else "quiet")
     if lag is not None and lag.lag and not lag.consumed_per_s:
-        return GroupState("not advancing", "warn")
+        return GroupBadge("not advancing", "warn")
     return (
-        GroupState("consuming", "good")
+        GroupBadge("consuming", "good")
         if lag is not None and lag.queues
-        else GroupState("online", "good")
+        else GroupBadge("online", "good")
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GroupLine:
     """One group of the list."""
 
     info: Panel[GroupInfo]
     lag: Panel[GroupLag]
-    state: GroupState
+    state: GroupBadge
     oldest: datetime | None
     topics: tuple[str, ...]
     """Without its own retry topic."""
@@ -96,12 +96,12 @@ async def show(view: View) -> Answer:
     )
 
 
-def _row(info: Panel[GroupInfo], lag: Panel[GroupLag]) -> Row:
+def _row(info: Panel[GroupInfo], lag: Panel[GroupLag]) -> GroupLine:
     oldest = None if lag.value is None else oldest_waiting(lag.value)
     topics = tuple(
         each for each in (info.value.topics if info.value else ()) if not is_retry_topic(each)
     )
-    return Row(info, lag, state_of(info.value, lag.value), oldest, topics)
+    return GroupLine(info, lag, state_of(info.value, lag.value), oldest, topics)
 
 
 async def create(view: View) -> Answer:

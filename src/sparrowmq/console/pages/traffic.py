@@ -1,6 +1,6 @@
 """Traffic: limits and their use, de-duplicated topics, draining brokers.
 
-form ─▶ Wanted: what the form means ─▶ preview (a dry run) ─▶ change, if it is still the same
+form ─▶ LimitChange: what the form means ─▶ preview (a dry run) ─▶ change, if it is still the same
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _SCOPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LimitLine:
     """A line of the table: a limit, for all brokers together or for one."""
 
     limit: Limit
@@ -67,14 +67,14 @@ class Row:
         return self.limit.used_bytes if self.unit == BYTES else self.limit.used_messages
 
 
-def rows_of(limits: Sequence[Limit]) -> list[Row]:
+def rows_of(limits: Sequence[Limit]) -> list[LimitLine]:
     """The sum first, then each broker where there are several."""
     found = []
     for limit in limits:
         for unit in units_of(limit):
-            found.append(Row(limit, unit, "" if limit.by_broker else limit.brokers[0]))
+            found.append(LimitLine(limit, unit, "" if limit.by_broker else limit.brokers[0]))
             found += [
-                Row(part, unit, broker, is_part=True)
+                LimitLine(part, unit, broker, is_part=True)
                 for broker, part in limit.by_broker.items()
                 if unit in units_of(part)
             ]
@@ -132,7 +132,7 @@ def longest(drain: BrokerDrain) -> list[tuple[str, str, int, str]]:
     return [(each.group, each.topic, each.messages, each.why) for each in unread[:10]]
 
 
-def removal_of(row: Row) -> str:
+def removal_of(row: LimitLine) -> str:
     """The value for a limit in the form of removals; names have no spaces."""
     return f"{row.limit.scope} {row.unit} {row.limit.name}"
 
@@ -141,7 +141,7 @@ def removal_of(row: Row) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LimitChange:
     """A change of one limit."""
 
     scope: str
@@ -207,7 +207,7 @@ class Wanted:
         return f"{self.scope} {self.name}" if self.scope != Scope.CLIENT.value else "every client"
 
 
-def quota_wanted(view: View) -> Wanted:
+def quota_wanted(view: View) -> LimitChange:
     """Raises ValueError for numbers that are none."""
     scope = view.entered("scope")
     name = "*" if scope == Scope.CLIENT.value else view.entered("name")
@@ -217,17 +217,17 @@ def quota_wanted(view: View) -> Wanted:
     messages = _number(view, "messages")
     if messages is None and size_bytes is None:
         raise ValueError("nothing to limit: enter messages a second, bytes a second, or both")
-    return Wanted(scope, name, messages=messages, size=size_bytes, brokers=_brokers(view))
+    return LimitChange(scope, name, messages=messages, size=size_bytes, brokers=_brokers(view))
 
 
-def backlog_wanted(view: View) -> Wanted:
+def backlog_wanted(view: View) -> LimitChange:
     """Raises ValueError for numbers that are none."""
     number, unit = _number(view, "most"), view.entered("most_unit") or MESSAGES
     if number is None:
         raise ValueError("enter how far groups may be behind, such as 100000")
     if unit != MESSAGES:
         _unit(view, "most_unit", _TIMES_S)
-    return Wanted(
+    return LimitChange(
         Scope.TOPIC.value,
         view.entered("name"),
         backlog=(number, unit),
@@ -237,13 +237,13 @@ def backlog_wanted(view: View) -> Wanted:
     )
 
 
-def removal_wanted(view: View) -> Wanted:
+def removal_wanted(view: View) -> LimitChange:
     """Raises ValueError if nothing was chosen."""
     scope, _, rest = view.entered("limit").partition(" ")
     unit, _, name = rest.partition(" ")
     if not name:
         raise ValueError("choose the limit to remove")
-    return Wanted(scope, name, removes=unit)
+    return LimitChange(scope, name, removes=unit)
 
 
 def _number(view: View, field: str) -> int | None:
@@ -287,7 +287,7 @@ async def unset(view: View) -> Answer:
     return await _changed(view, removal_wanted(view), "remove limit", ("limit",))
 
 
-async def _changed(view: View, wanted: Wanted, action: str, fields: Sequence[str]) -> Answer:
+async def _changed(view: View, wanted: LimitChange, action: str, fields: Sequence[str]) -> Answer:
     admin = view.console.changer
     changes = await wanted.change(admin, dry_run=True)
     if not changes:
@@ -310,7 +310,7 @@ async def _changed(view: View, wanted: Wanted, action: str, fields: Sequence[str
     return Done(_HOME, f"The limit of {wanted.subject} is {done}.")
 
 
-def _note(wanted: Wanted, changes: Sequence[SettingChange]) -> str:
+def _note(wanted: LimitChange, changes: Sequence[SettingChange]) -> str:
     """A note about consequences that surprise people."""
     if wanted.backlog is not None:
         groups = ", ".join(wanted.groups)
