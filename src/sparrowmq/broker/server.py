@@ -51,7 +51,7 @@ from sparrowmq.broker.handlers import (
     transactions,
 )
 from sparrowmq.broker.handlers import replication as replication_handlers
-from sparrowmq.broker.life_log import log_start, log_stop
+from sparrowmq.broker.lifecycle_log import log_start, log_stop
 from sparrowmq.broker.name_servers import BrokerRegistration, ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparrowmq.broker.life_log import recovery_text, size_text, space_warning
+from sparrowmq.broker.lifecycle_log import recovery_text, size_text, space_warning
 from sparrowmq.disk.real_disk import RealUsage
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.flushing import Recovered
