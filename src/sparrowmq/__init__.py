@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sparrowmq.admin.deliveries import Delivered
     from sparrowmq.admin.doctor.catalogue import Severity
     from sparrowmq.admin.doctor.findings import Examination, Finding, NotMade
-    from sparrowmq.admin.drain_looks import BrokerDrain, Unread
+    from sparrowmq.admin.drain_status import BrokerDrain, Unread
     from sparrowmq.admin.drains import DrainUnfinished
     from sparrowmq.admin.errors import (
         AdminError,
@@ -319,8 +319,8 @@ _HOMES = {
     "Sending": "client.hooks",
     "SettingChange": "admin.values",
     "RoleChange": "admin.roles",
-    "BrokerDrain": "admin.drain_looks",
-    "Unread": "admin.drain_looks",
+    "BrokerDrain": "admin.drain_status",
+    "Unread": "admin.drain_status",
     "DrainUnfinished": "admin.drains",
     "DrainState": "protocol.drain",
     "TopicShare": "admin.spreads",

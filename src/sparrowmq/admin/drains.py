@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sparrowmq.admin.cluster_calls import ClusterCalls
-from sparrowmq.admin.drain_looks import BrokerDrain, ReadersElsewhere, look_at
+from sparrowmq.admin.drain_status import BrokerDrain, ReadersElsewhere, look_at
 from sparrowmq.admin.errors import (
     AdminError,
     BrokerRefusal,

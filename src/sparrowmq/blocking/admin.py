@@ -20,7 +20,7 @@ from sparrowmq.admin.dead_letters import DeadLetterCount
 from sparrowmq.admin.deliveries import Delivered
 from sparrowmq.admin.doctor.examine import FOR_S, MOST_EXAMINED
 from sparrowmq.admin.doctor.findings import Examination
-from sparrowmq.admin.drain_looks import BrokerDrain
+from sparrowmq.admin.drain_status import BrokerDrain
 from sparrowmq.admin.drains import GRACE_S
 from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo, GroupSubscription

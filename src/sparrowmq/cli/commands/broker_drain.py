@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import click
 
 from sparrowmq.admin.admin import Admin
-from sparrowmq.admin.drain_looks import BrokerDrain
+from sparrowmq.admin.drain_status import BrokerDrain
 from sparrowmq.admin.drains import GRACE_S, DrainUnfinished, dead_letters
 from sparrowmq.cli.option_types import Duration, Wait
 from sparrowmq.cli.output import Report, Value, cell, table

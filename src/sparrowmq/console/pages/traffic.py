@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparrowmq.admin.admin import Admin
-from sparrowmq.admin.drain_looks import BrokerDrain
+from sparrowmq.admin.drain_status import BrokerDrain
 from sparrowmq.admin.limits import Limit
 from sparrowmq.admin.values import SettingChange
 from sparrowmq.console.previews import both_sides, change_preview, is_confirmed
