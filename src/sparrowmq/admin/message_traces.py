@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
-from sparrowmq.admin.doctor.message_look import Places, everywhere, reader_of
+from sparrowmq.admin.doctor.message_facts import Places, everywhere, reader_of
 from sparrowmq.admin.errors import AdminError, NotFound
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.messages import find_messages, message

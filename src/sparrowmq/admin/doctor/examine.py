@@ -8,7 +8,7 @@ from functools import partial
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
 from sparrowmq.admin.doctor.catalogue import CATALOGUE, About
 from sparrowmq.admin.doctor.cluster import decide_cluster
-from sparrowmq.admin.doctor.cluster_look import look_at_cluster
+from sparrowmq.admin.doctor.cluster_facts import look_at_cluster
 from sparrowmq.admin.doctor.facts import ClusterFacts
 from sparrowmq.admin.doctor.findings import (
     Decided,
@@ -19,11 +19,11 @@ from sparrowmq.admin.doctor.findings import (
     found,
 )
 from sparrowmq.admin.doctor.group import decide_group
-from sparrowmq.admin.doctor.group_look import BegunGroup, begin_group, finish_group
+from sparrowmq.admin.doctor.group_facts import BegunGroup, begin_group, finish_group
 from sparrowmq.admin.doctor.message import decide_message
-from sparrowmq.admin.doctor.message_look import look_at_message
+from sparrowmq.admin.doctor.message_facts import look_at_message
 from sparrowmq.admin.doctor.topic import decide_topic
-from sparrowmq.admin.doctor.topic_look import look_at_topic
+from sparrowmq.admin.doctor.topic_facts import look_at_topic
 from sparrowmq.admin.errors import AdminError, NameServersAway, NotFound
 from sparrowmq.admin.groups import GroupTables, group_tables
 from sparrowmq.admin.topics import topic_names
