@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from sparrowmq.broker.config import Flush, ReplicationMode
+from sparrowmq.broker.replication.fresh_start import ask_for_new_start, set_store_aside
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
 from sparrowmq.broker.replication.replication import Role
-from sparrowmq.broker.replication.start_anew import ask_for_new_start, set_store_aside
 from sparrowmq.store.layout import LOG_DIR
 from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk

@@ -5,7 +5,7 @@ Their command lines and settings stay as they were, so each notes its new id in 
 directory; otherwise the old master's next start would make it a second one. The note is valid as
 long as the configured id stays the same: an operator who changes that means it.
 
-The file is outside the directories that `start_anew` sets aside: a broker that loses its log keeps
+The file is outside the directories that `fresh_start` sets aside: a broker that loses its log keeps
 its role.
 """
 

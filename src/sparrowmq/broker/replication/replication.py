@@ -23,6 +23,7 @@ from sparrowmq.broker.replication.apache_master import ApacheMaster
 from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.feed import Feed
 from sparrowmq.broker.replication.follower import Approach, Follower, MustStartAnew
+from sparrowmq.broker.replication.fresh_start import ask_for_new_start, set_store_aside
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
 from sparrowmq.broker.replication.own_log import LogDescription, describe_log, note_owner
 from sparrowmq.broker.replication.replicas import Replicas
@@ -32,7 +33,6 @@ from sparrowmq.broker.replication.returning_master import (
     check_new_master,
     recover_from_slaves,
 )
-from sparrowmq.broker.replication.start_anew import ask_for_new_start, set_store_aside
 from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.net.peers import Peers
 from sparrowmq.store.store import Store
