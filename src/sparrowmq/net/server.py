@@ -21,7 +21,7 @@ from typing import Generic, TypeVar
 
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.endpoint import Endpoint, Limits
-from sparrowmq.net.held_memory import HeldMemory
+from sparrowmq.net.memory_budget import MemoryBudget
 from sparrowmq.net.routes import Routes
 
 C = TypeVar("C")
@@ -62,8 +62,8 @@ class Server(Generic[C]):
         self._turned_away: Counter[str] = Counter()
         """Connections closed or refused for lack of room since the last sweep, by reason."""
         limits = limits or Limits()
-        self.unfinished = HeldMemory(limits.max_unfinished_bytes, "an unfinished frame", log)
-        self.unread = HeldMemory(
+        self.unfinished = MemoryBudget(limits.max_unfinished_bytes, "an unfinished frame", log)
+        self.unread = MemoryBudget(
             limits.max_unread_bytes,
             "replies that it does not read",
             log,

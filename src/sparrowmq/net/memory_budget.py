@@ -23,7 +23,7 @@ class _Held:
     size_bytes: int = 0
 
 
-class HeldMemory:
+class MemoryBudget:
     """The memory of one kind, named `what` in the log, that a server's connections hold.
 
     `measure` returns how much a connection holds now, for memory that shrinks unnoticed.
