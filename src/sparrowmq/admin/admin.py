@@ -39,9 +39,9 @@ from sparrowmq.admin import (
     server_settings,
     slaves,
     spreads,
-    tails,
     topic_figures,
     topic_readers,
+    topic_tail,
     topics,
 )
 from sparrowmq.admin.brokers import BrokerInfo
@@ -874,7 +874,7 @@ class Admin(Block):
         """Call `on_message` with each message stored in a topic from now on, or since a time, until
         it returns False. No group is involved, and no progress is kept. Raises ValueError,
         NotFound, NotReadable, and AdminError when no broker answers any more."""
-        await tails.tail(
+        await topic_tail.tail(
             self._cluster,
             topic,
             on_message,
