@@ -11,7 +11,7 @@ from bench.contenders import BROKER_NAME, apache_broker, apache_names
 from bench.contest import Row
 from bench.driver import Driver, DriverFailed
 from bench.machine import family, process_cpu_s
-from sparrowmq.broker.replication.own_log import LogDescription
+from sparrowmq.broker.replication.log_description import LogDescription
 from sparrowmq.protocol.headers.replication import DescribeLog
 from sparrowmq.testing.held_port import HeldPort
 from tests.interop.cluster import BROKER_PORTS, Server, accepts, wait_until

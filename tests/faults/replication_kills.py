@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 
 from sparrowmq.broker.config import BrokerConfig
-from sparrowmq.broker.replication.own_log import LogDescription
+from sparrowmq.broker.replication.log_description import LogDescription
 from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.errors import ClientError
 from sparrowmq.disk.real_disk import RealDisk

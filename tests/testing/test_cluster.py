@@ -15,7 +15,7 @@ import uvloop
 
 from sparrowmq.broker.config import Flush, ReplicationMode
 from sparrowmq.broker.replication.claims import LogClaim
-from sparrowmq.broker.replication.own_log import LogDescription
+from sparrowmq.broker.replication.log_description import LogDescription
 from sparrowmq.clock import system_clock
 from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.net.errors import ConnectionLost

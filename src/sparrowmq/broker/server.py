@@ -58,7 +58,7 @@ from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.rebalance_notices import RebalanceNotices
 from sparrowmq.broker.replication.confirmation import Confirmation
-from sparrowmq.broker.replication.own_role import OwnRole
+from sparrowmq.broker.replication.current_role import CurrentRole
 from sparrowmq.broker.replication.read_places import MasterReads, SlaveReads
 from sparrowmq.broker.replication.replication import (
     Replication,
@@ -145,9 +145,9 @@ class BrokerServer:
     async def running(self) -> AsyncIterator["BrokerServer"]:
         """Serve while the block runs. Raises, as a group, the errors that prevented it from
         starting or continuing, such as BrokerNameTaken."""
-        own_role = OwnRole.load(self._env.disk, self.config.broker_id)
+        current_role = CurrentRole.load(self._env.disk, self.config.broker_id)
         # Everything below sees the broker's current id.
-        config = self.config = own_role.applied_to(self.config)
+        config = self.config = current_role.applied_to(self.config)
         log = self._env.log
         async with asyncio.TaskGroup() as tasks, AsyncExitStack() as opened:
             server: Server[Broker] = Server(None, routes, tasks, log=log, limits=config.limits)
@@ -159,10 +159,10 @@ class BrokerServer:
             began_ms = self._env.monotonic()
             opened.push_async_callback(peers.close)
             in_role = await open_in_role(
-                config, self._env, peers, self.port, took_over_at=own_role.took_over_at
+                config, self._env, peers, self.port, took_over_at=current_role.took_over_at
             )
             if in_role.role is Role.MASTER:
-                own_role.note_first_service()
+                current_role.note_first_service()
             replication = Replication(config, self._env, in_role, peers, tasks, self.port)
             self.broker = broker = open_broker(config, self._env, peers, replication, self.port)
             opened.push_async_callback(self._close, broker)
@@ -188,7 +188,7 @@ class BrokerServer:
                 monotonic=broker.monotonic,
                 log=log,
             )
-            replication.role_change = RoleChanger(broker, own_role, registration, peers)
+            replication.role_change = RoleChanger(broker, current_role, registration, peers)
             replication.role_change.begin()
             if not config.is_slave:  # a slave registers when its master has accepted it
                 await registration.register_at_start()

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from sparrowmq.broker.config import MASTER_ID
-from sparrowmq.broker.replication.own_log import LogDescription
+from sparrowmq.broker.replication.log_description import LogDescription
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode

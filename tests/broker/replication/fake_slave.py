@@ -3,7 +3,7 @@
 import asyncio
 
 from sparrowmq.broker.replication.claims import LogClaim
-from sparrowmq.broker.replication.own_log import LogDescription
+from sparrowmq.broker.replication.log_description import LogDescription
 from sparrowmq.protocol.ha import ChunkDecoder
 from sparrowmq.protocol.headers.replication import DescribeLog, FollowAnswer, FollowMaster
 from sparrowmq.testing.sim_cluster import RunningCluster

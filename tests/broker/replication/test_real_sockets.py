@@ -16,7 +16,7 @@ import uvloop
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.replication.follower import Follower, MasterLink
-from sparrowmq.broker.replication.own_log import describe_log
+from sparrowmq.broker.replication.log_description import describe_log
 from sparrowmq.broker.replication.slave_link import SlaveLink
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.disk.real_disk import RealDisk

@@ -10,7 +10,7 @@ from msgspec import structs
 from sparrowmq import Admin, AdminError, SlaveInfo
 from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
-from sparrowmq.broker.replication.own_log import LogDescription
+from sparrowmq.broker.replication.log_description import LogDescription
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.replication import (

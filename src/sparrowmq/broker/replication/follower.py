@@ -21,7 +21,7 @@ from typing import TypeAlias, cast
 
 from sparrowmq.backoff import Backoff
 from sparrowmq.broker.replication.claims import LogClaim
-from sparrowmq.broker.replication.own_log import LogDescription
+from sparrowmq.broker.replication.log_description import LogDescription
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.episodes import Causes
 from sparrowmq.net.errors import NetError

@@ -25,7 +25,7 @@ from sparrowmq.broker.replication.feed import Feed
 from sparrowmq.broker.replication.follower import Approach, Follower, MustStartAnew
 from sparrowmq.broker.replication.fresh_start import ask_for_new_start, set_store_aside
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
-from sparrowmq.broker.replication.own_log import LogDescription, describe_log, note_owner
+from sparrowmq.broker.replication.log_description import LogDescription, describe_log, note_owner
 from sparrowmq.broker.replication.replicas import Replicas
 from sparrowmq.broker.replication.returning_master import (
     ReturnOutcome,

@@ -29,7 +29,7 @@ from sparrowmq.broker.consumer_offsets import changes_in
 from sparrowmq.broker.replication.claims import parted_at
 from sparrowmq.broker.replication.follower import Follower, MustStartAnew, NotFollowing
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
-from sparrowmq.broker.replication.own_log import LogDescription, describe_log
+from sparrowmq.broker.replication.log_description import LogDescription, describe_log
 from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.broker.replication.table_state import StateUnreadable, TableQuestion, decode_state
 from sparrowmq.disk.errors import DiskFull

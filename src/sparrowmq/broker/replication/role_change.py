@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import field
 
 from sparrowmq.broker.config import MASTER_ID
-from sparrowmq.broker.replication.own_log import LogDescription
-from sparrowmq.broker.replication.own_role import OwnRole
+from sparrowmq.broker.replication.current_role import CurrentRole
+from sparrowmq.broker.replication.log_description import LogDescription
 from sparrowmq.broker.replication.replication import Role, StartAgain
 from sparrowmq.broker.replication.slave_link import SlaveLink
 from sparrowmq.broker.replication.table_following import NotCopied
@@ -91,12 +91,12 @@ class RoleChanger:
     def __init__(
         self,
         broker: "Broker",
-        own_role: OwnRole,
+        current_role: CurrentRole,
         registration: "BrokerRegistration",
         peers: Peers,
     ) -> None:
         self._broker = broker
-        self._own_role = own_role
+        self._current_role = current_role
         self._registration = registration
         self._peers = peers
         self._asked: asyncio.Queue[_Asked] = asyncio.Queue(1)
@@ -129,7 +129,7 @@ class RoleChanger:
     def begin(self) -> None:
         """Before clients come: after a takeover, refuse sends until enough slaves follow."""
         broker = self._broker
-        has_taken_over = self._own_role.took_over_at == broker.store.max_log_offset
+        has_taken_over = self._current_role.took_over_at == broker.store.max_log_offset
         if has_taken_over and broker.replication.is_master and not self._has_copies:
             text = f"{broker.config.broker_name} waits for its slaves; try again"
             broker.refuse_sends("slaves", text)
@@ -196,7 +196,7 @@ class RoleChanger:
         try:
             await self._until_equal(link)
             await self._registration.unregister()
-            await broker.workers.run(self._own_role.become, slave_id)
+            await broker.workers.run(self._current_role.become, slave_id)
             await self._offer(address, slave_id)
         except (CannotChange, DiskFull, OSError, StoreError) as error:
             await self._stay_master()
@@ -275,7 +275,7 @@ class RoleChanger:
     async def _stay_master(self) -> None:
         """Undo the steps of a change that failed."""
         broker = self._broker
-        await broker.workers.run(self._own_role.become, MASTER_ID)
+        await broker.workers.run(self._current_role.become, MASTER_ID)
         self._registration.resume()
         self._hold("")
 
@@ -347,7 +347,7 @@ class RoleChanger:
             for key, address in inheritance.slaves.items():
                 await broker.workers.run(known.remember, int(key), address)
             await broker.workers.run(
-                lambda: self._own_role.become(MASTER_ID, took_over_at=took_over_at)
+                lambda: self._current_role.become(MASTER_ID, took_over_at=took_over_at)
             )
         except (DiskFull, OSError, StoreError) as error:
             raise CannotChange(f"this broker cannot note its new role: {error}") from error

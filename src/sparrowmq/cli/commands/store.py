@@ -29,7 +29,7 @@ from sparrowmq.store.messages import Damage, StartProgress
 
 if TYPE_CHECKING:
     from sparrowmq.broker.replication.claims import LogClaim
-    from sparrowmq.broker.replication.own_log import LogOwner
+    from sparrowmq.broker.replication.log_description import LogOwner
     from sparrowmq.protocol.record import Record
     from sparrowmq.store.inspect.dump import DumpedHole
     from sparrowmq.store.inspect.verify import StoreFinding
@@ -230,7 +230,7 @@ def follow_master(
       sparrowmq store follow slave-data --master 10.0.0.1:10911
       sparrowmq store follow slave-data --name-servers 10.0.0.3:9876 --yes
     """
-    from sparrowmq.broker.replication.own_log import owner_of
+    from sparrowmq.broker.replication.log_description import owner_of
     from sparrowmq.cli.master_log import NoMaster, log_of_master
     from sparrowmq.store.recovery.rebuild import config_of
     from sparrowmq.store.recovery.tail import cut_tail, extent_of, tail_from

@@ -26,7 +26,7 @@ class _Noted(msgspec.Struct):
     took_over_at: int | None = None
 
 
-class OwnRole:
+class CurrentRole:
     """The id of one broker, from its file and its configuration."""
 
     def __init__(self, disk: Disk, configured_id: int) -> None:
@@ -39,10 +39,10 @@ class OwnRole:
         asked."""
 
     @staticmethod
-    def load(disk: Disk, configured_id: int) -> "OwnRole":
+    def load(disk: Disk, configured_id: int) -> "CurrentRole":
         """The contents of the file, if it was written under this configured id. Raises OSError, or
         ValueError for a damaged file."""
-        role = OwnRole(disk, configured_id)
+        role = CurrentRole(disk, configured_id)
         data = role._file.read()
         if data is not None:
             noted = msgspec.json.decode(data, type=_Noted)
