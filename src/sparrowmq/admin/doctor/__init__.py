@@ -1,5 +1,5 @@
 """The doctor: what is wrong with a cluster, topic, group or message, why, and what to do about it.
 
-look.py, message_facts.py ── facts.py ──▶ cluster.py, topic.py, group.py, message.py ──▶ findings.py
-ask brokers and members     values       decide, without any I/O                        values
+cluster_facts.py, topic_facts.py …   facts.py   cluster.py, topic.py …        findings.py
+ask brokers and members ──────────▶  values ──▶ decide, without any I/O ──▶   values
 """
