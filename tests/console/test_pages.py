@@ -46,6 +46,7 @@ PAGES = {
     "/topics": "orders",
     "/topics?all=1&sort=-messages": "orders",
     "/topics/orders": "broker-a/0",
+    "/topics/orders/senders": "All 48 messages of the topic were looked at",
     "/topics/orders/messages": "Scanned 48 of about 48",
     "/topics/orders/messages?key=key-7&queue=": "key-7",
     "/topics/orders/messages?queue=broker-a/1": "broker-a/1/",

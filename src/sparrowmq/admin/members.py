@@ -303,7 +303,7 @@ async def producers(cluster: ClusterCalls) -> Listing[LiveProducer]:
             LiveProducer(
                 group=group,
                 client_id=one.client_id,
-                address=one.remote_ip,
+                address=one.remote_ip.rpartition("/")[2],
                 language=one.language,
                 version=version_text(one.version),
                 last_seen=time_of(one.last_update_timestamp),

@@ -47,6 +47,7 @@ class ProducerInfo(Body, frozen=True, kw_only=True):
 
     client_id: str
     remote_ip: str = field(name="remoteIP", default="")
+    """Address and port, whatever its name says; Apache's brokers put a slash in front."""
     language: str = "JAVA"
     version: int = 0
     last_update_timestamp: int = 0

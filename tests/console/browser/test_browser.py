@@ -14,6 +14,7 @@ PAGES = {
     "overview": "/",
     "topics": "/topics",
     "topic": "/topics/orders",
+    "topic-senders": "/topics/orders/senders",
     "topic-messages": "/topics/orders/messages",
     "groups": "/groups",
     "group": "/groups/billing",

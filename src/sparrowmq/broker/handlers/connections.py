@@ -78,7 +78,7 @@ def get_all_producers(broker: Broker, request: Request[GetAllProducers]) -> Repl
         group: tuple(
             ProducerInfo(
                 client_id=member.client_id,
-                remote_ip=member.connection.peer_host,
+                remote_ip=member.connection.peer,
                 language=_language(member),
                 version=member.version,
                 last_update_timestamp=zero_ms + member.last_seen_ms,
