@@ -113,8 +113,12 @@ def test_sends_and_reads_go_on_while_a_broker_is_emptied() -> None:
         assert stored(sim) <= 30
 
 
-def test_a_group_that_reads_the_topic_on_another_broker_only_is_waited_for() -> None:
-    """It was stopped while this broker was away: what came here since then is for it as well."""
+@pytest.mark.parametrize("others_here", [(), ("audit",), ("audit", "caches")])
+def test_a_group_that_reads_the_topic_on_another_broker_only_is_waited_for(
+    others_here: tuple[str, ...],
+) -> None:
+    """It was stopped while this broker was away: what came here since then is for it as well,
+    whether or not other groups read the topic here."""
     with TWO.run() as sim:
 
         async def work(client: Client) -> None:
@@ -123,6 +127,9 @@ def test_a_group_that_reads_the_topic_on_another_broker_only_is_waited_for() -> 
             async with Producer("shop", client=client) as producer:
                 for queue in await producer.queues("orders"):
                     await producer.send(Message("orders", b"x"), queue=queue)
+            for group in others_here:
+                async with consuming(client, group, "orders", 4):
+                    pass
             async with PullConsumer("billing", client=client) as reader:
                 reader.update_offset(b_only, 1)
                 await reader.commit([b_only])
@@ -137,6 +144,48 @@ def test_a_group_that_reads_the_topic_on_another_broker_only_is_waited_for() -> 
             async with consuming(client, "billing", "orders", 0) as read:
                 await read.until(3)
                 assert (await admin.drain_broker(A)).state is DrainState.LEFT
+
+        as_client(sim, work)
+
+
+def test_members_elsewhere_that_broadcast_are_not_waited_for_after_they_have_gone() -> None:
+    with TWO.run() as sim:
+
+        async def work(client: Client) -> None:
+            admin = await with_topic(client)
+            await read_once(client, "billing")
+            await on_a(client, 3)
+            read = Read()
+            async with PushConsumer(
+                "caches", {"orders": "*"}, client=client, model=MessageModel.BROADCASTING
+            ) as caches:
+                await caches.start(read.handle)
+                draining = asyncio.create_task(admin.drain_broker(A, grace_s=0))
+                await asyncio.sleep(20)
+            assert not draining.done()
+            async with consuming(client, "billing", "orders", 3):
+                assert (await draining).state is DrainState.LEFT
+
+        as_client(sim, work)
+
+
+def test_a_broker_that_does_not_say_who_reads_there_is_waited_for() -> None:
+    """A group may have read the topic there only."""
+    with SimCluster(brokers=3).run() as sim:
+
+        async def work(client: Client) -> None:
+            admin = await with_topic(client)
+            await on_a(client, 2)
+            async with consuming(client, "billing", "orders", 2):
+                await asyncio.sleep(10)
+            seen: list[BrokerDrain] = []
+            sim.paths.partition([sim.host("operator")], [sim.brokers["broker-c"].host])
+            draining = asyncio.create_task(admin.drain_broker(A, grace_s=0, progress=seen.append))
+            await asyncio.sleep(60)
+            assert not draining.done()
+            assert seen[-1].unasked == ("broker-c",)
+            sim.paths.heal()
+            assert (await draining).state is DrainState.LEFT
 
         as_client(sim, work)
 
@@ -336,7 +385,7 @@ def test_half_messages_are_waited_for_and_their_commit_passes() -> None:
         assert stored(sim) == 2
 
 
-def test_groups_that_are_ignored_broadcast_or_only_ever_read_elsewhere_are_not_waited_for() -> None:
+def test_groups_that_are_ignored_or_broadcast_are_not_waited_for() -> None:
     with TWO.run() as sim:
 
         async def work(client: Client) -> None:

@@ -12,12 +12,12 @@ from functools import partial
 
 from sparrowmq.admin.brokers import runtime_table
 from sparrowmq.admin.cluster_calls import ClusterCalls, while_it_answers
-from sparrowmq.admin.errors import BrokerRefusal, is_unsupported
+from sparrowmq.admin.errors import BrokerRefusal, NoBrokerAnswers, is_unsupported
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.topic_figures import groups_of_topic
 from sparrowmq.admin.topics import all_topic_configs, is_hidden, topic_stats
 from sparrowmq.admin.values import time_of
-from sparrowmq.protocol.drain import DrainReport, DrainState, GroupLeft
+from sparrowmq.protocol.drain import DrainReport, DrainState, GroupLeft, ReadElsewhere
 from sparrowmq.protocol.headers.drain import LookAtDrain
 from sparrowmq.protocol.headers.statistics import GetBrokerConsumeStats
 from sparrowmq.protocol.message import MessageQueue
@@ -88,8 +88,12 @@ class BrokerDrain:
     """Groups that the drain does not wait for, because only their members know their progress."""
     unclaimed: Mapping[str, int]
     """Topic → messages that no group has ever read and that stay behind."""
+    topics: tuple[str, ...] = ()
+    """Topics with messages."""
     log_end: int = -1
     """Where the log ended when all of this was true; -1 if it grew meanwhile."""
+    unasked: tuple[str, ...] = ()
+    """Brokers that did not say which groups read the topics there: those groups may be missing."""
     unconfirmed: tuple[str, ...] = ()
     """Name servers that did not answer when it left; they forget it within two minutes."""
     failure: str = ""
@@ -103,22 +107,28 @@ class BrokerDrain:
     @property
     def is_finished(self) -> bool:
         """Whether nothing is left that would finish by itself, and nothing new can arrive."""
-        is_done = not (self.left or self.delayed or self.half)
+        is_done = not (self.left or self.delayed or self.half or self.unasked)
         return is_done and self.is_settled and self.refuses_sends and self.log_end >= 0
 
 
 async def look_at(
-    cluster: ClusterCalls, broker: str, address: str, ignored: Collection[str]
+    cluster: ClusterCalls,
+    broker: str,
+    address: str,
+    ignored: Collection[str] = (),
+    elsewhere: ReadElsewhere | None = None,
 ) -> BrokerDrain:
-    """How far a broker's drain has got. Raises AdminError if it does not answer."""
+    """How far a broker's drain has got: what groups have not read that it knows, or that read
+    `elsewhere`. Raises AdminError if it does not answer."""
     is_apache = False
+    elsewhere = elsewhere or ReadElsewhere()
     try:
-        response = await cluster.call(address, LookAtDrain())
+        response = await cluster.call(address, LookAtDrain(), elsewhere.to_json())
         report = DrainReport.from_json(response.body)
     except BrokerRefusal as error:
         if not is_unsupported(error):
             raise
-        report, is_apache = await _apache_report(cluster, broker, address), True
+        report, is_apache = await _apache_report(cluster, broker, address, elsewhere), True
     return BrokerDrain(
         broker=broker,
         address=address,
@@ -144,65 +154,75 @@ async def look_at(
         dead=report.dead,
         broadcasting=report.broadcasting,
         unclaimed=report.unclaimed,
+        topics=(*report.claimed, *report.unclaimed),
         log_end=report.log_end,
     )
 
 
-class ReadersElsewhere:
-    """Groups that read one of the broker's topics on another broker, and have no progress on it.
+class DrainView:
+    """Looks at a broker's drain again and again, and knows who reads its topics elsewhere.
 
-    They were stopped before their first pull from this broker was answered, or while it was away.
-    It does not know them, and they would lose its messages. Each topic is checked once: a group
-    that comes back is then known to the broker itself.
+    A group may have read one of the broker's topics on another broker only: it was stopped before
+    its first pull from this broker was answered, or while this broker was away. The broker does not
+    know it, and the group would lose its messages. Each topic is asked for once, of all other
+    brokers: a group that comes back is then known to the broker itself.
     """
 
-    def __init__(self, cluster: ClusterCalls) -> None:
+    def __init__(
+        self, cluster: ClusterCalls, broker: str, address: str, ignored: Collection[str]
+    ) -> None:
         self._cluster = cluster
-        self._known: dict[str, frozenset[str]] = {}
+        self._broker = broker
+        self._address = address
+        self._ignored = ignored
+        self._elsewhere: dict[str, tuple[str, ...]] = {}
 
-    async def add_to(self, found: BrokerDrain, ignored: Collection[str]) -> BrokerDrain:
-        """What is left, with what these groups have not read."""
-        new = [topic for topic in found.unclaimed if topic not in self._known]
-        if new:
-            await self._ask(found.broker, new)
-        theirs = [
-            Unread(
-                group=group,
-                topic=topic,
-                messages=messages,
-                members=None if found.is_apache else 0,
-                is_paused=False,
-                is_ignored=group in ignored,
-            )
-            for topic, messages in sorted(found.unclaimed.items())
-            for group in sorted(self._known[topic])
-        ]
-        if not theirs:
+    async def look(self) -> BrokerDrain:
+        """What is left now. Raises AdminError if the broker does not answer."""
+        found = await self._look_at_broker()
+        new = [topic for topic in found.topics if topic not in self._elsewhere]
+        if not new or found.state is DrainState.LEFT:
             return found
-        unclaimed = {
-            topic: messages for topic, messages in found.unclaimed.items() if not self._known[topic]
-        }
-        return replace(found, unread=(*found.unread, *theirs), unclaimed=unclaimed)
+        silent = await self._ask(new, found.broadcasting)
+        return replace(await self._look_at_broker(), unasked=silent)
 
-    async def _ask(self, broker: str, topics: Collection[str]) -> None:
-        masters, _ = await self._cluster.masters_and_missing()
-        others = {name: address for name, address in masters.items() if name != broker}
+    async def _look_at_broker(self) -> BrokerDrain:
+        known = {topic: groups for topic, groups in self._elsewhere.items() if groups}
+        return await look_at(
+            self._cluster, self._broker, self._address, self._ignored, ReadElsewhere(groups=known)
+        )
+
+    async def _ask(self, topics: Collection[str], broadcasting: Collection[str]) -> tuple[str, ...]:
+        """Find the groups that read these topics elsewhere. Returns brokers that did not answer:
+        the topics are asked for again."""
+        addresses = await self._cluster.readable()
+        others = {name: address for name, address in addresses.items() if name != self._broker}
 
         async def ask(_: str, address: str) -> dict[str, frozenset[str]]:
-            return {topic: await groups_of_topic(self._cluster, address, topic) for topic in topics}
+            asks = {
+                topic: partial(groups_of_topic, self._cluster, address, topic) for topic in topics
+            }
+            return await while_it_answers(asks)
 
-        answers = await self._cluster.ask_each(others, ask)
+        try:
+            answers = await self._cluster.ask_each(others, ask)
+        except NoBrokerAnswers:
+            return tuple(others)
+        if answers.errors:
+            return tuple(error.broker for error in answers.errors)
         for topic in topics:
-            groups = (each[topic] for each in answers.by_broker.values())
-            self._known[topic] = frozenset(
-                group for group in frozenset().union(*groups) if not is_system_group(group)
-            )
+            groups = frozenset[str]().union(*(each[topic] for each in answers.by_broker.values()))
+            readers = {group for group in groups if not is_system_group(group)}
+            self._elsewhere[topic] = tuple(sorted(readers - set(broadcasting)))
+        return ()
 
 
 # ---- Apache's brokers
 
 
-async def _apache_report(cluster: ClusterCalls, broker: str, address: str) -> DrainReport:
+async def _apache_report(
+    cluster: ClusterCalls, broker: str, address: str, elsewhere: ReadElsewhere
+) -> DrainReport:
     before = await runtime_table(cluster, address)
     topics = await all_topic_configs(cluster, address)
     names = [name for name in topics if name == TRANS_HALF_TOPIC or _may_be_left(name)]
@@ -218,10 +238,11 @@ async def _apache_report(cluster: ClusterCalls, broker: str, address: str) -> Dr
     after = await runtime_table(cluster, address)
     log_end = int(after.get("commitLogMaxOffset", "-1"))
     is_same = before.get("commitLogMaxOffset") == after.get("commitLogMaxOffset")
-    unread = _unread(progress, stats)
-    read = {topic for _, topic in progress}
+    unread = _unread(progress, elsewhere, stats)
+    read = {topic for _, topic in progress} | elsewhere.groups.keys()
     is_wiped = await is_hidden(cluster, broker)
     held = {name: _messages(each) for name, each in stats.items()}
+    theirs = {name: count for name, count in held.items() if count and not _is_own(name)}
     return DrainReport(
         state=DrainState.DRAINING if is_wiped else DrainState.SERVING,
         refuses_sends=is_wiped,
@@ -236,11 +257,8 @@ async def _apache_report(cluster: ClusterCalls, broker: str, address: str) -> Dr
             for name, count in held.items()
             if count and is_dlq_topic(name)
         },
-        unclaimed={
-            name: count
-            for name, count in held.items()
-            if count and name not in read and not _is_own(name)
-        },
+        claimed=tuple(name for name in theirs if name in read),
+        unclaimed={name: count for name, count in theirs.items() if name not in read},
         log_end=log_end if is_same else -1,
     )
 
@@ -270,6 +288,7 @@ async def _progress(
 
 def _unread(
     progress: Mapping[tuple[str, str], Mapping[MessageQueue, OffsetPair]],
+    elsewhere: ReadElsewhere,
     stats: Mapping[str, TopicStats],
 ) -> dict[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
@@ -279,6 +298,10 @@ def _unread(
             low = held[queue].min_offset if queue in held else 0
             left = max(0, pair.broker_offset - max(low, pair.consumer_offset))
             found[group, topic] = found.get((group, topic), 0) + left
+    for topic, groups in elsewhere.groups.items():
+        for group in groups:
+            if (group, topic) not in progress and topic in stats:
+                found[group, topic] = _messages(stats[topic])
     for topic, each in stats.items():  # retry topics of groups that have not read from them yet
         group = topic.removeprefix(RETRY_PREFIX)
         if is_retry_topic(topic) and (group, topic) not in progress:

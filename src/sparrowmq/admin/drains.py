@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sparrowmq.admin.cluster_calls import ClusterCalls
-from sparrowmq.admin.drain_status import BrokerDrain, ReadersElsewhere, look_at
+from sparrowmq.admin.drain_status import BrokerDrain, DrainView, look_at
 from sparrowmq.admin.errors import (
     AdminError,
     BrokerRefusal,
@@ -75,7 +75,7 @@ async def drained_brokers(cluster: ClusterCalls) -> dict[str, str]:
 
 async def broker_drain(cluster: ClusterCalls, name: str) -> BrokerDrain:
     """How far a broker's drain has got. See `Admin.broker_drain`."""
-    return await look_at(cluster, name, await _address(cluster, name), ())
+    return await look_at(cluster, name, await _address(cluster, name))
 
 
 async def drain(
@@ -98,12 +98,11 @@ async def drain(
     address = await _address(cluster, name)
     for group in ignore_groups:
         await find_group(cluster, group, await connected(cluster, check_group(group)))
-    found = await look_at(cluster, name, address, ignore_groups)
+    view = DrainView(cluster, name, address, ignore_groups)
+    found = await view.look()
     if found.state is DrainState.LEFT:
         return found
     await _check_others(cluster, name, address)
-    elsewhere = ReadersElsewhere(cluster)
-    found = await elsewhere.add_to(found, ignore_groups)
     if found.dead and not leave_dead_letters and not dry_run:
         raise AdminError(f"nothing was changed: {dead_letters(found)}")
     if dry_run:
@@ -115,9 +114,7 @@ async def drain(
         except AdminError:
             await _end(cluster, found)
             raise
-    waiting = _Waiting(
-        cluster, found, elsewhere, ignore_groups, leave_dead_letters, grace_s, progress
-    )
+    waiting = _Waiting(cluster, found, view, leave_dead_letters, grace_s, progress)
     try:
         async with asyncio.timeout(timeout_s):
             return await waiting.run()
@@ -132,7 +129,7 @@ async def resume(cluster: ClusterCalls, name: str, address: str | None) -> Broke
         at = address or await _address(cluster, name)
     except NotFound as error:
         raise NotFound(error.kind, name, f"{error.hint}; {_BY_ADDRESS.format(name)}") from None
-    found = await look_at(cluster, name, at, ())
+    found = await look_at(cluster, name, at)
     if found.state is not DrainState.SERVING:
         await _end(cluster, found)
     if await is_hidden(cluster, name):  # it was hidden with Apache's tools
@@ -280,16 +277,14 @@ class _Waiting:
         self,
         cluster: ClusterCalls,
         found: BrokerDrain,
-        elsewhere: ReadersElsewhere,
-        ignored: Collection[str],
+        view: DrainView,
         leave_dead_letters: bool,
         grace_s: float,
         progress: Progress | None,
     ) -> None:
         self.last = replace(found, state=DrainState.DRAINING)
         self._cluster = cluster
-        self._elsewhere = elsewhere
-        self._ignored = ignored
+        self._view = view
         self._leave_dead_letters = leave_dead_letters
         self._grace_s = grace_s
         self._progress = progress
@@ -325,14 +320,12 @@ class _Waiting:
 
     async def _look(self) -> BrokerDrain:
         """What the broker reports; if it is killed meanwhile, it comes back in the same state."""
-        last = self.last
         try:
-            found = await look_at(self._cluster, last.broker, last.address, self._ignored)
-            return await self._elsewhere.add_to(found, self._ignored)
+            return await self._view.look()
         except BrokerRefusal:
             raise
         except AdminError as error:
-            return replace(last, failure=str(error))
+            return replace(self.last, failure=str(error))
 
     async def _leave(self, found: BrokerDrain) -> BrokerDrain | None:
         """Let the broker leave. None if it has stored something since, or does not answer: check

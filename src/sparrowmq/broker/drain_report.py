@@ -11,7 +11,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import ConsumerGroup
 from sparrowmq.broker.reports import Slice
 from sparrowmq.protocol.delay import schedule_queue_id
-from sparrowmq.protocol.drain import DrainReport, GroupLeft
+from sparrowmq.protocol.drain import DrainReport, GroupLeft, ReadElsewhere
 from sparrowmq.protocol.names import (
     DLQ_PREFIX,
     RETRY_PREFIX,
@@ -35,14 +35,14 @@ def is_settled(broker: Broker) -> bool:
     return running_ms >= SETTLED_MS or broker.delivery.log_at_start == 0
 
 
-async def drain_report(broker: Broker) -> DrainReport:
-    """Count what is left now."""
+async def drain_report(broker: Broker, elsewhere: ReadElsewhere) -> DrainReport:
+    """Count what is left now, to groups that read a topic only elsewhere as well."""
     drain, store = broker.drain, broker.store
     log_end = store.max_log_offset
     with broker.slices.begin() as turn:
-        readers = await _readers(broker, turn)
+        readers = await _readers(broker, elsewhere, turn)
         groups = await _groups_left(broker, readers, turn)
-        dead, unclaimed = await _left_behind(broker, readers, turn)
+        dead, claimed, unclaimed = await _left_behind(broker, readers, turn)
     last_due_ms = await _last_due_ms(broker)
     return DrainReport(
         state=drain.state,
@@ -54,6 +54,7 @@ async def drain_report(broker: Broker) -> DrainReport:
         last_due_ms=last_due_ms,
         half=len(broker.delivery.halves),
         dead=dead,
+        claimed=tuple(claimed),
         unclaimed=unclaimed,
         broadcasting=tuple(sorted(each.name for each in broker.consumers if each.is_broadcasting)),
         log_end=log_end if log_end == store.max_log_offset else -1,
@@ -63,13 +64,12 @@ async def drain_report(broker: Broker) -> DrainReport:
 # ---- groups
 
 
-async def _readers(broker: Broker, turn: Slice) -> dict[str, set[str]]:
-    """Group → topics of this broker that it reads: those in which it has progress or to which it
-    subscribes, and its retry topic. Excludes broadcasting groups, whose members keep their own
-    progress, and topics to which a live group no longer subscribes."""
+async def _readers(broker: Broker, elsewhere: ReadElsewhere, turn: Slice) -> dict[str, set[str]]:
+    """Group → topics of this broker that it reads: those in which it has progress, here or
+    elsewhere, or to which it subscribes, and its retry topic. Excludes broadcasting groups, whose
+    members keep their own progress, and topics to which a live group no longer subscribes."""
     readers: dict[str, set[str]] = {}
-    for key, _ in broker.offsets.rows():
-        topic, _, group = key.partition("@")
+    for topic, group in _with_progress(broker, elsewhere):
         live = broker.consumers.group(group)
         if live is None or not live.subscriptions or topic in live.subscriptions:
             readers.setdefault(group, set()).add(topic)
@@ -87,6 +87,15 @@ async def _readers(broker: Broker, turn: Slice) -> dict[str, set[str]]:
         for group, topics in readers.items()
         if not is_system_group(group) and not _is_broadcasting(broker.consumers.group(group))
     }
+
+
+def _with_progress(broker: Broker, elsewhere: ReadElsewhere) -> Iterator[tuple[str, str]]:
+    for key, _ in broker.offsets.rows():
+        topic, _, group = key.partition("@")
+        yield topic, group
+    for topic, groups in elsewhere.groups.items():
+        for group in groups:
+            yield topic, group
 
 
 def _is_broadcasting(live: ConsumerGroup | None) -> bool:
@@ -135,9 +144,11 @@ def _queue_ids(broker: Broker, topic: str) -> range:
 
 async def _left_behind(
     broker: Broker, readers: dict[str, set[str]], turn: Slice
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Dead letters by group, and messages of topics that no group reads."""
+) -> tuple[dict[str, int], list[str], dict[str, int]]:
+    """Dead letters by group, topics with messages that groups read, and messages of topics that no
+    group reads."""
     dead: dict[str, int] = {}
+    read: list[str] = []
     unclaimed: dict[str, int] = {}
     claimed = {topic for topics in readers.values() for topic in topics}
     claimed |= {topic for live in broker.consumers for topic in live.subscriptions}
@@ -146,15 +157,17 @@ async def _left_behind(
         topic = config.topic_name
         if turn.is_over:
             await turn.pause()
-        if is_system_topic(topic) or topic in own or topic in claimed or broker.drain.passes(topic):
+        if is_system_topic(topic) or topic in own or broker.drain.passes(topic):
             continue
         ranges = [broker.store.queue_range(topic, each) for each in _queue_ids(broker, topic)]
         messages = sum(high - low for low, high in ranges)
         if messages and is_dlq_topic(topic):
             dead[topic.removeprefix(DLQ_PREFIX)] = messages
+        elif messages and topic in claimed:
+            read.append(topic)
         elif messages:
             unclaimed[topic] = messages
-    return dead, unclaimed
+    return dead, read, unclaimed
 
 
 # ---- messages that wait for their time

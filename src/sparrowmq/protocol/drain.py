@@ -59,5 +59,14 @@ class DrainReport(Body, frozen=True, kw_only=True):
     """Group → dead letters that stay behind."""
     broadcasting: tuple[str, ...] = ()
     """Groups whose progress only their members know."""
+    claimed: tuple[str, ...] = ()
+    """Topics with messages that at least one group reads; others may read them elsewhere."""
     unclaimed: dict[str, int] = field(default_factory=dict)
     """Topic → messages that no group has ever read."""
+
+
+class ReadElsewhere(Body, frozen=True, kw_only=True):
+    """Groups that read topics on other brokers. This broker may not know them."""
+
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Topic → groups."""

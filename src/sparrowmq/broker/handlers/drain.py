@@ -7,7 +7,7 @@ from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.drain import DrainState
+from sparrowmq.protocol.drain import DrainState, ReadElsewhere
 from sparrowmq.protocol.headers.drain import (
     BeginDrain,
     ClusterLeft,
@@ -25,7 +25,8 @@ _MOST_GRACE_MS = 600_000
 @routes.on(LookAtDrain)
 async def look_at_drain(broker: Broker, request: Request[LookAtDrain]) -> Reply:
     """Report what is left, even while the broker serves: an operator looks first."""
-    return Reply(body=(await drain_report(broker)).to_json())
+    elsewhere = ReadElsewhere.from_json(request.body) if request.body else ReadElsewhere()
+    return Reply(body=(await drain_report(broker, elsewhere)).to_json())
 
 
 @routes.on(BeginDrain)

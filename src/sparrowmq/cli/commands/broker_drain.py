@@ -161,6 +161,9 @@ def _report(found: BrokerDrain) -> Report:
     notes = []
     if found.broadcasting:
         notes.append(f"broadcasting, so not waited for: {', '.join(found.broadcasting)}")
+    if found.unasked:
+        names = ", ".join(sorted(found.unasked))
+        notes.append(f"did not say which groups read its topics there: {names}")
     if found.unclaimed:
         left = ", ".join(f"{topic} ({count:,})" for topic, count in sorted(found.unclaimed.items()))
         notes.append(f"messages that no group reads stay behind: {left}")
@@ -184,6 +187,9 @@ def _progress(found: BrokerDrain) -> str:
     if not found.is_settled:
         parts.append("it has just started, and members may still come back")
     groups = {each.group for each in found.unread if not each.is_ignored}
+    if found.unasked:
+        names = _few(sorted(found.unasked))
+        parts.append(f"trying again to ask {names} which groups read its topics there")
     if found.left:
         parts.append(f"{_counted(found.left, 'message')} left to {_few(sorted(groups))}")
     if found.delayed:

@@ -15,7 +15,8 @@ class BeginDrain(RequestHeader, frozen=True, kw_only=True):
 
 
 class LookAtDrain(RequestHeader, frozen=True, kw_only=True):
-    """Ask what is left; the body of the answer is a DrainReport."""
+    """Ask what is left; the body of the answer is a DrainReport. The request may have a body too:
+    ReadElsewhere names groups that count as readers here."""
 
     CODE: ClassVar[RequestCode] = RequestCode.LOOK_AT_DRAIN
 
