@@ -12,6 +12,8 @@ import pytest
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.consuming.pull_loop import FlowLimits
+from sparrowmq.client.consuming.scheduled_pull import ScheduledPull, Turn
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
@@ -218,6 +220,72 @@ def test_a_pull_consumer_goes_on_from_the_slave_and_returns() -> None:
         assert pull() == [b"0"]
         steps.put_nowait(-1)
         sim.wait(task)
+
+
+class ScheduledReader:
+    """Reads the topic as the documentation's example does: each turn asks where the group stands,
+    pulls a message, and stores the progress. One that does not commit leaves the last to the
+    consumer, and waits for it."""
+
+    def __init__(self, sim: RunningCluster, *, commits: bool = True) -> None:
+        self.got: list[bytes] = []
+        self.read_s: list[float] = []
+        self._sim = sim
+        self._commits = commits
+        sim.host("reader").start(self._run())
+
+    async def _run(self) -> None:
+        client = self._sim.client_on("reader", routes)
+        await client.start()
+        async with ScheduledPull(GROUP, {TOPIC: self._turn}, client=client):
+            await asyncio.Event().wait()
+
+    async def _turn(self, queue: MessageQueue, turn: Turn) -> None:
+        at = await turn.consumer.committed(queue) or 0
+        found = await turn.consumer.pull(queue, at, count=1)
+        if found.messages:
+            self.got.extend(message.body for message in found.messages)
+            self.read_s.append(self._sim.now_s)
+        turn.consumer.update_offset(queue, found.next_offset)
+        if self._commits:
+            await turn.consumer.commit([queue])
+        else:
+            turn.next_delay_s = 5.5
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_scheduled_pull_goes_on_from_the_slave(
+    lose: Callable[[RunningCluster, BrokerNode], float],
+) -> None:
+    with with_slave() as sim:
+        send(sim, *numbers(0, 40))
+        reader = ScheduledReader(sim)
+        sim.until(lambda: len(reader.got) >= 10)
+        lose(sim, sim.brokers[MASTER])
+        sim.until(lambda: b"39" in reader.got)
+        assert list(dict.fromkeys(reader.got)) == numbers(0, 40)
+        longest_gap_s = max(after - before for before, after in pairwise(reader.read_s))
+        assert longest_gap_s < LIMIT_S
+
+
+@pytest.mark.parametrize("frozen_s", [30, 300])
+@pytest.mark.parametrize(("commits", "count"), [(True, 400), (False, 70)])
+def test_a_scheduled_pull_reads_nothing_again_after_its_master_stood_still(
+    commits: bool, count: int, frozen_s: int
+) -> None:
+    """Name servers list the frozen master for two minutes, and then only its slave."""
+    with with_slave() as sim:
+        send(sim, *numbers(0, count))
+        reader = ScheduledReader(sim, commits=commits)
+        sim.until(lambda: len(reader.got) >= 5)
+        master = sim.brokers[MASTER]
+        freeze(sim, master)
+        sim.advance(frozen_s)
+        master.host.resume()
+        sim.until(lambda: len(reader.got) >= count)
+        assert reader.got == numbers(0, count)
+        sim.advance(6)
+        assert stored_at(sim, master) == count
 
 
 def test_an_ordered_member_rests_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,10 +11,19 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from sparrowmq.net.errors import NetError
+
 _SURE = 0.75
 """Less than 7/8, where a broker's eighth look may come already."""
 _KEEPALIVES = 4
 """Keep-alives per session life, so that two may get lost."""
+
+
+class BrokerSilent(NetError):
+    """A broker does not answer keep-alives: its process or its host stands still."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address} does not answer keep-alives")
 
 
 class Session:

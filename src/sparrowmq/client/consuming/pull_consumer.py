@@ -105,6 +105,8 @@ class PullConsumer(GroupConsumer):
         """Id of the broker that the last answer suggested, if that is not the master."""
         self._lost: dict[MessageQueue, int] = {}
         """Queues whose next pull should go to another broker than the one with this id."""
+        self._owed: set[MessageQueue] = set()
+        """Queues whose recorded progress could not be stored, and counts until it is."""
 
     async def _open(self) -> None:
         await self.start()
@@ -243,21 +245,34 @@ class PullConsumer(GroupConsumer):
 
     async def commit(self, queues: Iterable[MessageQueue]) -> None:
         """Store the recorded progress of these queues now. Raises QueueLost, and NoRoute,
-        BrokerRefused, NetError or OSError if it cannot be stored."""
+        BrokerRefused, NetError or OSError if it cannot be stored: at once while the master is
+        silent and its slave is read from. `committed` then returns it all the same."""
         chosen = list(queues)
         for queue in chosen:
             check_kind("a queue", queue, MessageQueue)
         for topic in sorted({queue.topic for queue in chosen}):
             await self.queues(topic)
+        self._owed.update(chosen)
         await self._running().store(chosen)
+        self._owed.difference_update(chosen)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The stored offset, or None."""
+        """The stored offset, or None. Recorded progress that could not be stored, because a commit
+        failed or the master is silent, counts until it is: a reader continues there at the slave.
+        """
         check_kind("queue", queue, MessageQueue)
+        member = self._running()
         if self._settings.is_broadcasting:
-            stored = await self._running().offsets.load(queue)
+            stored = await member.offsets.load(queue)
             return None if stored is None else stored.offset
         await self.queues(queue.topic)
+        if member.ownership.silent_master(queue) is not None:
+            self._owed.add(queue)
+        if queue in self._owed:
+            recorded = member.offsets.get(queue)  # none once the queue went to another member
+            if recorded >= 0 and member.offsets.unstored([queue]):
+                return recorded
+            self._owed.discard(queue)
         stored = await committed_offset(self._client, self.group, queue)
         return None if stored is None else stored.offset
 

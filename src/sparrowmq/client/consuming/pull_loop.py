@@ -31,6 +31,7 @@ from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import ProcessQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.running_info import ConsumeRates
+from sparrowmq.client.sessions import BrokerSilent
 from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import wanted
 from sparrowmq.net.calls import Response
@@ -194,7 +195,7 @@ class PullLoop:
             self._try_another(held)
             held.waits_for = f"the last pull failed: {error}"
             self._failed(held, error)
-            return 0.0 if isinstance(error, _FellSilent) else ERROR_S
+            return 0.0 if isinstance(error, BrokerSilent) else ERROR_S
 
     async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Response:
         queue = held.queue
@@ -239,7 +240,7 @@ class PullLoop:
                 with sessions.ends_with_silence(address, wait):
                     return await self._client.peers.call(address, header, timeout_s=timeout_s)
         except TimeoutError:
-            raise _FellSilent(address) from None
+            raise BrokerSilent(address) from None
 
     def _take(
         self,
@@ -288,13 +289,6 @@ class PullLoop:
         self._log.debug("pull of %s failed: %s", held.queue, error)
         if not isinstance(error, NoNameServer):
             self._client.outages.failed(f"broker {held.queue.broker_name}", error)
-
-
-class _FellSilent(NetError):
-    """A broker stopped answering keep-alives while a pull was waiting for it."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__(f"{address} does not answer keep-alives")
 
 
 def _go_on(held: HeldQueue, pulled: PulledInEpoch) -> None:

@@ -22,6 +22,7 @@ from sparrowmq.client.group.queue_handover import NEVER, QueueHandover, QueueRea
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.rate_limit import RateLimit
 from sparrowmq.client.group.rebalance import ManualAssignment, Rebalance
+from sparrowmq.client.sessions import BrokerSilent
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.protocol.heartbeat import ConsumerData
 from sparrowmq.protocol.message import MessageQueue
@@ -161,9 +162,14 @@ class Membership:
 
     async def store(self, queues: Iterable[MessageQueue]) -> None:
         """Store progress now. Raises QueueLost for a queue that another member got meanwhile, and
-        NoRoute, BrokerRefused, NetError or OSError if the progress cannot be stored."""
+        NoRoute, BrokerRefused, NetError or OSError if the progress cannot be stored: at once if the
+        master is silent, so that a reader of its slave is not held up."""
         chosen = [(queue, self.held.get(queue)) for queue in queues]
         for queue, held in chosen:  # asked for each: storing another's may have taken long
+            if not self.settings.is_broadcasting:
+                silent = self.ownership.silent_master(queue)
+                if silent is not None:
+                    raise BrokerSilent(silent)
             if held is not None and not await self.ownership.make_sure(held) and held.is_dropped:
                 raise QueueLost(queue)
             await self.offsets.persist([queue], raises=True)

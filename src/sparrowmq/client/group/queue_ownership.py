@@ -36,6 +36,7 @@ from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.locks import LOCK_LIFE_S
 from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.route import MASTER_ID
 
 FRESH_S = 30.0
 """A member that could not renew its lock for this long stops consuming an ordered queue."""
@@ -125,6 +126,14 @@ class QueueOwnership:
         """The broker that decides about a queue: its master, or while that is away a slave, which
         knows the members too. Ordered queues then wait, since they lack the master's lock."""
         return self._client.route_table.address(queue.broker_name)
+
+    def silent_master(self, queue: MessageQueue) -> str | None:
+        """The address of a queue's master while that answers no keep-alives and another broker of
+        its name can be read from: nobody has to wait for its answer. None otherwise."""
+        address = self._client.route_table.master(queue.broker_name)
+        stands_in = self._client.route_table.has_another(queue.broker_name, MASTER_ID)
+        is_silent = stands_in and self._client.sessions.is_unreachable(address)
+        return address if is_silent else None
 
     def waits_for_master(self, held: HeldQueue) -> str:
         """Why an ordered queue waits until its master is back; empty if it does not."""
@@ -297,4 +306,6 @@ class QueueOwnership:
             stored = await self.offsets.load(held.queue, only_looks=True)
         except (ClientError, NetError, ProtocolError):
             return True
-        return stored is not None and stored.offset > held.progress
+        # A reader that pulls by itself has its progress in `offsets` only.
+        known = max(held.progress, self.offsets.get(held.queue))
+        return stored is not None and stored.offset > known
