@@ -1,12 +1,15 @@
 """Settings are read by Apache's names; a few can be changed while the broker runs."""
 
+import json
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.broker.runtime_config import CHANGEABLE
+from sparrowmq.cli.settings.servers import broker_config, read_file
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import GroupForbidden
@@ -20,7 +23,7 @@ from sparrowmq.protocol.headers.admin import (
 )
 from sparrowmq.testing.sim_cluster import SimCluster
 from sparrowmq.testing.wire import Refused
-from tests.broker.world import World, subscribes
+from tests.broker.world import World, subscribes, world_with
 
 
 def settings(world: World) -> dict[str, str]:
@@ -215,3 +218,28 @@ def test_an_operator_can_let_a_master_go_on_without_its_slave() -> None:
         with pytest.raises(Refused) as stored:
             sim.wait(sim.client.send("orders", b"stored"))
         assert stored.value.code == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+def test_settings_say_where_they_were_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("deleteWhen=3\nfileReservedTime=48\n")
+    monkeypatch.setenv("SPARROWMQ_MAX_TOPICS", "900")
+    flags = {"advertise": "127.0.0.1", "flush": "sync"}
+    config = broker_config(flags, read_file(conf))
+    with world_with(origins=config.origins) as world:
+        change(world, deleteWhen=5)
+        header = world.done(GetBrokerConfig()).header(BrokerConfigFound)
+    assert json.loads(header.origins or "") == {
+        "brokerIP1": "flag --advertise",
+        "brokerIP2": "flag --advertise",
+        "flushDiskType": "flag --flush",
+        "maxTopics": "environment variable SPARROWMQ_MAX_TOPICS",
+        "fileReservedTime": f"{conf} line 2: fileReservedTime",
+        "deleteWhen": "changed while it runs",
+    }
+
+
+def test_a_broker_that_a_program_made_does_not_say_where_settings_were_given(world: World) -> None:
+    assert world.done(GetBrokerConfig()).header(BrokerConfigFound).origins is None

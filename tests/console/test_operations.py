@@ -51,9 +51,12 @@ def test_a_setting_of_a_broker_is_previewed_changed_and_recorded() -> None:
         assert [each.action for each in console.desk.audit.newest_first] == ["change broker"]
         return [page, preview, done, same, fixed, unknown]
 
-    with SimCluster(seed=21).run() as sim:
+    with SimCluster(seed=21, origins=(("listen_host", "flag --listen"),)).run() as sim:
         page, preview, done, same, fixed, unknown = as_visitor(sim, work)
     assert "<option>fileReservedTime</option>" in page.html
+    assert re.search(r"brokerIP1 \S+ at its next start flag --listen ", page.text)
+    assert "fileReservedTime 72 yes default" in page.text
+    assert "fileReservedTime 48 yes changed while it runs" in done.text
     assert "broker-a fileReservedTime 72 48" in preview.text
     assert "holds until the next start" in preview.text
     wanted = "sparrowmq broker config set broker-a fileReservedTime=48 --dry-run"

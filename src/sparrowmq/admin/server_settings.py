@@ -6,8 +6,10 @@ they were started with. So names are checked here, against those that a server h
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+
+import msgspec
 
 from sparrowmq.admin.brokers import address_of_broker, read_settings
 from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, answered, partly_done
@@ -37,6 +39,15 @@ class ServerSettings:
     changeable: frozenset[str] | None
     """Names of the settings that may change while it runs; None if the server does not report them,
     like Apache's."""
+
+    origins: Mapping[str, str] | None = None
+    """Where settings were given, by name: a flag, a variable, a line of a file. Those that are
+    missing have their defaults. None if the server does not report it: Apache's, and one that a
+    program started without a command."""
+
+    def origin_of(self, name: str) -> str | None:
+        """Where a setting was given, or `default`; None if that is not known."""
+        return None if self.origins is None else self.origins.get(name, "default")
 
     @property
     def is_kept(self) -> bool:
@@ -80,8 +91,9 @@ async def broker_settings(cluster: ClusterCalls, broker: str, broker_id: int) ->
 
     async def ask() -> ServerSettings:
         response = await cluster.call(address, GetBrokerConfig())
-        said = response.header(BrokerConfigFound).changeable
-        return _settings(broker, address, response.body, said)
+        said = response.header(BrokerConfigFound)
+        found = _settings(broker, address, response.body, said.changeable)
+        return replace(found, origins=_origins(said.origins))
 
     return await answered(ask)
 
@@ -161,6 +173,13 @@ def _settings(server: str, address: str, body: bytes, changeable: str | None) ->
     return ServerSettings(
         server=server, address=address, values=read_settings(body), changeable=names
     )
+
+
+def _origins(text: str | None) -> dict[str, str] | None:
+    try:
+        return None if text is None else msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.DecodeError:
+        return None
 
 
 def _lines(changes: list[SettingChange]) -> bytes:

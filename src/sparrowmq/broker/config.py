@@ -300,6 +300,10 @@ class BrokerConfig:
     limits: Limits = field(default_factory=Limits)
     store: StoreConfig = field(default_factory=StoreConfig)
 
+    origins: tuple[tuple[str, str], ...] | None = setting(
+        None, "Set by the command: fields that were given, and where, for operators who ask."
+    )
+
     def __post_init__(self) -> None:
         check_fields(self, self._faults())
 

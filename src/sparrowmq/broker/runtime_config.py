@@ -105,12 +105,26 @@ _READ_ONLY = (
     RuntimeSetting("maxHashSlotNum", "store.index_slots"),
     RuntimeSetting("maxIndexNum", "store.index_entries"),
 )
+_SETTINGS = _CHANGEABLE + _READ_ONLY
+_GIVEN_BY: Mapping[str, tuple[str, ...]] = {
+    "advertised_host": ("advertise_host", "listen_host"),
+    "copies_wanted": ("in_sync_replicas", "replication"),
+}
+"""Fields that a computed value comes from, the first one that was given."""
+_COMPUTED: Mapping[str, tuple[str, ...]] = {
+    "namesrvAddr": ("name_servers",),
+    "brokerRole": ("replication", "broker_id"),
+    "haListenPort": ("ha_port", "port"),
+    "listenPort": ("port",),
+    "messageDelayLevel": ("store.delay_levels_ms",),
+}
+_AT_RUN_TIME = "changed while it runs"
 CHANGEABLE: Mapping[str, RuntimeSetting] = {setting.name: setting for setting in _CHANGEABLE}
 
 
 def config_lines(broker: Broker) -> str:
     """All settings in force as `name=value` lines."""
-    values = {setting.name: setting.read(broker.config) for setting in _CHANGEABLE + _READ_ONLY}
+    values = {setting.name: setting.read(broker.config) for setting in _SETTINGS}
     values["namesrvAddr"] = ";".join(broker.config.name_servers)
     values["brokerRole"] = "SLAVE" if broker.config.is_slave else broker.config.replication.value
     values["haListenPort"] = str(broker.replication.ha_port)
@@ -118,6 +132,20 @@ def config_lines(broker: Broker) -> str:
     values["brokerPermission"] = str(PERM_READ_WRITE)
     values["messageDelayLevel"] = format_delay_levels(broker.config.store.delay_levels_ms)
     return "".join(f"{name}={values[name]}\n" for name in sorted(values))
+
+
+def setting_origins(config: BrokerConfig) -> dict[str, str] | None:
+    """Where settings in force were given, by Apache's names; the others have their defaults. None
+    for a configuration that a program has made."""
+    if config.origins is None:
+        return None
+    given = dict(config.origins)
+    fields = {each.name: _GIVEN_BY.get(each.field, (each.field,)) for each in _SETTINGS}
+    found = {
+        name: next(filter(given.get, names), None)
+        for name, names in {**fields, **_COMPUTED}.items()
+    }
+    return {name: given[field] for name, field in found.items() if field is not None}
 
 
 def change_config(broker: Broker, wanted: Mapping[str, str]) -> None:
@@ -153,9 +181,17 @@ def _changed(config: BrokerConfig, values: Mapping[str, Any]) -> BrokerConfig:
         store = replace(config.store, **of_store)
         if clean_ratio is not None:
             store = store.with_clean_ratio(clean_ratio)
-        return replace(config, **own, store=store)
+        return replace(config, **own, store=store, origins=_changed_origins(config, values))
     except ConfigError as error:  # settings that contradict each other
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+
+
+def _changed_origins(
+    config: BrokerConfig, values: Mapping[str, Any]
+) -> tuple[tuple[str, str], ...] | None:
+    if config.origins is None:
+        return None
+    return tuple({**dict(config.origins), **dict.fromkeys(values, _AT_RUN_TIME)}.items())
 
 
 def _change_template(broker: Broker) -> None:

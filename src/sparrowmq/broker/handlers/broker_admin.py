@@ -3,10 +3,17 @@ read."""
 
 from collections.abc import Awaitable
 
+import msgspec
+
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.handlers.table_changes import check_is_master
 from sparrowmq.broker.housekeeping import clean
-from sparrowmq.broker.runtime_config import CHANGEABLE, change_config, config_lines
+from sparrowmq.broker.runtime_config import (
+    CHANGEABLE,
+    change_config,
+    config_lines,
+    setting_origins,
+)
 from sparrowmq.broker.runtime_info import runtime_info
 from sparrowmq.broker.traffic.report import limits_of, windows_of
 from sparrowmq.net.audit import audit
@@ -75,7 +82,12 @@ def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> 
 def get_broker_config(broker: Broker, request: Request[GetBrokerConfig]) -> Reply:
     """Return all settings in force, as `name=value` lines."""
     version = broker.config_version.to_json().decode()
-    header = BrokerConfigFound(version=version, changeable=",".join(CHANGEABLE))
+    origins = setting_origins(broker.config)
+    header = BrokerConfigFound(
+        version=version,
+        changeable=",".join(CHANGEABLE),
+        origins=None if origins is None else msgspec.json.encode(origins).decode(),
+    )
     return Reply(header, config_lines(broker).encode())
 
 

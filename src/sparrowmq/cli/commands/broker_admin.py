@@ -20,7 +20,7 @@ from sparrowmq.cli.shell import (
     yes_option,
 )
 
-_SETTINGS = (("KEY", "key"), ("VALUE", "value"), ("CHANGEABLE", "changeable"))
+_SETTINGS = (("KEY", "key"), ("VALUE", "value"), ("CHANGEABLE", "changeable"), ("ORIGIN", "origin"))
 UNTIL_RESTART = "it holds until the next start; a setting of the server's own makes it last"
 
 _id_option = click.option(
@@ -144,7 +144,8 @@ def get_config(name: str, keys: tuple[str, ...], broker_id: int, shell: Shell) -
 
     async def look(admin: Admin) -> Report:
         found = await admin.broker_settings(name, broker_id=broker_id)
-        return Report([table(_SETTINGS, setting_rows(found, keys))])
+        rows = [[*row, found.origin_of(str(row[0]))] for row in setting_rows(found, keys)]
+        return Report([table(_SETTINGS, rows)])
 
     shell.report(look)
 

@@ -114,7 +114,12 @@ def broker_config(
     """The broker's configuration. Raises SettingError with every problem."""
     found = _protected(broker_settings(), values, file, insecure=insecure)
     config: BrokerConfig = build(BrokerConfig, broker_settings(), found)
-    return replace(config, data_dir=config.data_dir.resolve())
+    origins = tuple(
+        (each.place, found.given[each.name].origin)
+        for each in broker_settings()
+        if each.name in found.given
+    )
+    return replace(config, data_dir=config.data_dir.resolve(), origins=origins)
 
 
 def configs_of_both(

@@ -53,6 +53,11 @@ class ServerSetting:
         return PREFIX + self.name.upper().replace("-", "_")
 
     @property
+    def place(self) -> str:
+        """Its field and those that contain it: `store.retention_ms`."""
+        return ".".join((*self.path, self.field))
+
+    @property
     def meaning(self) -> str:
         """What it means and costs, from the field's docstring."""
         return meaning_of(self.owner, self.field)
@@ -108,7 +113,7 @@ _SHORT = {
     "advertise_host": "advertise",
 }
 # Set by the program itself, never by people.
-_HIDDEN = {"store_host", "is_shown_by_owner"}
+_HIDDEN = {"store_host", "is_shown_by_owner", "origins"}
 
 
 def settings_of(config: type, prefix: str = "", path: tuple[str, ...] = ()) -> list[ServerSetting]:

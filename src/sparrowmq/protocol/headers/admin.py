@@ -20,6 +20,9 @@ class BrokerConfigFound(ResponseHeader, frozen=True, kw_only=True):
     changeable: str | None = None
     """Names of the settings that may change while the broker runs, separated by commas; only
     SparrowMQ's brokers send it."""
+    origins: str | None = None
+    """Where settings were given, as a JSON object by their names; one that is missing has its
+    default. Only SparrowMQ's brokers send it."""
 
 
 class UpdateBrokerConfig(RequestHeader, frozen=True, kw_only=True):
