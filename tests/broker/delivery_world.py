@@ -161,7 +161,9 @@ class DeliveryWorld:
         async def stop_it() -> None:
             await self.broker.durability.flush()
             await delivery_loops.close(self.broker)
-            await self.broker.tables.offsets.save(self.broker.offsets, InlineWorkers())
+            await self.broker.tables.offsets.save(
+                self.broker.offsets, InlineWorkers(), self.broker.slices
+            )
             self.broker.tables.offsets.close()
             self.broker.delivery.close()
             self.broker.store.close()
@@ -177,7 +179,11 @@ class DeliveryWorld:
         """Sync, and save how far delivery has come."""
         self.flush()
         self.run(delivery_loops.save(self.broker))
-        self.run(self.broker.tables.offsets.journal(self.broker.offsets, InlineWorkers()))
+        self.run(
+            self.broker.tables.offsets.journal(
+                self.broker.offsets, InlineWorkers(), self.broker.slices
+            )
+        )
 
     # ---- time
 

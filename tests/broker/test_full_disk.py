@@ -7,6 +7,7 @@ import pytest
 
 from sparrowmq.broker.delivery.timer_files import RunFiles
 from sparrowmq.broker.housekeeping import RefusalLog
+from sparrowmq.broker.reports import Slices
 from sparrowmq.disk.errors import DiskFull, NoDescriptors
 from sparrowmq.net.routes import Reply
 from sparrowmq.net.workers import InlineWorkers
@@ -47,9 +48,11 @@ def test_progress_that_found_no_space_is_saved_when_there_is_some(
     offsets.commit("billing", "orders", 0, 5)
     monkeypatch.setattr(Journal, "append", full)
     with pytest.raises(DiskFull):
-        world.run((table.save if whole_table else table.journal)(offsets, InlineWorkers()))
+        world.run(
+            (table.save if whole_table else table.journal)(offsets, InlineWorkers(), Slices())
+        )
     monkeypatch.undo()
-    world.run(table.journal(offsets, InlineWorkers()))
+    world.run(table.journal(offsets, InlineWorkers(), Slices()))
     world.kill()
     assert world.broker.offsets.get("billing", "orders", 0) == 5
 

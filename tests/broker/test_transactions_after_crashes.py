@@ -110,7 +110,11 @@ def test_offsets_are_not_committed_before_what_they_stand_for_is_durable() -> No
             world.deliver()
             for _ in range(2):
                 commit_progress(world.broker)
-            world.run(world.broker.tables.offsets.journal(world.broker.offsets, InlineWorkers()))
+            world.run(
+                world.broker.tables.offsets.journal(
+                    world.broker.offsets, InlineWorkers(), world.broker.slices
+                )
+            )
             world.lose_power(random.Random(seed))
             assert len(world.broker.delivery.halves) == 1, seed
 

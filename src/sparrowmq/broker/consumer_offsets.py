@@ -21,12 +21,16 @@ that was set back or removed has a number, its rewind:
     the master's copy is older ──────┴─▶ unsent
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
+from typing import TypeVar
+
+import msgspec
 
 from sparrowmq.broker.replication.table_rules import OffsetChange, RecentChanges, merged
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 
+T = TypeVar("T")
 QueueOffsets = dict[int, int]
 Place = tuple[str, int]
 """`topic@group` and a queue."""
@@ -60,6 +64,9 @@ class ConsumerOffsets:
             for queue_id, number in row.items()
         }
         """The number of each place's last rewind, including places whose offset was removed."""
+        self._removed = {place for place in self._rewinds if self._offset(place) < 0}
+        """Places in `_rewinds` whose offset was removed. Some may have one again: commits, which
+        are on the hot path, do not look here."""
         self.forgotten_rewind = forgotten_rewind
         """Rewinds of removed offsets up to this number may have been forgotten."""
         self.last_rewind = max((forgotten_rewind, *self._rewinds.values()))
@@ -208,15 +215,18 @@ class ConsumerOffsets:
             self._dirty[key, queue_id] = None
             self._resets.pop((key, queue_id), None)
             self._rewind(key, queue_id)
+            if (key, queue_id) in self._rewinds:
+                self._removed.add((key, queue_id))
 
     def _forget_rewinds(self) -> None:
-        if len(self._rewinds) <= _MOST_REMOVED:
+        if len(self._removed) <= _MOST_REMOVED:
             return
-        removed = [place for place in self._rewinds if self._offset(place) < 0]
-        if len(removed) > _MOST_REMOVED:
+        self._removed = {place for place in self._removed if self._offset(place) < 0}
+        if len(self._removed) > _MOST_REMOVED:
             self.forgotten_rewind = self.last_rewind
-            for place in removed:
+            for place in self._removed:
                 del self._rewinds[place]
+            self._removed = set()
 
     def _offset(self, place: Place) -> int:
         return self._table.get(place[0], {}).get(place[1], -1)
@@ -238,9 +248,20 @@ class ConsumerOffsets:
 
     def take_dirty(self) -> list[OffsetChange]:
         """All changes since the last call, to be journaled."""
+        return finished(self.taking_dirty())
+
+    def taking_dirty(self) -> Generator[None, None, list[OffsetChange]]:
+        """The same, yielding wherever the loop may run; it has to be run to its end.
+
+        Each change is as it was at its turn. What changes after its turn is dirty again.
+        """
         self._spread()
         unsaved, self._unsaved = self._unsaved, {}
-        return [self._change(place) for place in unsaved]
+        changes = []
+        for place in unsaved:
+            changes.append(self._change(place))
+            yield
+        return changes
 
     def mark_dirty(self, changes: Iterable[OffsetChange]) -> None:
         """Take back changes that could not be journaled."""
@@ -317,6 +338,8 @@ class ConsumerOffsets:
         if rewind:
             self._rewinds[key, queue_id] = rewind
             self.last_rewind = max(self.last_rewind, rewind)
+            if offset < 0:
+                self._removed.add((key, queue_id))
         if offset >= 0:
             self._table.setdefault(key, {})[queue_id] = offset
             if is_reset:
@@ -371,15 +394,68 @@ class ConsumerOffsets:
     def table(self) -> ConsumerOffsetTable:
         """The whole table, as it is saved and copied."""
         self._spread()
+        return finished(self.copying())
+
+    def copying(self) -> Generator[None, None, ConsumerOffsetTable]:
+        """A copy of the whole table, yielding wherever the loop may run.
+
+        What changes meanwhile is in the copy or not, or in part: a reset, but not its offset. So
+        the copy needs `updated` with all changes since its beginning.
+        """
+        rows = {}
+        for key, row in self.rows():
+            rows[key] = row
+            yield
         rewinds: dict[str, dict[int, int]] = {}
-        for (key, queue_id), number in self._rewinds.items():
-            rewinds.setdefault(key, {})[queue_id] = number
+        for place in list(self._rewinds):
+            number = self._rewinds.get(place)
+            if number is not None:  # not forgotten meanwhile
+                rewinds.setdefault(place[0], {})[place[1]] = number
+            yield
         return ConsumerOffsetTable(
-            offset_table=dict(self.rows()),
+            offset_table=rows,
             pending_resets=self.pending_resets() or None,
             rewinds=rewinds or None,
+            # Last: rewinds that were forgotten meanwhile may be missing in the copy.
             forgotten_rewind=self.forgotten_rewind or None,
         )
+
+
+def finished(work: Generator[None, None, T]) -> T:
+    """The result of work that is done in one go."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # T, says the generator's type
+
+
+def updated(table: ConsumerOffsetTable, changes: Iterable[OffsetChange]) -> ConsumerOffsetTable:
+    """A copied table after these changes. It takes over the dictionaries of `table`."""
+    rows, rewinds = table.offset_table, table.rewinds or {}
+    resets = {key: set(queue_ids) for key, queue_ids in (table.pending_resets or {}).items()}
+    for key, queue_id, offset, is_reset, rewind in changes:
+        row = rows.setdefault(key, {})
+        if offset >= 0:
+            row[queue_id] = offset
+        else:
+            row.pop(queue_id, None)
+        if not row:
+            del rows[key]
+        pending = resets.setdefault(key, set())
+        if is_reset:
+            pending.add(queue_id)
+        else:
+            pending.discard(queue_id)
+        if not pending:
+            del resets[key]
+        if rewind:
+            rewinds.setdefault(key, {})[queue_id] = rewind
+    return msgspec.structs.replace(
+        table,
+        pending_resets={key: sorted(pending) for key, pending in resets.items()} or None,
+        rewinds=rewinds or None,
+    )
 
 
 def changes_in(table: ConsumerOffsetTable) -> Iterator[OffsetChange]:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.environment import Environment
+from sparrowmq.broker.reports import Slices
 from sparrowmq.broker.table_saving import resolve_waiters
 from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.disk.errors import DiskFull
@@ -32,6 +33,7 @@ class OffsetSaving:
         offsets: ConsumerOffsets,
         table: OffsetsTable,
         uncancellable: Uncancellable,
+        slices: Slices,
     ) -> None:
         self.workers = env.workers
         self._journal_s = config.offsets_journal_s / 2
@@ -39,6 +41,7 @@ class OffsetSaving:
         self._offsets = offsets
         self._table = table
         self._uncancellable = uncancellable
+        self._slices = slices
         self._log = env.log
         self._waiters: list[asyncio.Future[None]] = []
         self._is_asked = asyncio.Event()
@@ -81,7 +84,7 @@ class OffsetSaving:
         waiters, self._waiters = self._waiters, []
         found: OSError | DiskFull | None = None
         try:
-            await self._table.journal(self._offsets, self.workers)
+            await self._table.journal(self._offsets, self.workers, self._slices)
         except DiskFull as error:
             found = error
             self._log.warning("consumer offsets are not saved: %s", error)
@@ -93,6 +96,6 @@ class OffsetSaving:
 
     async def _save(self) -> None:
         try:
-            await self._table.save(self._offsets, self.workers)
+            await self._table.save(self._offsets, self.workers, self._slices)
         except DiskFull as error:
             self._log.warning("consumer offsets are not saved: %s", error)

@@ -1,4 +1,4 @@
-"""Reports about every queue or group of a broker, without stopping it.
+"""Work on every queue or group of a broker, without stopping it: reports, and copies of tables.
 
 A report of 80,000 queues takes a second to compute. It works in slices: 5 ms of each turn of the
 loop, shared by all running reports, so that ten consoles delay a send no more than one does.
@@ -7,9 +7,9 @@ that has to come from the device is read by workers.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sparrowmq.store.store import ColdTime
 
@@ -22,6 +22,7 @@ _COLD_AT_ONCE = 256
 """Store times that a worker reads in one go: about 15 ms if they are cached."""
 Place = tuple[str, int, int]
 """(topic, queue, offset)."""
+T = TypeVar("T")
 
 
 class Slice:
@@ -67,6 +68,18 @@ class Slices:
             yield Slice(self)
         finally:
             self.active -= 1
+
+
+async def in_slices(work: Generator[None, None, T], slices: Slices) -> T:
+    """Do work that yields wherever the loop may run; returns its result."""
+    with slices.begin() as turn:
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]  # T, says the generator's type
+            if turn.is_over:
+                await turn.pause()
 
 
 async def stored_times(broker: "Broker", places: Sequence[Place], turn: Slice) -> list[int]:

@@ -69,6 +69,7 @@ from sparrowmq.broker.replication.replication import (
 from sparrowmq.broker.replication.role_change import RoleChanger
 from sparrowmq.broker.replication.standstill import Standstill
 from sparrowmq.broker.replication.table_following import TableFollowing
+from sparrowmq.broker.reports import Slices
 from sparrowmq.broker.sampling import sample
 from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.table_saving import TableSaving
@@ -255,6 +256,7 @@ def open_broker(
     slave_reads = None
     if replication.follower is not None:
         slave_reads = SlaveReads(config, replication, replication.follower, monotonic)
+    slices = Slices()
     broker = Broker(
         config=config,
         port=port,
@@ -272,7 +274,10 @@ def open_broker(
         groups=group_table,
         request_modes=RequestModes.open(tables, saving),
         offsets=consumer_offsets,
-        offset_saving=OffsetSaving(config, env, consumer_offsets, tables.offsets, uncancellable),
+        offset_saving=OffsetSaving(
+            config, env, consumer_offsets, tables.offsets, uncancellable, slices
+        ),
+        slices=slices,
         arrivals=arrivals,
         durability=durability,
         replication=replication,

@@ -101,7 +101,7 @@ async def close(broker: Broker) -> None:
         elif broker.table_following is not None:
             await broker.table_following.close()
         await broker.saving.save()
-        await broker.tables.offsets.save(broker.offsets, broker.workers)
+        await broker.tables.offsets.save(broker.offsets, broker.workers, broker.slices)
         if broker.replication.is_master:
             broker.replication.note_heard(broker.clock())
             broker.replication.known_slaves.master_stopped(broker.store.max_log_offset)

@@ -89,7 +89,7 @@ class Topics:
         for topic in topics:
             self._topics[topic.topic_name] = topic
             self._forget_checked(topic.topic_name)
-        self._commit(topic.topic_name for topic in topics)
+        self._commit([topic.topic_name for topic in topics])
         self._unsaved.update((topic.topic_name, self._version.counter) for topic in topics)
 
     def forget_checked(self) -> None:
@@ -179,7 +179,7 @@ class Topics:
         self._version = self._version.next(self._clock())
         self._announce()
 
-    def _commit(self, names: Iterable[str]) -> None:
+    def _commit(self, names: Collection[str]) -> None:
         self._version = self._version.next(self._clock())
         self.recent.note(names)
         self._announce()

@@ -14,7 +14,7 @@ was away is kept, and a reset is not undone by earlier commits.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -35,9 +35,14 @@ class RecentChanges(Generic[K]):
         self._forgotten = 0
         """Some keys of the changes up to this number are forgotten."""
 
-    def note(self, keys: Iterable[K]) -> None:
+    def note(self, keys: Collection[K]) -> None:
         """These keys have changed."""
         self.count += 1
+        if len(keys) > self._most:
+            # Not all of them can be remembered, and then nothing up to this change is known.
+            self._changed.clear()
+            self._forgotten = self.count
+            return
         for key in keys:
             self._changed[key] = self.count
             self._changed.move_to_end(key)
