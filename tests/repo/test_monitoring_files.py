@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -57,15 +57,54 @@ def test_the_panels_of_the_dashboard_have_a_title_a_query_and_a_place_of_their_o
         assert panel["type"] == "row" or all(NAMED.search(t["expr"]) for t in panel["targets"])
 
 
-def test_labels_in_queries_are_those_of_their_metric() -> None:
-    labels = {name: set(family.labels) for family in FAMILIES for name in samples(family)}
-    common = {"cluster", "node_id", "node_type", "le"}
+LABELS = {name: set(family.labels) for family in FAMILIES for name in samples(family)}
+COMMON = {"cluster", "node_id", "node_type"}
+OF_PROMETHEUS = {"job", "instance"}
+
+
+class Query(NamedTuple):
+    """A query, and labels of its result that are shown."""
+
+    name: str
+    expression: str
+    shown: frozenset[str]
+
+
+def queries_of_dashboard() -> Iterator[Query]:
     for panel in dashboard()["panels"]:
         for target in panel.get("targets", ()):
-            for name, chosen in re.findall(
-                r"((?:rocketmq|sparrowmq)_\w+)\{(.*?)\}", target["expr"]
-            ):
-                assert set(re.findall(r"(\w+)=", chosen)) <= labels[name] | common
+            shown = re.findall(r"{{(\w+)}}", target["legendFormat"])
+            yield Query(panel["title"], target["expr"], frozenset(shown))
+    for variable in dashboard()["templating"]["list"]:
+        if variable["type"] == "query":
+            metric, label = re.findall(r"label_values\((\w+), (\w+)\)", variable["query"]["query"])[
+                0
+            ]
+            yield Query(variable["name"], f"max by ({label}) ({metric})", frozenset())
+
+
+def queries_of_alerts() -> Iterator[Query]:
+    for alert in (MONITORING / "alerts.yml").read_text("utf-8").split("- alert: ")[1:]:
+        expression = re.findall(r"expr: (?:>\n)?(.*?)\n +(?:for|labels):", alert, re.DOTALL)[0]
+        shown = re.findall(r"\$labels\.(\w+)", alert)
+        yield Query(alert.split("\n", 1)[0], expression, frozenset(shown))
+
+
+QUERIES = [*queries_of_dashboard(), *queries_of_alerts()]
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=[f"{n} {q.name}" for n, q in enumerate(QUERIES)])
+def test_labels_in_a_query_are_those_of_its_metrics(query: Query) -> None:
+    metrics = set(NAMED.findall(query.expression))
+    known = COMMON.union(*(LABELS[name] for name in metrics))
+    if any(name.endswith("_bucket") for name in metrics):
+        known |= {"le"}
+    for name, chosen in re.findall(r"((?:rocketmq|sparrowmq)_\w+)\{(.*?)\}", query.expression):
+        assert set(re.findall(r"(\w+)=", chosen)) <= LABELS[name] | COMMON, name
+    groups = re.findall(r"\b(?:by|on) \((.*?)\)", query.expression)
+    grouped = {label for group in groups for label in group.split(", ")}
+    assert grouped <= known
+    assert query.shown <= (grouped or known | OF_PROMETHEUS), "nothing would be shown"
 
 
 def test_an_alert_says_what_is_wrong_and_what_to_do() -> None:
