@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -365,3 +366,20 @@ def test_senders_of_a_topic_are_joined_with_the_producers_that_are_connected() -
     assert re.search(row.format(r"\S+@\S+", "shop"), connected.text), connected.text
     assert "Brokers do not record who sends" in connected.text
     assert re.search(row.format("not connected any more", r"\?"), gone.text), gone.text
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), OSError("no route"), asyncio.CancelledError()])
+def test_a_change_that_ends_in_any_way_is_recorded(error: BaseException) -> None:
+    async def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    async def work(client: Client, console: Console, visitor: Visitor) -> list[str]:
+        await visitor.get("/topics")
+        console.changer.create_topic = fail  # type: ignore[method-assign]
+        with suppress(OSError, asyncio.CancelledError):
+            await visitor.post("/topics", {"name": "orders", "queues": "2"})
+        return [f"{each.action}: {each.result}" for each in console.desk.audit.newest_first]
+
+    with SimCluster(seed=29).run() as sim:
+        (line,) = as_visitor(sim, work)
+    assert line == f"create topic: failed: {str(error) or type(error).__name__}"

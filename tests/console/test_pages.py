@@ -524,3 +524,31 @@ def test_a_broker_that_drains_is_shown_as_such(path: str, text: str) -> None:
             return await visitor.get(path)
 
         assert text in as_visitor(running, work).text
+
+
+@pytest.mark.parametrize(
+    ("first", "groups", "says"),
+    [
+        ("/", 1, "Unread ? in 0 groups (groups not counted yet)"),
+        ("/groups/shipping", 1, "Unread ≥ 3 in 1 group (groups not counted yet)"),
+        ("sampled", 1, "Unread 3 in 1 group"),
+        ("sampled", 0, "Unread 0 in 0 groups"),
+    ],
+)
+def test_unread_messages_are_not_zero_before_all_groups_were_counted(
+    first: str, groups: int, says: str
+) -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> Got:
+        if groups:
+            await Admin(client=client).create_topic("orders", queues=1)
+            await send(client, *numbered("orders", 3))
+            await Admin(client=client).create_group("shipping")
+            await Admin(client=client).reset_offsets("shipping", "orders", "earliest")
+        if first == "sampled":
+            await console.sampler.sample_names()
+        else:
+            await visitor.get(first)
+        return await visitor.get("/")
+
+    with SimCluster(seed=31).run() as sim:
+        assert says in as_visitor(sim, work).text

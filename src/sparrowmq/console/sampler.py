@@ -96,9 +96,12 @@ class Figures:
         """Unread messages of all groups."""
         known = self.groups.values()
         missing = dict.fromkeys(word for each in known for word in each.missing)
-        if left := (self.group_count or 0) - len(known):
+        if self.group_count is None:
+            missing["groups not counted yet"] = None
+        elif left := self.group_count - len(known):
             missing[f"{plural(left, 'group')} not counted yet"] = None
-        return Sum(sum(each.lag for each in known) if known else None, tuple(missing))
+        is_known = bool(known) or not missing
+        return Sum(sum(each.lag for each in known) if is_known else None, tuple(missing))
 
 
 class RecentlyShown:

@@ -196,8 +196,8 @@ async def changing(
     """Make a change and write its audit line, even if it fails. Raises what the change raises."""
     try:
         result = await work
-    except (*EXPECTED, ValueError) as error:
-        view.record(action, target, before, after, f"failed: {error}")
+    except BaseException as error:  # a part of it may have been made, whatever went wrong
+        view.record(action, target, before, after, f"failed: {str(error) or type(error).__name__}")
         raise
     view.record(action, target, before, after, "done")
     return result

@@ -23,7 +23,7 @@ _MOST_SHOWN = 200
 
 
 @dataclass(slots=True)
-class Sender:
+class TopicSender:
     """An address from which messages were sent."""
 
     address: str
@@ -63,12 +63,14 @@ async def show(view: View) -> Answer:
     )
 
 
-def senders_of(messages: Iterable[MessageExt], producers: Iterable[LiveProducer]) -> list[Sender]:
+def senders_of(
+    messages: Iterable[MessageExt], producers: Iterable[LiveProducer]
+) -> list[TopicSender]:
     """The addresses that sent the messages, the latest sender first."""
-    found: dict[Address, Sender] = {}
+    found: dict[Address, TopicSender] = {}
     for message in messages:
         host = message.born_host
-        sender = found.setdefault(host, Sender(format_address(host)))
+        sender = found.setdefault(host, TopicSender(format_address(host)))
         sender.messages += 1
         sender.last_ms = max(sender.last_ms, message.store_timestamp)
         if group := message.properties.get(names.PRODUCER_GROUP):
