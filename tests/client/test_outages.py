@@ -1,14 +1,23 @@
 """What a client logs about servers that are away."""
 
+import asyncio
 import logging
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
+from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
-from sparrowmq.client.errors import BrokerRefused, NoNameServer
+from sparrowmq.client.consuming.pull_consumer import PullConsumer
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.errors import BrokerRefused, ClientError, NoNameServer, SendFailed
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.outages import Outages, in_words
-from sparrowmq.net.errors import CallTimedOut, NotConnected
+from sparrowmq.client.sending.producer import Producer
+from sparrowmq.net.errors import CallTimedOut, NetError, NotConnected
+from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, send
 
@@ -78,6 +87,76 @@ def test_a_broker_that_goes_and_comes_back_is_two_lines_for_all_queues(
         begins, ends = warnings(caplog, "broker ")
         assert begins.startswith("broker broker-a cannot be reached: ")
         assert ends.startswith("broker broker-a answers again after ")
+
+
+async def produces(client: Client) -> None:
+    """Send twice a second; what fails is the program's own to log."""
+    async with Producer("orders-svc", client=client) as producer:
+        while True:
+            with suppress(SendFailed):
+                await producer.send(Message(TOPIC, b"x"), timeout_s=0.4)
+            await asyncio.sleep(0.1)
+
+
+async def subscribes(client: Client) -> None:
+    """A push consumer of two topics."""
+    subscriptions = {TOPIC: "*", "refunds": "*"}
+    async with PushConsumer(GROUP, subscriptions, client=client) as consumer:
+        await consumer.start(lambda messages: None)
+        await asyncio.Event().wait()
+
+
+async def polls(client: Client) -> None:
+    async with LitePullConsumer(GROUP, {TOPIC: "*", "refunds": "*"}, client=client) as consumer:
+        while True:
+            await consumer.poll(1)
+
+
+async def pulls(client: Client) -> None:
+    """Pull every queue twice a second; what fails is the program's own to log."""
+    async with PullConsumer(GROUP, client=client) as consumer:
+        queues = await consumer.queues(TOPIC)
+        while True:
+            for queue in queues:
+                with suppress(ClientError, NetError):
+                    await consumer.pull(queue, 0)
+            await asyncio.sleep(0.5)
+
+
+@pytest.mark.parametrize("work", [produces, subscribes, polls, pulls])
+def test_an_outage_of_the_broker_is_three_lines_for_any_kind_of_client(
+    caplog: pytest.LogCaptureFixture, work: Callable[[Client], Awaitable[None]]
+) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, 8)
+        create_topic(sim, 8, "refunds")
+        host = sim.host("member")
+        client = sim.client_on("member", routes)
+
+        async def run() -> None:
+            await client.start()
+            await work(client)
+
+        running = host.start(run())
+        sim.advance(5)
+        caplog.clear()
+        caplog.set_level(logging.INFO)
+        (node,) = sim.brokers.values()
+        node.kill()
+        sim.advance(75)
+        node.start()
+        sim.advance(60)
+        begins, lasts, ends = warnings(caplog, "")
+        assert begins.startswith("broker broker-a cannot be reached: ")
+        assert "[Errno" not in begins
+        assert re.fullmatch(
+            r"broker broker-a cannot be reached for 6\d s now, \d+ failures:"
+            " connection refused, nothing listens there",
+            lasts,
+        )
+        assert re.fullmatch(r"broker broker-a answers again after 7\d s", ends)
+        running.cancel()
+        sim.run(client.stop(), on=host)
 
 
 def test_name_servers_that_are_away_are_two_lines(caplog: pytest.LogCaptureFixture) -> None:

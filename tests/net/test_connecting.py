@@ -1,15 +1,17 @@
 """Connections to other servers: shared, opened again, and an end for everybody who waits."""
 
 import asyncio
+import errno
 import gc
 import logging
+import socket
 import sys
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from sparrowmq.net.errors import ConnectionLost, NetError, NotConnected
+from sparrowmq.net.errors import ConnectionLost, NetError, NotConnected, in_words
 from sparrowmq.net.peers import Peers
 from tests.net.calling import SERVER, calling, failure
 from tests.net.world import Echo, Echoed, Keep, world
@@ -36,8 +38,62 @@ def test_a_refused_connection_fails_at_once_for_all_callers() -> None:
 
         errors = calling(w, work)
         assert [type(error) for error in errors] == [NotConnected] * 3
-        assert "server:1" in str(errors[0])
+        text = "cannot connect to server:1: connection refused, nothing listens there"
+        assert [str(error) for error in errors] == [text] * 3
         assert w.sim.now_s < 1
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"),
+            "connection refused, nothing listens there",
+        ),
+        (
+            OSError("Multiple exceptions: [Errno 111] Connect … ('::1', 1), [Errno 111] Connect …"),
+            "connection refused, nothing listens there",
+        ),
+        (
+            OSError("Multiple exceptions: [Errno 111] Connect …, [Errno 113] Connect …"),
+            "Multiple exceptions: [Errno 111] Connect …, [Errno 113] Connect …",
+        ),
+        (OSError(errno.EHOSTUNREACH, "x"), "that host cannot be reached from here"),
+        (OSError(errno.EMFILE, "x"), "this process has too many open files (ulimit -n)"),
+        (OSError(errno.EIO, "x"), "input/output error"),
+        (
+            socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+            "that host name is unknown",
+        ),
+        (socket.gaierror(socket.EAI_FAIL, "in words"), "in words"),
+        (TimeoutError(), ""),
+        (ValueError("label too long"), "label too long"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_causes_of_failed_connections_are_words(error: Exception, words: str) -> None:
+    assert in_words(error) == words
+
+
+def test_a_peer_that_does_not_speak_the_protocol_is_the_cause_and_no_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> NetError:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            writer.close()
+
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as web:
+            address = f"127.0.0.1:{web.sockets[0].getsockname()[1]}"
+            async with asyncio.TaskGroup() as tasks:
+                peers = Peers(tasks, log=logging.getLogger("sparrowmq"))
+                error = await failure(peers.call(address, Echo(text="a")))
+                await peers.close()
+        return error
+
+    assert "lost: it does not speak RocketMQ's protocol (frame of " in str(asyncio.run(main()))
+    assert not caplog.records
 
 
 def test_a_call_that_cannot_connect_lets_go_of_its_body_at_once() -> None:

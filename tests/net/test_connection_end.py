@@ -35,7 +35,7 @@ def test_a_connection_whose_peer_has_gone_takes_no_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_reset", "says"), [(False, "closed"), (True, "Connection reset by peer")]
+    ("is_reset", "says"), [(False, "it closed the connection"), (True, "it reset the connection")]
 )
 def test_a_lost_call_says_to_whom_and_how_the_connection_ended(is_reset: bool, says: str) -> None:
     with world() as w:

@@ -135,7 +135,7 @@ def no_name_server(addresses: str, failure: str) -> str:
     """The text for unreachable name servers, and what to do about it at a terminal."""
     context = click.get_current_context(silent=True)
     where = context.meta.get(ORIGIN, "") if context is not None else ""
-    where = where.replace(" (from ", ", from ").removesuffix(")")
+    where = where.replace(" (from ", ", from ").removesuffix(")") or ", from --name-servers"
     return (
         f"no name server answers ({addresses}{where}): {failure}; is it running? start one with:"
         f" sparrowmq up, or say where it is with --name-servers or {NAME_SERVERS_VARIABLE}"

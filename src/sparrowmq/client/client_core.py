@@ -12,7 +12,7 @@ from typing import Any
 
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.config import ClientConfig
-from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.errors import BrokerRefused, NotStarted
 from sparrowmq.client.failures import Loop, keep_running
 from sparrowmq.client.heartbeats import Heartbeats
 from sparrowmq.client.members import CONSUMERS_OF_PROCESS, Members, ProcessConsumers
@@ -22,6 +22,7 @@ from sparrowmq.client.route_table import RoutePolls, RouteTable
 from sparrowmq.client.session_keepalive import KeepalivePlace, KeepaliveThread, SessionKeepalive
 from sparrowmq.client.sessions import Sessions
 from sparrowmq.clock import Clock, system_clock
+from sparrowmq.net.errors import CallTimedOut, ConnectionLost
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.tasks import TaskOwner
@@ -177,6 +178,24 @@ class ClientCore:
         self.keep(polls.run, "route poll")
         self.keep(polls.follow_losses, "routes of lost brokers")
         self.keep(self.heartbeats.run, "heartbeats")
+
+    def broker_failed(self, error: Exception) -> bool:
+        """Note that a broker could not be reached. Returns whether this is part of its outage,
+        which is logged once for the whole client, whoever meets it how often. So is a refusal by a
+        broker that has just come back and does not know our members yet."""
+        if not isinstance(error, ConnectionLost | CallTimedOut | BrokerRefused):
+            return False
+        broker = self.route_table.label(error.address)
+        if isinstance(error, BrokerRefused):
+            if not self.outages.is_away(broker):
+                return False
+            self.heartbeats.lost(error.address)  # or it would be told with the next regular one
+        self.outages.failed(broker, error)
+        return True
+
+    def broker_answered(self, address: str) -> None:
+        """A broker answered. Callers ask `outages.is_any` first, so that it costs nothing."""
+        self.outages.reached(self.route_table.label(address))
 
     def _died(self, error: BaseException) -> None:
         """Log the end of the tasks: if no caller is waiting for them, it would go unnoticed."""

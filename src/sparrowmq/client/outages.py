@@ -4,8 +4,8 @@ A client has many queues, heartbeats and polls that all fail when one server is 
 here, by server, and the individual failures go to level DEBUG.
 
 ```
-WARNING  broker broker-a cannot be reached: connection refused; trying again
-WARNING  broker broker-a cannot be reached for 60 s now, 84 failures: connection refused
+WARNING  broker broker-a cannot be reached: it closed the connection; trying again
+WARNING  broker broker-a cannot be reached for 60 s now, 84 failures: connection refused, …
 INFO     broker broker-a answers again after 73 s
 ```
 """
@@ -59,6 +59,10 @@ class Outages:
     def is_any(self) -> bool:
         """Whether any server is away; if not, callers need not report that one answered."""
         return bool(self._current)
+
+    def is_away(self, server: str) -> bool:
+        """Whether its outage has begun and not ended."""
+        return server in self._current
 
     def failed(self, server: str, error: Exception) -> None:
         """A server could not be used."""

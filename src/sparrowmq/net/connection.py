@@ -11,6 +11,7 @@ Nothing is written to it in between: asyncio would drop it, and warn from the fi
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import Any, cast
@@ -19,7 +20,13 @@ import msgspec
 
 from sparrowmq.net.calls import Calls, Response
 from sparrowmq.net.endpoint import Endpoint
-from sparrowmq.net.errors import ConnectionLost, RequestRefused
+from sparrowmq.net.errors import (
+    CLOSED_BY_PEER,
+    CLOSED_BY_US,
+    ConnectionLost,
+    RequestRefused,
+    in_words,
+)
 from sparrowmq.net.routes import Answered, Reply, Request
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
@@ -42,6 +49,8 @@ class Connection(asyncio.Protocol):
         self.last_read_s = 0.0
         self.frames_read = 0
         self.is_open = False
+        self._end = ""
+        """Why this side closed the connection."""
         limits = endpoint.limits
         watch = None if endpoint.unfinished is None else partial(endpoint.unfinished, self)
         self._decoder = FrameDecoder(limits.max_frame_bytes, limits.max_header_bytes, watch)
@@ -87,8 +96,8 @@ class Connection(asyncio.Protocol):
         self._decoder.abandon()
         for task in tuple(self._tasks):
             task.cancel()
-        reason = str(exc) if exc is not None else "closed"
-        self._calls.fail_all(ConnectionLost(self.peer, reason))
+        words = in_words(exc) if exc is not None else ""
+        self._calls.fail_all(ConnectionLost(self.peer, self._end or words or CLOSED_BY_PEER))
         self.endpoint.connection_closed(self)
 
     def data_received(self, data: bytes) -> None:
@@ -271,7 +280,10 @@ class Connection(asyncio.Protocol):
 
     def _drop(self, error: Exception) -> None:
         """Bytes after a broken frame mean nothing: close this connection, and only this one."""
-        self.endpoint.log.warning("closing %s: %s", self.peer, error)
+        # The callers that wait for this peer are given the reason, and log it as they see fit.
+        level = logging.DEBUG if self._calls.waiting else logging.WARNING
+        self.endpoint.log.log(level, "closing %s: %s", self.peer, error)
+        self._end = f"it does not speak RocketMQ's protocol ({error})"
         self._backlog.clear()
         self.close()
 
@@ -285,7 +297,7 @@ class Connection(asyncio.Protocol):
         It raises ConnectionLost when the connection ends, CallTimedOut when the time is up.
         """
         if not self.is_open:
-            raise ConnectionLost(self.peer, "closed")
+            raise ConnectionLost(self.peer, self._end or CLOSED_BY_PEER)
         opaque, future = self._calls.open(self._loop, self.peer, type(header).__name__, timeout_s)
         if not self._transport.is_closing():  # else `connection_lost` follows and fails the call
             self._transport.write(encode_request(header, opaque, body))
@@ -294,18 +306,20 @@ class Connection(asyncio.Protocol):
     def send_oneway(self, header: RequestHeader, body: bytes = b"") -> None:
         """Send a request without an answer. Raises ConnectionLost when there is no connection."""
         if not self.is_open or self._transport.is_closing():
-            raise ConnectionLost(self.peer, "closed")
+            raise ConnectionLost(self.peer, self._end or CLOSED_BY_PEER)
         opaque = self._calls.next_opaque()
         self._transport.write(encode_request(header, opaque, body, oneway=True))
 
     def close(self) -> None:
         """Close the connection after sending everything already written."""
         self.is_open = False
+        self._end = self._end or CLOSED_BY_US
         self._transport.close()
 
     def abort(self) -> None:
         """Close the connection now."""
         self.is_open = False
+        self._end = self._end or CLOSED_BY_US
         self._transport.abort()
 
 

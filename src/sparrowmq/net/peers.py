@@ -9,7 +9,7 @@ from typing import Any
 from sparrowmq.net.calls import Response
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.endpoint import Endpoint, Limits
-from sparrowmq.net.errors import CallTimedOut, NotConnected
+from sparrowmq.net.errors import CallTimedOut, NotConnected, in_words
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.hosts import refuse_scheme
@@ -131,7 +131,7 @@ class Peers:
                     lambda: Connection(self._endpoint), host, port
                 )
         except (OSError, TimeoutError, ValueError) as error:  # ValueError: an invalid host name
-            return str(error) or f"not connected within {self._connect_timeout_s:g} s"
+            return in_words(error) or f"not connected within {self._connect_timeout_s:g} s"
         connection.peer = address
         self._ready[address] = connection
         return connection

@@ -24,6 +24,8 @@ CARRIED = (
     "clock.py",
     "cluster_address.py",
     "errors.py",
+    "net/__init__.py",
+    "net/errors.py",
     "protocol",
     "spark",
     "store/__init__.py",

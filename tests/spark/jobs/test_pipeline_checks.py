@@ -63,7 +63,7 @@ def test_a_name_server_that_is_not_there_is_named_with_the_remedy(job: tuple[str
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"
         text = said(job, address)
-    assert text.startswith(f"sparrowmq: no name server answers ({address}): ")
+    assert text.startswith(f"sparrowmq: no name server answers ({address}, from --name-servers): ")
     assert "start one with: sparrowmq up" in text
     assert "--name-servers or SPARROWMQ_NAME_SERVERS" in text
 

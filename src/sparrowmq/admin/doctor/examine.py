@@ -106,7 +106,8 @@ async def _without_name_servers(calls: ClusterCalls) -> Examination:
     rest = tuple(name for name in CATALOGUE if name not in made)
     not_made = NotMade(rest, "everything else", "no name server answers")
     count = len(facts.name_servers)
-    return examination([decided, Decided(not_made=[not_made])], f"asked {count} name servers")
+    asked = f"asked {count_of(count, 'name server')}"
+    return examination([decided, Decided(not_made=[not_made])], asked)
 
 
 def _of_cluster(facts: ClusterFacts) -> Examination:

@@ -201,9 +201,12 @@ class PullConsumer(GroupConsumer):
         self._suggested.pop(queue, None)  # unless this pull is answered
         try:
             response = await self._client.peers.call(broker.address, header, timeout_s=timeout_s)
-        except NetError:
+        except NetError as error:
+            self._client.broker_failed(error)
             self._lost[queue] = broker.broker_id
             raise
+        if self._client.outages.is_any:
+            self._client.broker_answered(broker.address)
         if response.code not in _STATUS:
             raise BrokerRefused(broker.address, response.code, response.remark)
         pulled = response.header(Pulled)

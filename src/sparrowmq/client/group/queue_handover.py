@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.errors import ClientError
+from sparrowmq.client.errors import ClientError, NoNameServer
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.lock_requests import NO_LOCKS
 from sparrowmq.client.group.member_settings import MemberSettings
@@ -295,7 +295,9 @@ class QueueHandover:
             start = await self._starts.of(queue, stored)
         except (ClientError, NetError, ProtocolError) as error:
             self._wait(queue, Reason.START_UNKNOWN, str(error))
-            self._client.log.warning("%s not started: its offset is unknown: %s", queue, error)
+            self._client.log.debug("%s not started: its offset is unknown: %s", queue, error)
+            if not isinstance(error, NoNameServer):  # logged for each broker, not for each queue
+                self._client.outages.failed(f"broker {queue.broker_name}", error)
             return False
         if queue in ownership.held:
             return True

@@ -111,7 +111,8 @@ class Rebalance:
                 self._log.print(f"{topic}: nothing changes: {error}")
                 again_s = min(again_s, MISSED_S)
             except (ClientError, NetError, ProtocolError) as error:
-                self._report(topic, str(error))
+                is_outage = self._client.broker_failed(error)
+                self._report(topic, str(error), is_quiet=is_outage)
                 again_s = min(again_s, MISSED_S)
             except Exception as error:
                 self._failed[topic] += 1
@@ -246,10 +247,12 @@ class Rebalance:
             text = "queue listener of group %s failed for %s: %r"
             self._client.log.error(text, self._settings.group, topic, error, exc_info=error)
 
-    def _report(self, topic: str, reason: str) -> None:
+    def _report(self, topic: str, reason: str, *, is_quiet: bool = False) -> None:
         """Warn once until the topic works. No warning for a retry topic: the first heartbeat
         creates it, and it holds nothing before that."""
         self._log.note_failure(topic, reason)
+        if is_quiet:
+            return
         is_new = topic not in self._reported and not is_retry_topic(topic)
         level = logging.WARNING if is_new else logging.DEBUG
         self._reported.add(topic)

@@ -450,7 +450,14 @@ class SendAttempts:
         header = out.for_queue(queue)
         watcher = self._watcher
         start_s = asyncio.get_running_loop().time() if watcher is not None else 0.0
-        response = await self._client.peers.call(address, header, out.body, timeout_s=limit_s)
+        client = self._client
+        try:
+            response = await client.peers.call(address, header, out.body, timeout_s=limit_s)
+        except ConnectionLost as error:  # a timeout may only mean that the caller is impatient
+            client.broker_failed(error)
+            raise
+        if client.outages.is_any:
+            client.broker_answered(address)
         result = _result(address, queue, out, response)
         if watcher is not None:
             fields = response.ext_fields or {}

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sparrowmq.backoff import Backoff
+from sparrowmq.net.errors import CLOSED_BY_PEER, in_words
 from sparrowmq.protocol.codes import MQ_VERSION, RequestCode, ResponseCode
 from sparrowmq.protocol.errors import BodyError, FrameError
 from sparrowmq.protocol.frame import encode_frame
@@ -176,7 +177,7 @@ class Remoting:
         while size:
             part = self._socket.recv(min(size, _CHUNK_BYTES))
             if not part:
-                raise ConnectionResetError("the server closed the connection")
+                raise ConnectionResetError(CLOSED_BY_PEER)
             yield part
             size -= len(part)
 
@@ -186,7 +187,8 @@ class Remoting:
             return ClusterUnreachable(
                 self.address, self._request, f"no answer in {self.timeout_s:g} s"
             )
-        return ClusterUnreachable(self.address, self._request, str(error) or type(error).__name__)
+        reason = in_words(error) or type(error).__name__
+        return ClusterUnreachable(self.address, self._request, reason)
 
 
 def _read_header(data: bytes) -> dict[str, Any]:
