@@ -12,7 +12,7 @@ from sparrowmq import LitePullConsumer, NotStarted, Producer
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.client import client_around, core_of
 from sparrowmq.client.consuming import pull_loop
-from sparrowmq.client.consuming.concurrent_consumption import GivingBack
+from sparrowmq.client.consuming.send_back import GivingBack
 from sparrowmq.client.failures import keep_running
 from sparrowmq.client.group import rebalance
 from sparrowmq.client.group.group_consumer import core_of_consumer

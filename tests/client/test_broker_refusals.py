@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import pytest
 
-from sparrowmq.client.consuming import concurrent_consumption
+from sparrowmq.client.consuming import send_back
 from sparrowmq.client.errors import NoRoute
 from sparrowmq.client.group import lock_requests, offsets
 from sparrowmq.net.errors import ConnectionLost
@@ -90,7 +90,7 @@ def test_a_message_that_cannot_be_given_back_now_is_handled_again(
 
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
-        break_down(monkeypatch, concurrent_consumption, "call", error)
+        break_down(monkeypatch, send_back, "call", error)
         member = Member(sim, fail_once)
         send(sim, b"x")
         sim.advance(8)

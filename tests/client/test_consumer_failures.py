@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.client.consuming.concurrent_consumption import CHECK_S, GivingBack
+from sparrowmq.client.consuming.concurrent_consumption import CHECK_S
 from sparrowmq.client.consuming.handler_calls import RetryLater
 from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.consuming.send_back import GivingBack
 from sparrowmq.client.group.group_consumer import core_of_consumer, membership_of
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue

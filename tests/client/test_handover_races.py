@@ -7,7 +7,7 @@ import pytest
 
 from sparrowmq.client import broker_calls
 from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.consuming.concurrent_consumption import GivingBack
+from sparrowmq.client.consuming.send_back import GivingBack
 from sparrowmq.client.group import lock_requests
 from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.group.held_queue import HeldQueue

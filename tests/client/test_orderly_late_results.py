@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.consuming.handler_calls import RetryLater
+from sparrowmq.client.consuming.send_back import GivingBack
 from sparrowmq.client.group.group_consumer import membership_of
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership

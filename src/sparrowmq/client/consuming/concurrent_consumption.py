@@ -12,73 +12,13 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from sparrowmq.client.broker_calls import call, find_broker
-from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.consuming.handler_calls import DEAD_LETTER, THREADS_CLOSED, HandlerCalls
-from sparrowmq.client.consuming.retry_elsewhere import send_to_retry_topic
-from sparrowmq.client.errors import ClientError, counted
+from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, HandlerCalls
+from sparrowmq.client.consuming.send_back import GivingBack
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.rate_limit import RateLimit
-from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import WorkersClosed
-from sparrowmq.protocol.headers.send import SendBack
 from sparrowmq.protocol.message_ext import MessageExt, failed_again
-
-
-class GivingBack:
-    """Sends messages of one group back to brokers, which deliver them again later, or move them to
-    the dead-letter queue after too many attempts."""
-
-    def __init__(
-        self, client: ClientCore, group: str, max_reconsume_times: int | None, log: logging.Logger
-    ) -> None:
-        """Without a limit of its own the group's setting at the broker counts."""
-        self._client = client
-        self._group = group
-        self._max_reconsume_times = max_reconsume_times
-        self._log = log
-
-    async def give_back(self, message: MessageExt, delay_level: int, reason: str) -> bool:
-        """Send a message back. Returns whether the broker has it now. `reason` is for the log."""
-        header = SendBack(
-            offset=message.log_offset,
-            group=self._group,
-            delay_level=delay_level,
-            origin_msg_id=message.msg_id,
-            origin_topic=message.original_topic,
-            unit_mode=False,
-            max_reconsume_times=self._max_reconsume_times,
-        )
-        try:
-            broker = await find_broker(self._client, message.topic, message.broker_name)
-            if broker.is_master:
-                await call(self._client, broker.address, header)
-            else:
-                await self._send_elsewhere(message, delay_level)
-        except (ClientError, NetError) as error:
-            self._log.warning("message %s not given back: %s", message.msg_id, error)
-            return False
-        limit = self._max_reconsume_times
-        if delay_level == DEAD_LETTER or (limit is not None and message.reconsume_times >= limit):
-            # Where the group's limit counts it is the broker that logs this.
-            self._log.warning(
-                "message %s of topic %s goes to the dead-letter queue of group %s after %s: %s",
-                message.msg_id,
-                message.original_topic,
-                self._group,
-                counted(message.reconsume_times + 1, "attempt"),
-                reason,
-            )
-        return True
-
-    async def _send_elsewhere(self, message: MessageExt, delay_level: int) -> None:
-        """Send it to another broker: the master is away, and its slave stores nothing."""
-        times = self._max_reconsume_times
-        if delay_level == DEAD_LETTER:
-            times = message.reconsume_times
-        await send_to_retry_topic(self._client, self._group, message, delay_level, times)
-
 
 HAND_AGAIN_S = 5.0
 """A message that could not be sent back is handed to the handler again after this long."""

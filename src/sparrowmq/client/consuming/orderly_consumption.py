@@ -9,13 +9,13 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.consuming.handler_calls import (
     DEAD_LETTER,
     THREADS_CLOSED,
     HandlerCalls,
     Result,
 )
+from sparrowmq.client.consuming.send_back import GivingBack
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.rate_limit import RateLimit

@@ -21,8 +21,8 @@ from sparrowmq.client.argument_checks import (
     check_whole,
 )
 from sparrowmq.client.broker_calls import Position, committed_offset, find_broker
-from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.consuming.handler_calls import DEAD_LETTER
+from sparrowmq.client.consuming.send_back import GivingBack
 from sparrowmq.client.errors import BrokerRefused, NoRoute
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.member_settings import ConsumerSettings

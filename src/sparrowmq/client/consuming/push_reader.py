@@ -5,10 +5,11 @@ from functools import partial
 
 from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.consuming.concurrent_consumption import ConcurrentConsumption, GivingBack
+from sparrowmq.client.consuming.concurrent_consumption import ConcurrentConsumption
 from sparrowmq.client.consuming.handler_calls import HandlerCalls
 from sparrowmq.client.consuming.orderly_consumption import UNLIMITED, OrderlyConsumption
 from sparrowmq.client.consuming.pull_loop import FlowLimits, PullLoop, reason_to_wait, shared_out
+from sparrowmq.client.consuming.send_back import GivingBack
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.queue_handover import PullTask, QueueReader
