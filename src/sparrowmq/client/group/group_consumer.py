@@ -11,8 +11,7 @@ from sparrowmq.client.client import Client, core_of
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import FROM_ENVIRONMENT, config_of
 from sparrowmq.client.errors import NoRoute, NotStarted
-from sparrowmq.client.group.broker_requests import routes
-from sparrowmq.client.group.member_calls import MemberCalls
+from sparrowmq.client.group.broker_requests import MemberCalls, routes
 from sparrowmq.client.group.member_settings import ConsumerSettings, MemberSettings, with_start
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.rate_limit import RateLimit, chosen_rate
