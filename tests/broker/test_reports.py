@@ -1,4 +1,5 @@
-"""Reports about all queues and groups of a broker never stop it, however many there are."""
+"""Reports about all queues and groups of a broker, and changes of many of them, never stop it,
+however many there are."""
 
 import asyncio
 import gc
@@ -15,6 +16,10 @@ import pytest
 from sparrowmq.broker import reports
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.consumer_offsets import changes_in
+from sparrowmq.broker.replication.table_copy import take_state
+from sparrowmq.broker.replication.table_rules import OffsetChange
+from sparrowmq.broker.replication.table_state import TableQuestion
 from sparrowmq.broker.reports import SLICE_S, Slices
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.broker.statistics import TOPIC_PUT_SIZE
@@ -29,13 +34,21 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.admin import GetRuntimeInfo
+from sparrowmq.protocol.headers.clients import Heartbeat
+from sparrowmq.protocol.headers.connections import GetAllProducers
+from sparrowmq.protocol.headers.groups import DeleteGroup
+from sparrowmq.protocol.headers.replication import CopyTables
 from sparrowmq.protocol.headers.statistics import (
+    CloneGroupOffset,
+    GetAllConsumerOffsets,
     GetBrokerConsumeStats,
     GetConsumeStats,
     GetConsumeTimeSpan,
     GetTopicStats,
     ViewBrokerStats,
 )
+from sparrowmq.protocol.heartbeat import HeartbeatData, ProducerData
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.testing.loop_watchdog import LoopWatchdog, Stall
 from tests.patience import PATIENCE_S
@@ -44,7 +57,11 @@ from tests.store.stores import message
 LOG = logging.getLogger("tests.reports")
 STALL_MS = 50.0
 LOG_FILE_BYTES = 16 * 1024 * 1024
-OWN_FILES = ("/handlers/statistics.py", "/sampling.py", "/reports.py", "/runtime_info.py")
+OWN_FILES = (
+    *("/handlers/statistics.py", "/sampling.py", "/reports.py", "/runtime_info.py"),
+    *("/handlers/groups.py", "/handlers/connections.py", "/handlers/offset_tables.py"),
+    *("/broker/consumer_offsets.py", "/broker/tables.py", "/offset_saving.py", "/table_copy.py"),
+)
 READS_ALL = "group-0"
 IN_MEMORY = 128
 """Units of a queue; older ones are in its file."""
@@ -95,10 +112,10 @@ class Asked:
     broker: Broker
     peers: Peers
 
-    async def ask(self, header: RequestHeader) -> bytes:
+    async def ask(self, header: RequestHeader, body: bytes = b"") -> bytes:
         address = f"127.0.0.1:{self.broker.port}"
         self.broker.statistics.sampled_ms -= 2_000  # so that it begins with a look at everything
-        answer = await self.peers.call(address, header, timeout_s=PATIENCE_S)
+        answer = await self.peers.call(address, header, body, timeout_s=PATIENCE_S)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         return bytes(answer.body)
 
@@ -112,6 +129,7 @@ async def filled(folder: Path, size: Size) -> AsyncIterator[Asked]:
             port=0,
             busy_lag_s=3600.0,
             store=StoreConfig(log_file_size=LOG_FILE_BYTES),
+            offsets_save_s=0.001,  # with each journal entry
         ),
         disk=disk,
         clock=system_clock,
@@ -142,17 +160,31 @@ REPORTS: dict[str, Callable[[], RequestHeader]] = {
 }
 
 
+OTHERS: dict[str, Callable[[], RequestHeader]] = {
+    "43": GetAllConsumerOffsets,
+    "328": GetAllProducers,
+    "an unknown slave's question": CopyTables,
+    "clone": lambda: CloneGroupOffset(
+        src_group=READS_ALL, dest_group="clone", topic="", offline=True
+    ),
+    "delete": lambda: DeleteGroup(group_name=READS_ALL, clean_offset=True),
+    "delete what is not there, when all of that is saved": lambda: DeleteGroup(group_name="no"),
+}
+"""Other requests that look at everything, or change much at once."""
+
+
 async def watched(folder: Path, size: Size) -> list[Stall]:
     """What held the loop while everything was asked at once, as far as it worked for reports."""
     stalls: list[Stall] = []
     async with filled(folder, size) as asked:
+        await asked.ask(Heartbeat(), producer_of(size.groups))
         gc.collect()
         # As a broker's process does; this one holds pytest as well.
         gc.freeze()
         thresholds = gc.get_threshold()
         gc.set_threshold(*GC_THRESHOLDS)
         try:
-            for name, header in REPORTS.items():
+            for name, header in (REPORTS | OTHERS).items():
                 with LoopWatchdog(STALL_MS, report=stalls.append):
                     began_s = time.perf_counter()
                     body = await asked.ask(header())
@@ -163,6 +195,12 @@ async def watched(folder: Path, size: Size) -> list[Stall]:
     # Only what was computed: a machine that is busy elsewhere may stop any callback.
     late = (one for one in stalls if one.cpu_ms >= STALL_MS)
     return [one for one in late if any(own in line for line in one.stack for own in OWN_FILES)]
+
+
+def producer_of(groups: int) -> bytes:
+    """The heartbeat of a client that sends in so many groups."""
+    sends_in = tuple(ProducerData(group_name=f"producers-{number}") for number in range(groups))
+    return HeartbeatData(client_id="producer", producer_data_set=sends_in).to_json()
 
 
 async def counted_turns(reports: int, work_s: float) -> int:
@@ -203,7 +241,8 @@ async def turns_of_others(folder: Path) -> dict[str, int]:
     """How often the loop came round while each report was computed."""
     turns: dict[str, int] = {}
     async with filled(folder, SMALL) as asked:
-        for name, header in REPORTS.items():
+        await asked.ask(Heartbeat(), producer_of(SMALL.groups))
+        for name, header in (REPORTS | OTHERS).items():
             asking = asyncio.ensure_future(asked.ask(header()))
             turns[name] = 0
             while not asking.done():
@@ -223,6 +262,37 @@ def test_a_report_lets_others_go_first_at_every_step(
     assert all_groups > one_group > 2 * queues, "each queue is looked at, and reported"
     assert turns["202"] > queues
     assert turns["28"] > queues
+    assert turns["43"] > SMALL.topics
+    assert turns["328"] > SMALL.groups
+    assert turns["an unknown slave's question"] > SMALL.topics
+    assert turns["clone"] > queues, "copied, and journaled"
+    assert turns["delete"] > queues
+
+
+async def taken_under_load(folder: Path) -> tuple[list[OffsetChange], list[OffsetChange]]:
+    """Progress as a slave gets it whole, which changes while it is copied, and as it is then."""
+    async with filled(folder, SMALL) as asked:
+        offsets = asked.broker.offsets
+        taking = asyncio.ensure_future(take_state(asked.broker, TableQuestion()))
+        rng = random.Random(1)
+        while not taking.done():
+            group = f"group-{rng.randrange(SMALL.groups)}"
+            offsets.reset(group, f"topic-{rng.randrange(SMALL.topics)}", 0, rng.randrange(100))
+            if rng.random() < 0.1:
+                offsets.remove_topic(f"topic-{rng.randrange(SMALL.topics)}")
+            await asyncio.sleep(0)
+        now, state = offsets.everything(), await taking
+        assert isinstance(state.progress, ConsumerOffsetTable)
+        assert state.counts.offsets == offsets.recent.count
+        return sorted(changes_in(state.progress)), sorted(now)
+
+
+def test_a_whole_table_for_a_slave_is_of_one_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "SLICE_S", 0.0)
+    taken, now = asyncio.run(taken_under_load(tmp_path))
+    assert taken == now
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ Bugs are planted by replacing a named part of the product, in a simulation or in
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,12 +122,13 @@ def keep_progress_of_deleted_topics(patch: Patch) -> None:
 def advance_deleted_groups(patch: Patch) -> None:
     """A deleted group is a few messages further when it comes back."""
 
-    def advance(offsets: ConsumerOffsets, group: str) -> None:
+    def advance(offsets: ConsumerOffsets, group: str) -> Iterator[None]:
         for topic in offsets.topics_of(group):
             for queue_id, offset in dict(offsets.queues(group, topic)).items():
                 offsets.reset(group, topic, queue_id, offset + 5)
+        yield
 
-    patch(ConsumerOffsets, "remove_group", advance)
+    patch(ConsumerOffsets, "removing_group", advance)
 
 
 def start_at_the_end(patch: Patch) -> None:

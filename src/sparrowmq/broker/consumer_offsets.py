@@ -21,7 +21,7 @@ that was set back or removed has a number, its rewind:
     the master's copy is older ──────┴─▶ unsent
 """
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
@@ -191,9 +191,14 @@ class ConsumerOffsets:
 
     def remove_group(self, group: str) -> None:
         """Forget everything a group has consumed."""
+        finished(self.removing_group(group))
+
+    def removing_group(self, group: str) -> Generator[None, None, None]:
+        """The same, yielding wherever the loop may run."""
         self.forget_pulled(group)
         for topic in self.topics_of(group):
             self._remove(f"{topic}@{group}")
+            yield
         self._forget_rewinds()
 
     def forget_pulled(self, group: str) -> None:
@@ -203,10 +208,14 @@ class ConsumerOffsets:
 
     def remove_topic(self, topic: str) -> None:
         """Forget a topic's progress, for every group."""
-        for key in [key for key in self.pulled if key[1] == topic]:
-            del self.pulled[key]
-        for group in self.groups_of(topic):
-            self._remove(f"{topic}@{group}")
+        self.remove_topics({topic})
+
+    def remove_topics(self, topics: Collection[str]) -> None:
+        """Forget the progress in these topics, for every group."""
+        for pulled in [key for key in self.pulled if key[1] in topics]:
+            del self.pulled[pulled]
+        for key in [key for key in self._table if key.partition("@")[0] in topics]:
+            self._remove(key)
         self._forget_rewinds()
 
     def _remove(self, key: str) -> None:
@@ -315,18 +324,24 @@ class ConsumerOffsets:
     def compare_missing(self, whole: ConsumerOffsetTable) -> None:
         """Handle offsets that a master's whole table lacks: removed there, if the master may have
         forgotten the rewind; otherwise the master never had them."""
+        finished(self.comparing_missing(whole))
+
+    def comparing_missing(self, whole: ConsumerOffsetTable) -> Generator[None, None, None]:
+        """The same, yielding wherever the loop may run."""
         forgotten = whole.forgotten_rewind or 0
         rewinds = whole.rewinds or {}
-        own = [(key, queue_id) for key, row in self._table.items() for queue_id in row]
-        for place in own:
-            key, queue_id = place
-            if queue_id in whole.offset_table.get(key, ()) or queue_id in rewinds.get(key, ()):
-                continue
-            if self._rewinds.get(place, 0) < forgotten:
-                self._set(OffsetChange(*place, -1))
-                self._unsaved[place] = None
-            else:
-                self._unsent[place] = None
+        for key, row in self.rows():
+            known, rewound = whole.offset_table.get(key, ()), rewinds.get(key, ())
+            for queue_id in row:
+                place = key, queue_id
+                if queue_id in known or queue_id in rewound:
+                    continue
+                if self._rewinds.get(place, 0) < forgotten:
+                    self._set(OffsetChange(*place, -1))
+                    self._unsaved[place] = None
+                else:
+                    self._unsent[place] = None
+            yield
 
     def replay(self, change: OffsetChange) -> None:
         """Apply a journal entry at startup."""

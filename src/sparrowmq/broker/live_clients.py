@@ -342,8 +342,10 @@ class Producers:
         return any(group != but for group in self._groups)
 
     def groups(self) -> Iterator[tuple[str, list[LiveMember]]]:
-        """Every live group with its members."""
-        return iter([(group, list(members.values())) for group, members in self._groups.items()])
+        """Every live group with its members, as they are at its turn; the loop may run between."""
+        for group in list(self._groups):
+            if members := self.members(group):
+                yield group, members
 
     def silent_since(self, before_ms: int) -> list[LiveMember]:
         """Members whose last heartbeat came before that time."""

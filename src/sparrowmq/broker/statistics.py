@@ -11,7 +11,8 @@ that waited for the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from sparrowmq.broker.config import BrokerConfig
@@ -38,6 +39,8 @@ DELIVERED_TIMERS = f"{TIMER_TOPIC}@delivered"
 """Counts what the broker itself has consumed from the timer queue, which it does out of order."""
 SAMPLE_MS = 10_000
 _SPANS = ((SAMPLE_MS, 7), (600_000, 7), (3_600_000, 25))
+_SAMPLE = 3
+"""Numbers in a sample: a time, and the total and how often it was added to at that time."""
 _DAY_MS = 86_400_000
 _MOST_STARTS = 100_000
 """A limit, so that starting points of groups that never commit do not pile up."""
@@ -243,41 +246,45 @@ class Series:
         """How often it was added to; 0 where only the total is known."""
         self.is_kept = False
         """However long nothing is counted."""
-        self._samples: tuple[list[tuple[int, int, int]], ...] = tuple(
-            [(now_ms, 0, 0)] for _ in _SPANS
-        )
+        # Flat arrays: there may be 100,000 series, and lists would all be visited by the garbage
+        # collector, which holds the loop for as long as that takes.
+        self._samples = tuple(array("q", (now_ms, 0, 0)) for _ in _SPANS)
 
     def sample(self, now_ms: int) -> None:
         """Remember the total, in each span whose time has come."""
         for (interval_ms, most), samples in zip(_SPANS, self._samples, strict=True):
-            if now_ms - samples[-1][0] >= interval_ms:
-                samples.append((now_ms, self.total, self.times))
-                del samples[:-most]
+            if now_ms - samples[-_SAMPLE] >= interval_ms:
+                samples.extend((now_ms, self.total, self.times))
+                del samples[: -most * _SAMPLE]
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing was counted for a day."""
         days = self._samples[-1]
-        return not self.is_kept and len(days) == _SPANS[-1][1] and days[0][1] == self.total
+        is_full = len(days) == _SPANS[-1][1] * _SAMPLE
+        return not self.is_kept and is_full and days[1] == self.total
 
     def spans(self, now_ms: int) -> BrokerStatsData:
         """The last minute, hour and day, as far as they were watched."""
-        minute, hour, day = (self._item(samples[0], now_ms) for samples in self._samples)
+        minute, hour, day = (self._item(samples[:_SAMPLE], now_ms) for samples in self._samples)
         return BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day)
 
-    def _item(self, since: tuple[int, int, int], now_ms: int) -> BrokerStatsItem:
-        count, times = self.total - since[1], self.times - since[2]
+    def _item(self, since: Sequence[int], now_ms: int) -> BrokerStatsItem:
+        since_ms, total, since_times = since
+        count, times = self.total - total, self.times - since_times
         return BrokerStatsItem(
             sum=count,
-            tps=_rate(count, now_ms - since[0]),
+            tps=_rate(count, now_ms - since_ms),
             avgpt=count / times if times else 0.0,
         )
 
     def recent_tps(self, now_ms: int) -> tuple[float, float, float]:
         """Per second over the last 10 s, minute and ten minutes."""
         minute, hour, _ = self._samples
-        last = minute[-1] if now_ms - minute[-1][0] >= SAMPLE_MS / 2 else minute[-2:][0]
-        starts = (last, minute[0], hour[-2:][0])
+        last = minute[-_SAMPLE:]
+        if now_ms - last[0] < SAMPLE_MS / 2:
+            last = minute[-2 * _SAMPLE :][:_SAMPLE]
+        starts = (last, minute[:_SAMPLE], hour[-2 * _SAMPLE :][:_SAMPLE])
         ten_s, sixty_s, ten_min = (self._item(start, now_ms).tps for start in starts)
         return ten_s, sixty_s, ten_min
 

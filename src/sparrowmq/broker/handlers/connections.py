@@ -1,9 +1,12 @@
 """Connected clients, and the subscriptions of groups."""
 
+from collections.abc import Generator
+
 from msgspec import field
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import LiveMember, group_faults
+from sparrowmq.broker.reports import in_slices
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.body import GroupList
@@ -39,7 +42,9 @@ class CheckedConsumerConnection(ConsumerConnection, frozen=True, kw_only=True):
 
 
 @routes.on(GetConsumerConnections)
-def get_consumer_connections(broker: Broker, request: Request[GetConsumerConnections]) -> Reply:
+async def get_consumer_connections(
+    broker: Broker, request: Request[GetConsumerConnections]
+) -> Reply:
     """The live members of a consumer group."""
     name = request.header.consumer_group
     group = broker.consumers.group(name)
@@ -56,7 +61,7 @@ def get_consumer_connections(broker: Broker, request: Request[GetConsumerConnect
         unequal_subscriptions=faults.unequal,
         doubled_client_ids=faults.doubled,
     )
-    return Reply(body=answer.to_json())
+    return Reply(body=await broker.workers.run(answer.to_json))
 
 
 @routes.on(GetProducerConnections)
@@ -71,11 +76,17 @@ def get_producer_connections(broker: Broker, request: Request[GetProducerConnect
 
 
 @routes.on(GetAllProducers)
-def get_all_producers(broker: Broker, request: Request[GetAllProducers]) -> Reply:
+async def get_all_producers(broker: Broker, request: Request[GetAllProducers]) -> Reply:
     """All live producers by group."""
+    table = await in_slices(_all_producers(broker), broker.slices)
+    return Reply(body=await broker.workers.run(table.to_json))
+
+
+def _all_producers(broker: Broker) -> Generator[None, None, ProducerTable]:
     zero_ms = broker.clock() - broker.monotonic()
-    table = {
-        group: tuple(
+    table = {}
+    for group, members in broker.producers.groups():
+        table[group] = tuple(
             ProducerInfo(
                 client_id=member.client_id,
                 remote_ip=member.connection.peer,
@@ -85,9 +96,8 @@ def get_all_producers(broker: Broker, request: Request[GetAllProducers]) -> Repl
             )
             for member in members
         )
-        for group, members in broker.producers.groups()
-    }
-    return Reply(body=ProducerTable(data=table).to_json())
+        yield
+    return ProducerTable(data=table)
 
 
 def _connection(member: LiveMember) -> ClientConnection:

@@ -1,11 +1,12 @@
 """Whole tables of offsets, copies of them, and raw queue units."""
 
 import struct
-from collections.abc import Awaitable
+from collections.abc import Generator, Sequence
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.delay_properties import slot_ms
 from sparrowmq.broker.handlers.table_changes import check_is_master
+from sparrowmq.broker.reports import in_slices
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -40,7 +41,8 @@ async def get_all_consumer_offsets(
     Apache's slaves need a version, although they compare it with nothing.
     """
     version = DataVersion().next(broker.clock())
-    table = ConsumerOffsetTable(offset_table=dict(broker.offsets.rows()), data_version=version)
+    copied = await in_slices(broker.offsets.copying(), broker.slices)
+    table = ConsumerOffsetTable(offset_table=copied.offset_table, data_version=version)
     return Reply(body=await broker.workers.run(table.to_json))
 
 
@@ -52,7 +54,7 @@ def get_all_delay_offsets(broker: Broker, request: Request[GetAllDelayOffsets]) 
 
 
 @routes.on(CloneGroupOffset)
-def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Awaitable[Reply]:
+async def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Reply:
     """Give a group the progress of another, in one topic or in all."""
     check_is_master(broker)
     header = request.header
@@ -60,12 +62,7 @@ def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Aw
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
     topics = [header.topic] if header.topic else broker.offsets.topics_of(header.src_group)
-    live = broker.consumers.group(header.src_group)
-    for topic in topics:
-        is_wanted = header.offline or live is None or topic in live.subscriptions
-        if topic in broker.topics and is_wanted:
-            for queue_id, offset in broker.offsets.queues(header.src_group, topic).items():
-                broker.offsets.commit(header.dest_group, topic, queue_id, offset)
+    await in_slices(_clone(broker, header, topics), broker.slices)
     audit(
         request,
         "cloned offsets of group %s to %s in %s",
@@ -73,7 +70,19 @@ def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Aw
         header.dest_group,
         topics,
     )
-    return broker.offset_saving.reply_when_saved(Reply())
+    return await broker.offset_saving.reply_when_saved(Reply())
+
+
+def _clone(
+    broker: Broker, header: CloneGroupOffset, topics: Sequence[str]
+) -> Generator[None, None, None]:
+    live = broker.consumers.group(header.src_group)
+    for topic in topics:
+        is_wanted = header.offline or live is None or topic in live.subscriptions
+        if topic in broker.topics and is_wanted:
+            for queue_id, offset in broker.offsets.queues(header.src_group, topic).items():
+                broker.offsets.commit(header.dest_group, topic, queue_id, offset)
+        yield
 
 
 @routes.on(GetTimerCheckpoint)

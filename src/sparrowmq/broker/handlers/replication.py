@@ -200,7 +200,7 @@ async def copy_tables(broker: Broker, request: Request[CopyTables]) -> Reply:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
     if broker.replication.is_master:
         merge_from_slave(broker, question.progress)
-    state = take_state(broker, question)
+    state = await take_state(broker, question)
     body, is_deflated = await broker.workers.run(encode_state, state)
     return Reply(CopyTablesAnswer(is_deflated=is_deflated), body)
 

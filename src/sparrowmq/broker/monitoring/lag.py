@@ -78,11 +78,6 @@ def _of_group(
     )
 
 
-def _forget_others(table: dict[Place, Any], places: set[Place]) -> None:
-    for gone in table.keys() - places:
-        del table[gone]
-
-
 def _age(waiting: int, stored: Iterator[int | None], now_ms: int) -> int | None:
     if not waiting:
         return 0
@@ -140,8 +135,12 @@ class LagSamples:
                 else:
                     self._passing.pop(place, None)
                 await pace.rest()
-        for table in (self._waiting, self._unpulled, self._passing):
-            _forget_others(table, places)
+        tables: tuple[dict[Place, Any], ...] = (self._waiting, self._unpulled, self._passing)
+        for table in tables:
+            for place in list(table):
+                if place not in places:
+                    table.pop(place, None)
+                await pace.rest()
 
     def _tags(self, group: str, topic: str) -> Numbers | None:
         live = self._broker.consumers.group(group)

@@ -33,6 +33,7 @@ from sparrowmq.broker.replication.table_state import (
     TableState,
     TopicsCopied,
 )
+from sparrowmq.broker.reports import in_slices
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import MessageRequestModeTable
@@ -72,7 +73,8 @@ async def ask_tables(broker: Broker, master: ApacheMaster) -> TableState:
     timers = await _if_known(master, GetTimerCheckpoint())
     _, log_end = await master.log_range()
     # Offsets of 100,000 queues are megabytes.
-    progress = await broker.workers.run(_changes, broker.offsets.table(), offsets.body)
+    own = await in_slices(broker.offsets.copying(), broker.slices)
+    progress = await broker.workers.run(_changes, own, offsets.body)
     return TableState(
         counts=TableCounts(life=life_of(broker.store)),
         log_end=log_end,

@@ -25,7 +25,7 @@ async def give_tables(broker: Broker, peers: Peers, longest_s: float) -> None:
         return
     with suppress(TimeoutError):
         async with asyncio.timeout(longest_s):
-            state = take_state(broker, TableQuestion())
+            state = await take_state(broker, TableQuestion())
             body, is_deflated = await broker.workers.run(encode_state, state)
             header = GiveTables(master_address=broker.address, is_deflated=is_deflated)
             async with asyncio.TaskGroup() as tasks:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.consumer_offsets import changes_in
+from sparrowmq.broker.consumer_offsets import changes_in, updated
 from sparrowmq.broker.delivery import delay_levels, timer_persistence
 from sparrowmq.broker.delivery.timer_files import TimerMark
 from sparrowmq.broker.replication.table_rules import OffsetChange
@@ -18,6 +18,7 @@ from sparrowmq.broker.replication.table_state import (
     TableState,
     TopicsCopied,
 )
+from sparrowmq.broker.reports import in_slices
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.store.store import Store
@@ -35,15 +36,13 @@ def life_of(store: Store) -> int:
 # ---- on the broker that is asked
 
 
-def take_state(broker: Broker, question: TableQuestion) -> TableState:
-    """The current state of everything that a broker with `question.have` lacks."""
+async def take_state(broker: Broker, question: TableQuestion) -> TableState:
+    """The state of everything that a broker with `question.have` lacks, as it is on return."""
     store, offsets = broker.store, broker.offsets
     life, have = life_of(store), question.have
     if have.life != life:
         have = TableCounts()
-    # Send a whole table as a table: a change for each offset would take ten times as long.
-    changed = offsets.changes_since(have.offsets)
-    progress = offsets.table() if changed is None else changed or None
+    progress = await _progress_since(broker, have.offsets)
     counts = TableCounts(
         life=life,
         topics=broker.topics.recent.count,
@@ -68,6 +67,20 @@ def take_state(broker: Broker, question: TableQuestion) -> TableState:
         delivery=_delivery(broker),
         drain=broker.drain.table(),
     )
+
+
+async def _progress_since(
+    broker: Broker, count: int
+) -> Sequence[OffsetChange] | ConsumerOffsetTable | None:
+    offsets = broker.offsets
+    changed = offsets.changes_since(count)
+    if changed is not None:
+        return changed or None
+    # Send a whole table as a table: a change for each offset would take ten times as long.
+    begun = offsets.recent.count
+    table = await in_slices(offsets.copying(), broker.slices)
+    meanwhile = offsets.changes_since(begun)
+    return offsets.table() if meanwhile is None else updated(table, meanwhile)
 
 
 def _topics(broker: Broker, count: int) -> TopicsCopied | None:
@@ -135,8 +148,9 @@ async def apply_state(broker: Broker, state: TableState) -> None:
         broker.drain.follow(state.drain)
     if state.topics is not None:
         deleted |= _follow_topics(broker, state.topics)
+    if deleted:
+        broker.offsets.remove_topics(deleted)
     for topic in deleted:
-        broker.offsets.remove_topic(topic)
         broker.arrivals.end_topic(topic)
     if state.groups is not None:
         copied = state.groups
@@ -159,7 +173,7 @@ async def _merge_progress(
     broker: Broker, progress: Sequence[OffsetChange] | ConsumerOffsetTable | None
 ) -> None:
     if isinstance(progress, ConsumerOffsetTable):
-        broker.offsets.compare_missing(progress)
+        await in_slices(broker.offsets.comparing_missing(progress), broker.slices)
         changes = changes_in(progress)
     else:
         changes = iter(progress or ())

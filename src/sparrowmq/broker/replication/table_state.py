@@ -8,7 +8,8 @@ master   what changed since, the end of its log now, and how far delivery has co
 A life is one run of a master, identified by the number of the epoch that it began. Every life
 restarts the counts of changes, so a slave that has no state of this life gets whole tables, and
 after that only what changed. Each table has a separate count. The state is taken atomically, within
-one turn of the loop: everything in it is true for a log that ends at `log_end`.
+one turn of the loop: everything in it is true for a log that ends at `log_end`. Only a whole table
+of offsets is copied before, in slices; the changes made meanwhile are put into it in that turn.
 """
 
 import zlib
