@@ -62,7 +62,9 @@ class BrokerConfig:
     """Settings of one broker. Every default is RocketMQ's unless its text says otherwise."""
 
     data_dir: Path = field(
-        metadata=required("Directory for messages and everything else; one per broker.")
+        metadata=required(
+            "Where messages are kept; one directory per broker, for all that it keeps."
+        )
     )
     cluster_name: str = setting(
         "DefaultCluster", "Brokers of one cluster are listed and addressed together.", not_blank()

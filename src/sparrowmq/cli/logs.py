@@ -77,7 +77,7 @@ _LOG_LEVEL: dict[str, Any] = {
     "metavar": "LEVEL",
     "show_default": True,
     "envvar": LOG_LEVEL_VARIABLE,
-    "help": "The least that is logged: debug, info, warning or error.",
+    "help": "One of debug, info, warning, error.",
 }
 
 

@@ -200,7 +200,7 @@ def _up_command() -> SettingsCommand:
                 metavar="NUMBER",
                 default=1,
                 show_default=True,
-                help="Masters; several are processes of their own, at most one per core.",
+                help="Masters, at most one per core.",
             ),
             click.Option(
                 ["--slaves"],
@@ -228,11 +228,8 @@ def _up_command() -> SettingsCommand:
         ],
         help=_UP,
         groups={
-            "Addresses": (
-                *("port", "nameserver-port", "listen", "advertise"),
-                *("metrics-port", "metrics-listen", "insecure"),
-            ),
-            "Messages": ("brokers", "slaves", *_MESSAGES),
+            "Addresses": ("port", "nameserver-port", "listen", "insecure"),
+            "Messages": ("brokers", "slaves", "data", "flush"),
             "Settings and logs": _SETTINGS_AND_LOGS,
         },
     )
@@ -256,7 +253,6 @@ _NAMESERVER_VERBS: dict[str, str] = {
 """Each verb and its module, as in `cli.main`. `run` is built in."""
 
 
-_MESSAGES = ("data", "flush", "replication", "store-retention")
 _SETTINGS_AND_LOGS = ("config", "log-level", "json")
 
 _NAMESERVER = """Run a name server.
@@ -273,11 +269,7 @@ _BROKER = """Run a broker.
 Examples:
   sparrowmq broker --data /var/lib/sparrowmq --name-servers 127.0.0.1:9876
 """
-_UP = """Run a name server, brokers and a web console (--no-console: none).
-
-\b
-Examples:
-  sparrowmq up
-  sparrowmq up --data /var/lib/sparrowmq --flush sync
-  sparrowmq up --brokers 2 --slaves 1 --replication sync
+_UP = """\b
+Run a name server, brokers and a web console until Ctrl-C. Example:
+  sparrowmq up --brokers 2 --slaves 1 --flush sync
 """

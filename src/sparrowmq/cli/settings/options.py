@@ -48,10 +48,8 @@ class SettingOption(click.Option):
         shown = "" if default == "(none)" else f"  [default: {default}]"
         names = ", ".join([*filter(None, [self.also]), *self.opts])
         meaning = self.setting.meaning
-        if _ALL not in ctx.meta:  # one sentence, without Apache's name at its end
-            meaning = re.sub(
-                r" \([a-z]+[A-Z]\w+\)\.$", ".", meaning.partition(". ")[0].rstrip(".") + "."
-            )
+        if _ALL not in ctx.meta:  # one statement, without Apache's name at its end
+            meaning = re.sub(r" \([a-z]+[A-Z]\w+\)$", "", re.split(r"[.;] |\.$", meaning)[0]) + "."
         return f"{names} {self.metavar}", f"{meaning}{shown}"
 
 
