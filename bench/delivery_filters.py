@@ -57,7 +57,7 @@ def _skipped_us(client: Wired, kind: bytes, expression: bytes) -> float:
 
 
 def _next_offset(client: Wired) -> int:
-    written = b"".join(client._transport.written)
+    written = client.written
     client.answers()
     ((is_binary, header, body),) = FrameDecoder().feed(written)
     fields = decode_plain(is_binary, header).ext_fields

@@ -50,7 +50,7 @@ async def _round(client: Wired, numbers: "count[int]", took: Rounds) -> None:
 
     async def measured(kind: str, requests: list[bytes]) -> bytes:
         took[kind].append(_cpu_s(client, lambda: client.feed(requests)))
-        written = b"".join(client._transport.written)
+        written = client.written
         client.answers()
         await asyncio.sleep(0)
         return written

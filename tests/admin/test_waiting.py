@@ -45,7 +45,7 @@ def test_matching_counts_what_the_filter_takes(
 ) -> None:
     """Of ten that wait three match; of the first four two do."""
     monkeypatch.setattr(waiting, "MOST_COUNTED", most)
-    monkeypatch.setattr(waiting, "_PAGE", 3)
+    monkeypatch.setattr(waiting, "PAGE", 3)
 
     async def work(client: Client) -> None:
         tags = ["open", "paid", "paid", *["open"] * 6, "paid"]

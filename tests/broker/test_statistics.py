@@ -407,7 +407,7 @@ def test_an_answer_that_no_frame_can_carry_is_refused_with_what_to_ask_instead(
     world.topic("orders", 2)
     world.group("billing")
     commit(world, 0)
-    monkeypatch.setattr(handlers, "_MOST_BYTES", 100)
+    monkeypatch.setattr(handlers, "MOST_BYTES", 100)
     for header in (GetBrokerConsumeStats(), GetConsumeStats(consumer_group="billing")):
         answer = world.ask(header)
         assert answer.code == ResponseCode.SYSTEM_ERROR

@@ -370,10 +370,8 @@ def test_a_disk_that_fails_under_a_save_stops_the_broker(world: World) -> None:
     thread.let_go()
     for answer in (first, second):
         assert world.sim.wait(answer).code == ResponseCode.SERVICE_NOT_AVAILABLE
-    task = node(world)._task
-    assert task is not None
     with pytest.raises(ExceptionGroup) as caught:
-        world.sim.wait(task)
+        node(world).wait_for_end()
     assert caught.group_contains(OSError, match="Input/output")
 
 

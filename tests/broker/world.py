@@ -96,6 +96,9 @@ class TalkingClient:
         work = self._peers.call(self._address, header, body, timeout_s=timeout_s)
         return self.host.start(work)
 
+    async def send_oneway(self, header: RequestHeader, body: bytes = b"") -> None:
+        await self._peers.send_oneway(self._address, header, body)
+
     def disconnect(self) -> None:
         for address in self._peers.known():
             self._peers.drop(address)

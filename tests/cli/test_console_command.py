@@ -71,7 +71,7 @@ def test_other_clusters_are_shown_on_loopback_or_when_they_are_named(
         served.append((name, sorted(others)))
         return 0
 
-    monkeypatch.setattr(console, "_serve", serve)
+    monkeypatch.setattr(console, "serve_console", serve)
     ended = CliRunner().invoke(app, ["console", *flags])
     assert ended.exit_code == 0, ended.output
     assert served == [(name, others)]

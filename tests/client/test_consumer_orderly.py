@@ -198,7 +198,7 @@ def test_only_one_worker_has_a_queue() -> None:
 
 
 def test_without_that_messages_are_handed_out_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OrderlyConsumption, "_claim", lambda self, held: True)
+    monkeypatch.setattr(OrderlyConsumption, "claim", lambda self, held: True)
     with SimCluster(seed=1).run() as sim:
         assert consumed_by_many_workers(sim).order != numbers(5)
 

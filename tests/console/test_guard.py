@@ -188,7 +188,7 @@ def test_every_answer_carries_the_policy(path: str) -> None:
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_other_methods_are_refused(method: str) -> None:
     _, visitor = offline(Clock())
-    assert run(visitor._ask(method, "/audit", b"", {})).status == 405
+    assert run(visitor.ask(method, "/audit", b"", {})).status == 405
 
 
 def test_a_form_that_is_too_large_is_refused() -> None:

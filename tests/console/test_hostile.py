@@ -114,14 +114,14 @@ def test_a_post_without_a_proper_form_is_refused(path: str, body: bytes) -> None
         "content-type": "application/x-www-form-urlencoded",
         "origin": "http://127.0.0.1:9880",
     }
-    got = asyncio.run(visitor._ask("POST", path, body, headers))
+    got = asyncio.run(visitor.ask("POST", path, body, headers))
     assert got.status in (403, 413)
 
 
 def test_a_form_that_never_ends_is_given_up(sim: RunningCluster) -> None:
     async def work(_: Client, console: Console, visitor: Visitor) -> Got:
         sent = {"content-type": "application/x-www-form-urlencoded", "origin": "http://x"}
-        return await visitor._ask("POST", "/topics", b"a=1", sent, is_endless=True)
+        return await visitor.ask("POST", "/topics", b"a=1", sent, is_endless=True)
 
     got = as_visitor(sim, work)
     assert (got.status, "too slow" in got.html) == (413, True)
@@ -468,7 +468,7 @@ def test_a_line_after_one_that_a_crash_has_cut_is_read_again(tmp_path: Path) -> 
 def test_what_was_rolled_aside_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparrowmq.console.audit._ROLL_BYTES", 200)
+    monkeypatch.setattr("sparrowmq.console.audit.ROLL_BYTES", 200)
     audit = Audit(Clock(), tmp_path / "audit.jsonl")
     for number in range(3):
         change(audit, f"orders-{number}")

@@ -277,7 +277,7 @@ def test_a_half_message_whose_end_was_not_read_is_not_called_waiting(
                 await asyncio.sleep(1)
         return await visitor.get("/waiting/transactions")
 
-    monkeypatch.setattr("sparrowmq.console.pages.transactions._MOST_ENDS", 1)
+    monkeypatch.setattr("sparrowmq.console.pages.transactions.MOST_ENDS", 1)
     with SimCluster(seed=28).run() as sim:
         got = as_visitor(sim, work)
     assert "Producer group" not in got.text, "all have ended"

@@ -54,7 +54,7 @@ class Visitor:
 
     async def get(self, path: str, *, follow: bool = True, **headers: str) -> Got:
         """A page."""
-        got = await self._ask("GET", path, b"", headers)
+        got = await self.ask("GET", path, b"", headers)
         if follow and got.status == 303:
             return await self.get(got.headers["location"])
         if found := TOKEN.search(got.html):
@@ -76,12 +76,12 @@ class Visitor:
             "origin": f"http://{self._host}",
             **(headers or {}),
         }
-        got = await self._ask("POST", path, body, sent)
+        got = await self.ask("POST", path, body, sent)
         if follow and got.status == 303:
             return await self.get(got.headers["location"])
         return got
 
-    async def _ask(
+    async def ask(
         self,
         method: str,
         path: str,

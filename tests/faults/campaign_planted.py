@@ -53,7 +53,7 @@ def commit_early(patch: Patch) -> None:
 
 def skip_after_failed_pulls(patch: Patch) -> None:
     """A pull that failed counts as if it had brought something."""
-    pull = PullLoop._pull
+    pull = PullLoop.pull
 
     async def skip(loop: PullLoop, held: HeldQueue, subscription: SubscriptionData) -> Response:
         try:
@@ -62,7 +62,7 @@ def skip_after_failed_pulls(patch: Patch) -> None:
             held.next_offset += 2
             raise
 
-    patch(PullLoop, "_pull", skip)
+    patch(PullLoop, "pull", skip)
 
 
 async def _never(polls: RoutePolls) -> None:

@@ -30,18 +30,18 @@ def report_before_the_sync(patch: Patch) -> None:
         """Claim that it is durable."""
 
     patch(Durability, "make_durable", sync_nothing)
-    patch(Follower, "_safe_end", property(lambda follower: follower._store.max_log_offset))
+    patch(Follower, "safe_end", property(lambda follower: follower._store.max_log_offset))
 
 
 def count_connections(patch: Patch) -> None:
     """Every connection of a slave is a copy."""
-    identify, numbers = Feed._identify, count(1)
+    identify, numbers = Feed.identify, count(1)
 
     def as_another(feed: Feed, link: SlaveLink, log_offset: int) -> tuple[int, str]:
         _, name = identify(feed, link, log_offset)
         return next(numbers), name
 
-    patch(Feed, "_identify", as_another)
+    patch(Feed, "identify", as_another)
 
 
 def drop_a_tail_silently(patch: Patch) -> None:

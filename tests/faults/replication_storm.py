@@ -133,7 +133,7 @@ class Storm:
         """What lies before has expired there; a power cut may bring back the log files of it, but
         not their queues."""
         self._reached: dict[BrokerNode, int] = {}
-        self._has_promoted = False
+        self.has_promoted = False
         self._power_was_lost = False
 
     @property
@@ -315,7 +315,7 @@ class Storm:
     def _check_stores(self) -> None:
         plan = self.plan
         is_cut = self._power_was_lost and plan.flush is Flush.ASYNC
-        may_lose = not plan.waits_for_copies and (is_cut or self._has_promoted)
+        may_lose = not plan.waits_for_copies and (is_cut or self.has_promoted)
         if plan.waits_for_copies:
             self.problems += self.ledger.reused[:3]
         with ExitStack() as stack:
@@ -456,10 +456,10 @@ def expire(storm: Storm) -> None:
 
 def promote(storm: Storm) -> None:
     """The master is gone; the slave that has most becomes the master, and the old one its slave."""
-    if storm._has_promoted:
+    if storm.has_promoted:
         return
     storm.sim.paths.heal()
-    storm._has_promoted = True
+    storm.has_promoted = True
     resume(storm)
     storm.lose(storm.master, power=storm.plan.flush is Flush.SYNC and storm.rng.random() < 0.5)
     # What the master sent still arrives: only a slave that has noticed its end can be compared.

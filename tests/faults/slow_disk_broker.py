@@ -31,7 +31,7 @@ if __name__ == "__main__":
     data = Path(sys.argv[sys.argv.index("--data") + 1])
     os.environ[slow_disk.VARIABLE] = str(delay_path(data))
     slow_disk.slow_down()
-    setattr(syncer, "_WORKER", Path(slow_disk.__file__))  # noqa: B010 - mypy forbids assigning
+    setattr(syncer, "WORKER", Path(slow_disk.__file__))  # noqa: B010 - mypy forbids assigning
     if PLANTED in sys.argv:
         sys.argv.remove(PLANTED)
         setattr(serve, "ProcessSyncer", LoopSyncer)  # noqa: B010

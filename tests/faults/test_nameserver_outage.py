@@ -46,7 +46,7 @@ def test_planted_registering_only_every_30_s_is_noticed(monkeypatch: pytest.Monk
     async def wait(registration: BrokerRegistration) -> None:
         await registration.topics.changed.wait()
 
-    monkeypatch.setattr(BrokerRegistration, "_watch", wait)
+    monkeypatch.setattr(BrokerRegistration, "watch", wait)
     slowest = [outage_in_simulation(seed).problems() for seed in range(2)]
     assert any("whole only" in problem for problems in slowest for problem in problems), slowest
 

@@ -46,7 +46,7 @@ def plant_no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plant_two_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OrderlyConsumption, "_claim", lambda consuming, held: True)
+    monkeypatch.setattr(OrderlyConsumption, "claim", lambda consuming, held: True)
 
 
 def plant_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ class Wired:
 
     def wake(self) -> None:
         """What the loop does at the end of its turn for pulls whose queue grew."""
-        self.broker.arrivals._wake()
+        self.broker.arrivals.wake_touched()
 
     @property
     def written(self) -> bytes:

@@ -140,7 +140,7 @@ def test_the_check_notices_a_broker_that_believes_its_clock(
 
 
 def test_the_check_notices_timers_that_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timer_delivery, "_wait_longer", lambda *_: True)
+    monkeypatch.setattr(timer_delivery, "wait_longer", lambda *_: True)
     assert any(fault.startswith("lost") for fault in lived(0, steps=10).faults())
 
 

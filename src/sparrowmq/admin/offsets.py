@@ -176,14 +176,17 @@ async def plan_reset(
     }
     is_whole = not queues and not isinstance(goal, Mapping | MoveBy)
     time_ms = _time_of(goal) if is_whole else None
-    without_group = _without_group(group, topic, known, targets)
+    without_group = groups_to_create(group, topic, known, targets)
     return ResetPlan(group, topic, targets, by_broker, time_ms, without_group)
 
 
-def _without_group(
+def groups_to_create(
     group: str, topic: str, known: KnownGroup, targets: Collection[str]
 ) -> dict[str, SubscriptionGroupConfig]:
-    """Raises AdminError if a broker did not say whether it has the group."""
+    """The settings of the group for the target brokers that lack it, by broker.
+
+    Raises AdminError if a broker did not say whether it has the group.
+    """
     silent = tuple(failure for failure in known.errors if failure.broker in targets)
     found = Answers(known.by_broker, silent).all()
     configs = [config for config, _ in found.values() if config is not None]

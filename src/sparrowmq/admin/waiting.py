@@ -24,7 +24,7 @@ from sparrowmq.protocol.tags import parse_tags, tag_code
 MOST_COUNTED = 100_000
 """How many messages of a queue are checked one by one."""
 
-_PAGE = 1_000
+PAGE = 1_000
 
 Look = Callable[[QueueLag], Awaitable[QueueLag]]
 
@@ -82,7 +82,7 @@ async def _matching(
     end = min(each.broker_offset, begin + MOST_COUNTED)
     matching, at = 0, begin
     while at < end:
-        page = await _units(cluster, address, each, at, min(_PAGE, end - at))
+        page = await _units(cluster, address, each, at, min(PAGE, end - at))
         if not page:
             break
         matching += sum(code in codes for code in page)

@@ -106,7 +106,7 @@ class Arrivals:
         key = (topic, queue_id)
         if key in self._by_queue:
             if not self._touched:
-                self._loop.call_soon(self._wake)
+                self._loop.call_soon(self.wake_touched)
             self._touched[key] = None
 
     def has_pulls_of(self, connection: Connection) -> bool:
@@ -149,7 +149,8 @@ class Arrivals:
         for pulls in self._by_queue.values():
             yield from pulls
 
-    def _wake(self) -> None:
+    def wake_touched(self) -> None:
+        """Retry the pulls of the queues that grew in this loop turn; the loop calls this."""
         touched, self._touched = self._touched, {}
         for key in touched:
             pulls = tuple(self._by_queue.get(key, ()))

@@ -155,9 +155,9 @@ class BrokerRegistration:
                 await self.register_everywhere()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config.register_interval_s):
-                    await self._watch()
+                    await self.watch()
 
-    async def _watch(self) -> None:
+    async def watch(self) -> None:
         """Until a topic changes, register with name servers that were lost."""
         while True:
             with suppress(TimeoutError):

@@ -13,7 +13,7 @@ from sparrowmq.clock import Clock
 SHOWN = 1_000
 _MOST_TEXT = 4_000
 """Characters kept of a field: a form may have a million."""
-_ROLL_BYTES = 4 * 1024 * 1024
+ROLL_BYTES = 4 * 1024 * 1024
 _ROLLED = ".1.jsonl"
 
 log = logging.getLogger("sparrowmq.console")
@@ -94,7 +94,7 @@ class Audit:
 
 def _append(path: Path, line: bytes) -> None:
     """Append a line on a new line: it must not continue one that a crash has cut short."""
-    if path.exists() and path.stat().st_size > _ROLL_BYTES:
+    if path.exists() and path.stat().st_size > ROLL_BYTES:
         path.replace(path.with_suffix(_ROLLED))
     with path.open("ab+") as file:
         if file.seek(0, os.SEEK_END):

@@ -20,7 +20,7 @@ from sparrowmq.disk.disk import Disk
 
 _HEAD = struct.Struct(">II")
 _ANSWER = struct.Struct(">III")
-_WORKER = Path(__file__).with_name("sync_process.py")
+WORKER = Path(__file__).with_name("sync_process.py")
 _PATIENCE_S = 10.0
 """How long a helper may take to notice that it is no longer needed."""
 
@@ -109,7 +109,7 @@ class ProcessSyncer:
         with theirs:
             # -I -S: no site packages, no environment; it starts in a fraction of the time.
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_WORKER), str(theirs.fileno())],
+                [sys.executable, "-I", "-S", str(WORKER), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )

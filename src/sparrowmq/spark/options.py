@@ -130,7 +130,7 @@ def parse_options(
 
     Raises OptionError that names the option and what is allowed.
     """
-    values = read_options(options, _OPTIONS, "the source", _OF_SPARK)
+    values = read_options(options, SOURCE_OPTIONS, "the source", _OF_SPARK)
     _check_what(values)
     set_servers(values, servers or find_servers(options))
     values["starting"] = _place(values, "starting", stream)
@@ -274,7 +274,7 @@ def _refuse_in(values: dict[str, Any], what: str, names: dict[str, str]) -> None
             raise OptionError(name, f"has no meaning in a {what} read; remove it")
 
 
-_OPTIONS: KnownOptions = {
+SOURCE_OPTIONS: KnownOptions = {
     NAME_SERVER: ("name_server", read_servers),
     "subscribe": ("subscribe", read_topics),
     "subscribePattern": ("subscribe_pattern", read_pattern),

@@ -78,7 +78,7 @@ def parse_sink_options(
 
     Raises OptionError that names the option and what is allowed.
     """
-    values = read_options(options, _OPTIONS, "the sink", _OF_SPARK)
+    values = read_options(options, SINK_OPTIONS, "the sink", _OF_SPARK)
     set_servers(values, servers or find_servers(options))
     made = SinkOptions(**values)
     if "create_topic_queues" in values and not made.create_topic:
@@ -107,7 +107,7 @@ def _topic(text: str) -> str:
     return text
 
 
-_OPTIONS: KnownOptions = {
+SINK_OPTIONS: KnownOptions = {
     NAME_SERVER: ("name_server", read_servers),
     "topic": ("topic", _topic),
     "group": ("group", check_group),

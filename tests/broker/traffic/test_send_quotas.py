@@ -207,9 +207,8 @@ def test_one_way_sends_over_the_quota_are_dropped_and_counted(limited: World) ->
     client = limited.client("sender")
 
     async def send() -> None:
-        address = limited.sim.brokers["broker-a"].address
         for _ in range(25):
-            await client._peers.send_oneway(address, send_header(), b"x")
+            await client.send_oneway(send_header(), b"x")
         await asyncio.sleep(0.01)
 
     limited.sim.wait(client.host.start(send()))

@@ -57,8 +57,8 @@ def test_the_guide_shows_the_columns_as_they_are_declared(
 @pytest.mark.parametrize(
     ("title", "known", "kind"),
     [
-        ("Streams", options._OPTIONS, Options),
-        ("Writing", sink_options._OPTIONS, SinkOptions),
+        ("Streams", options.SOURCE_OPTIONS, Options),
+        ("Writing", sink_options.SINK_OPTIONS, SinkOptions),
     ],
 )
 def test_the_guide_names_every_option_with_its_default(

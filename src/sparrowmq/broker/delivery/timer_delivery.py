@@ -150,7 +150,7 @@ def _fire(broker: Broker, entry: int, record: Record, now_ms: int) -> None:
     if was_delivered_before(broker, 0, record, fields):
         return
     left_ms = _delay_over_ms(broker, true_entry, record, fields) - now_ms
-    if left_ms > 0 and _wait_longer(broker, record, fields, left_ms, now_ms):
+    if left_ms > 0 and wait_longer(broker, record, fields, left_ms, now_ms):
         return
     times = {TIMER_ENQUEUE_MS: str(record.store_timestamp), TIMER_DEQUEUE_MS: str(now_ms)}
     room = broker.config.max_properties_bytes - len(record.properties)
@@ -167,7 +167,7 @@ def _delay_over_ms(broker: Broker, entry: int, record: Record, fields: dict[str,
     return time_of(entry) + max(0, broker.delivery.clock.since(record.log_offset))
 
 
-def _wait_longer(
+def wait_longer(
     broker: Broker, record: Record, fields: dict[str, str], left_ms: int, now_ms: int
 ) -> bool:
     """Store a message again with what is left of its delay; False if that is impossible.

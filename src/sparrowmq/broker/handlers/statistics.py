@@ -42,7 +42,7 @@ _ROWS_AT_ONCE = 64
 """Rows of a table encoded to JSON in one step: about 0.3 ms."""
 _QUEUES_AT_ONCE = 512
 """Queues whose store times are looked up together, so that a worker reads many at once."""
-_MOST_BYTES = MAX_FRAME_BYTES - 64 * 1024
+MOST_BYTES = MAX_FRAME_BYTES - 64 * 1024
 """Clients close the connection when they get a larger frame."""
 
 
@@ -217,9 +217,9 @@ class _Answer:
     def add(self, *pieces: bytes) -> None:
         self.pieces += pieces
         self._size += sum(map(len, pieces)) + len(pieces)
-        if self._size > _MOST_BYTES:
+        if self._size > MOST_BYTES:
             text = (
-                f"the answer has more than {_MOST_BYTES} bytes, which no client reads;"
+                f"the answer has more than {MOST_BYTES} bytes, which no client reads;"
                 " ask for less at a time (GET_CONSUME_STATS, 208, with a group and a topic)"
             )
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)

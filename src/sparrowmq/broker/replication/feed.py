@@ -151,7 +151,7 @@ class Feed:
 
     def join(self, link: SlaveLink, log_offset: int) -> None:
         """A connection identified itself. Raises HaError for one that was not let in."""
-        slave_id, name = self._identify(link, log_offset)
+        slave_id, name = self.identify(link, log_offset)
         if link.token is None:
             log_offset = self._start_of_stranger(link, log_offset)
         if not self._store.min_log_offset <= log_offset <= self._store.max_log_offset:
@@ -176,7 +176,7 @@ class Feed:
         self.changed()
         link.feeding = self._tasks.create_task(self._feed(link), name=f"feed {name}")
 
-    def _identify(self, link: SlaveLink, log_offset: int) -> tuple[int, str]:
+    def identify(self, link: SlaveLink, log_offset: int) -> tuple[int, str]:
         """The slave to which a connection belongs. Votes count slaves, so each has its number."""
         if link.token is None and self.admits_strangers:
             # A stranger says nothing about itself. Its address distinguishes it from others, except

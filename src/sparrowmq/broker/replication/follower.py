@@ -340,7 +340,7 @@ class Follower:
                 unsynced = 0
             # A blank record ends the file here before the rest of the file was sent: the master
             # would reject a report past what it sent.
-            link.write(encode_offset(min(self._safe_end, expected)))
+            link.write(encode_offset(min(self.safe_end, expected)))
             if is_first:
                 self._complaints.end("master")
                 is_first = False
@@ -358,7 +358,7 @@ class Follower:
                     self._grown(topic, queue_id)
 
     @property
-    def _safe_end(self) -> int:
+    def safe_end(self) -> int:
         """The end that may be reported: whole records in the file, synced if `sync` is given."""
         if self._sync is None:
             return self._store.max_log_offset

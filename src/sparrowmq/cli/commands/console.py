@@ -89,7 +89,7 @@ def console(ctx: click.Context, /, **given: Any) -> None:
         if given["add_user"] is not None:
             _add_user(given["users"], given["add_user"], given["role"])
         else:
-            sys.exit(_serve(given, *_named(ctx, given)))
+            sys.exit(serve_console(given, *_named(ctx, given)))
     except ConsoleError as error:
         raise click.UsageError(str(error), ctx) from error
 
@@ -133,7 +133,8 @@ def _named(ctx: click.Context, given: dict[str, Any]) -> tuple[str, dict[str, tu
     return name, wanted
 
 
-def _serve(given: dict[str, Any], name: str, others: dict[str, tuple[str, ...]]) -> int:
+def serve_console(given: dict[str, Any], name: str, others: dict[str, tuple[str, ...]]) -> int:
+    """Serve the console until a signal ends it. Returns the exit code."""
     from sparrowmq.cli.serve import run, say_ready
     from sparrowmq.cli.stop_signal import stop_signal
     from sparrowmq.console.config import ConsoleConfig

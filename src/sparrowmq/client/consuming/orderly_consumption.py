@@ -59,10 +59,11 @@ class OrderlyConsumption:
 
     def submit(self, held: HeldQueue, messages: Sequence[MessageExt]) -> None:
         """Give the queue to a worker, unless one already has it."""
-        if messages and self._claim(held):
+        if messages and self.claim(held):
             self._ready.put_nowait(held)
 
-    def _claim(self, held: HeldQueue) -> bool:
+    def claim(self, held: HeldQueue) -> bool:
+        """Mark a queue as being worked on. Returns whether no worker had it before."""
         if held in self._busy:
             return False
         self._busy.add(held)

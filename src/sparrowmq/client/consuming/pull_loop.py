@@ -183,7 +183,7 @@ class PullLoop:
             return ERROR_S
         asked = held.next_offset
         try:
-            response = await self._pull(held, subscription)
+            response = await self.pull(held, subscription)
             outages = self._client.outages
             is_answer = response.code == ResponseCode.SUCCESS or response.code in _EMPTY
             if outages.is_any and is_answer:  # nearly never: do not build a text for each pull
@@ -197,7 +197,8 @@ class PullLoop:
             self._failed(held, error)
             return 0.0 if isinstance(error, BrokerSilent) else ERROR_S
 
-    async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Response:
+    async def pull(self, held: HeldQueue, subscription: SubscriptionData) -> Response:
+        """Send one pull for the queue's next offset. Raises ClientError or NetError."""
         queue = held.queue
         broker = await find_broker(
             self._client, queue.topic, queue.broker_name, held.broker_id, avoids_silent=True

@@ -21,7 +21,7 @@ from sparrowmq.protocol.names import (
 )
 
 _MOST_READ = 500
-_MOST_ENDS = 500
+MOST_ENDS = 500
 _MOST_SHOWN = 100
 
 
@@ -40,7 +40,7 @@ class Transaction:
 async def show(view: View) -> Answer:
     """Show pending transactions, the oldest first, and those set aside, the newest first."""
     halves = await _newest(view, TRANS_HALF_TOPIC)
-    ends = await _newest(view, TRANS_OP_HALF_TOPIC, _MOST_ENDS)
+    ends = await _newest(view, TRANS_OP_HALF_TOPIC, MOST_ENDS)
     aside = await _newest(view, TRANS_CHECK_MAX_TIME_TOPIC)
     since_ms = known_since_ms(ends)
     held = [
