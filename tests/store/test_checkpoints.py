@@ -99,6 +99,27 @@ def test_a_checkpoint_of_many_queues_ends_though_somebody_waits_for_every_flush(
     assert snapshot is not None and snapshot.log_offset >= 64 * 1024
 
 
+def test_a_tick_makes_few_new_files_and_writes_to_many_others() -> None:
+    queues, disk = 300, RecordingDisk()
+    store = open_store(disk, with_sizes(checkpoint_interval_ms=1_000_000))
+    written: list[str] = []
+    disk.on_call = lambda operation, path: (
+        written.append(path) if operation == "write" and path.startswith("consumequeue/") else None
+    )
+    counts = []
+    for number in range(2 * queues):
+        store.append(message(number, queue_id=number % queues), 1)
+        if number % queues == queues - 1:
+            store.tick(1)
+            counts.append(len(set(written)))
+            while len(set(written)) < queues:
+                store.tick(1)
+            written.clear()
+    new, existing = counts
+    assert 0 < new < 100, "the loop waits for each file to be made"
+    assert existing > 200
+
+
 @pytest.mark.parametrize("is_made_again", [False, True])
 @pytest.mark.parametrize("deleted_at", range(1, 9))
 def test_a_topic_that_is_deleted_during_a_checkpoint_stays_deleted_after_a_crash(

@@ -23,7 +23,8 @@ def wide(disk: RecordingDisk, queues: int) -> Store:
     store = open_store(disk)
     for queue_id in range(queues):
         store.append(message(queue_id, queue_id=queue_id), 1)
-    store.tick(1)
+    while sum(path.startswith("consumequeue/") for path in disk.files()) < queues:
+        store.tick(1)
     flush(store, disk)
     return store
 

@@ -55,6 +55,8 @@ class QueueFiles:
         self.unsynced: set[str] = set()
         """Paths written since the last checkpoint took them."""
         self.unsynced_dirs: set[str] = set()
+        self.made = 0
+        """The number of files created since the start."""
 
     def blank_unit(self, log_offset: int) -> bytes:
         """The unit of a lost message that precedes one whose record lies at `log_offset`.
@@ -89,6 +91,7 @@ class QueueFiles:
         file = self.disk.open(path, create=True)
         # Sparse: 8,000 queues with all their space allocated would take 48 GB.
         file.truncate(self._file_size)
+        self.made += 1
         # Topic and queue may be new as well: syncing its directory makes each name durable.
         topic_dir = directory.rpartition("/")[0]
         self.unsynced_dirs |= {directory, topic_dir, topic_dir.rpartition("/")[0]}

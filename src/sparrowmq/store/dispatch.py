@@ -22,6 +22,9 @@ from sparrowmq.store.consume_queue import UNIT, ConsumeQueue, QueueFiles
 from sparrowmq.store.index.key_index import KeyIndex
 from sparrowmq.store.trash import Trash
 
+_NEW_FILE_COUNTS = 3
+"""How many queues more a new file counts as: making it takes 0.3 ms, writing to one 0.01 ms."""
+
 
 def unit_tag(
     topic: str, store_timestamp: int, properties: dict[str, str], delays_ms: Sequence[int]
@@ -204,11 +207,18 @@ class Dispatch:
             queue.max_offset = offset
         return True
 
-    def write_tails(self, limit: int) -> None:
-        """Write units of up to `limit` queues. Raises DiskFull or OSError, losing nothing."""
-        for _ in range(min(limit, len(self.dirty))):
+    def write_tails(self, limit: int | None = None) -> None:
+        """Write units of up to `limit` queues, fewer if they need new files, or of all queues.
+
+        Raises DiskFull or OSError, losing nothing.
+        """
+        left, made = limit, self.files.made
+        while self.dirty and (left is None or left > 0):
             self.dirty[0].write_tail()
             self.dirty.popleft()
+            if left is not None:
+                new, made = self.files.made - made, self.files.made
+                left -= 1 + new * _NEW_FILE_COUNTS
 
     def forget(self, key: tuple[str, int]) -> None:
         """Delete a queue, in memory and on disk."""

@@ -217,7 +217,7 @@ class Flushing:
 
     def close(self) -> None:
         """Make everything durable before returning, and mark a normal stop."""
-        self._dispatch.write_tails(len(self._dispatch.dirty))
+        self._dispatch.write_tails()
         self._dispatch.index.close()
         sync_plan(self._disk, self._last_plan())
         end = self._log.end

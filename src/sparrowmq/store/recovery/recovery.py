@@ -246,7 +246,7 @@ class Recovery:
             self._told = end
             total = self._log.starts[-1] + self._config.log_file_size
             self._report(StartProgress("scanning the log", end, total))
-            self._dispatch.write_tails(len(self._dispatch.dirty))
+            self._dispatch.write_tails()
             self._dispatch.index.build()
 
     def _was_never_synced(self, hole: Hole, sure: int) -> bool:
