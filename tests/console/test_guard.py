@@ -10,7 +10,7 @@ from sparrowmq.console.app import ROUTES
 from sparrowmq.console.config import ConsoleConfig, ConsoleError
 from sparrowmq.console.security import HARMLESS, HEADERS
 from sparrowmq.console.users import UserRole, write_user
-from tests.console.visitor import HOST, Got, Visitor, config, offline
+from tests.console.visitor import HOST, TOKEN, Got, Visitor, config, offline
 
 NOW_MS = 1_760_000_000_000
 PASSWORD = "correct horse"
@@ -276,6 +276,34 @@ def test_logging_out_ends_the_session_on_the_server(users: Path) -> None:
         return (await visitor.get("/audit", follow=False)).status
 
     assert run(work()) == 303
+
+
+def test_a_login_ends_the_session_before_it(users: Path) -> None:
+    _, visitor = offline(Clock(), users=users)
+
+    async def work() -> int:
+        await log_in(visitor, "ada")
+        before = dict(visitor.cookies)
+        token = TOKEN.search((await visitor.get("/audit")).html)
+        assert token is not None
+        visitor.token = token[1]
+        await visitor.post("/login", {"name": "bob", "password": PASSWORD})
+        visitor.cookies = before
+        return (await visitor.get("/audit", follow=False)).status
+
+    assert run(work()) == 303
+
+
+@pytest.mark.parametrize(("size", "status"), [(10_000, 403), (20_000, 413)])
+def test_without_a_login_only_a_short_form_is_read(size: int, status: int, users: Path) -> None:
+    _, visitor = offline(Clock(), users=users)
+
+    async def work() -> int:
+        await visitor.get("/login")
+        fields = {"name": "ada", "password": "x" * size}
+        return (await visitor.post("/login", fields)).status
+
+    assert run(work()) == status
 
 
 def test_a_reader_sees_no_actions(users: Path) -> None:

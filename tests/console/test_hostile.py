@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sparrowmq import Admin, AdminError, Client, Message
+from sparrowmq.console import server
 from sparrowmq.console.audit import Audit
 from sparrowmq.console.console import Console
 from sparrowmq.console.listing import part_of
@@ -310,6 +311,28 @@ def test_guesses_of_many_names_from_one_address_are_limited() -> None:
     assert limit.try_one("10.0.0.2", "user-1") == 0
 
 
+def test_addresses_of_one_ipv6_network_are_limited_together() -> None:
+    limit = LoginLimit(Clock())
+    for each in range(5):
+        assert limit.try_one(f"2001:db8::{each:x}", "ada") == 0
+    assert limit.try_one("2001:db8::ffff:1", "ada") > 0
+    assert limit.try_one("2001:db8:0:1::1", "ada") == 0, "another network"
+
+
+def test_a_name_of_any_length_is_logged_in_few_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_user(tmp_path / "users.txt", "ada", UserRole.READER, "correct horse")
+    _, visitor = offline(Clock(), users=tmp_path / "users.txt")
+
+    async def work() -> int:
+        await visitor.get("/login")
+        return (await visitor.post("/login", {"name": "x" * 9_000, "password": "wrong"})).status
+
+    assert asyncio.run(work()) == 403
+    assert len(caplog.messages[-1]) < 200
+
+
 # ---- bytes on a real socket
 
 
@@ -342,6 +365,28 @@ def test_a_request_of_any_bytes_gets_an_answer(head: str, status: int, port: int
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as peer:
         peer.sendall(head.replace("{port}", str(port)).encode("latin-1"))
         assert int(answer_of(peer).split()[1]) == status
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b""],
+        [b"GET /audit HTTP/1.1\r\nhost: 127.0.0.1\r\n"],
+        [b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n", b"GET /audit"],
+    ],
+    ids=["nothing", "half a head", "half of a second one"],
+)
+def test_a_request_that_does_not_arrive_gives_up_its_place(
+    parts: list[bytes], port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HEAD_S", 0.1)
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as peer:
+        for each in parts:
+            peer.sendall(each.replace(b"{port}", b"%d" % port))
+            if each.endswith(b"\r\n\r\n"):
+                assert peer.recv(4096).startswith(b"HTTP/1.1 200")
+        while peer.recv(4096):
+            pass
 
 
 def test_a_head_of_megabytes_is_not_read_to_its_end(port: int) -> None:

@@ -46,6 +46,8 @@ OPEN = ("/login", "/static/", "/healthz")
 HARMLESS = ("/login", "/logout", "/theme")
 """POSTs that change nothing in the cluster, so readers may send them."""
 _MOST_FORM_BYTES = 1024 * 1024
+_MOST_LOGIN_BYTES = 16 * 1024
+"""Before a login, when everybody may send one."""
 _FORM_S = 20.0
 """A form that takes longer to arrive only holds a connection."""
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -95,7 +97,8 @@ class Guard:
         elif scope["method"] == "POST":
             try:
                 async with asyncio.timeout(_FORM_S):
-                    form = await _read_form(receive, headers)
+                    most = _MOST_LOGIN_BYTES if user is None else _MOST_FORM_BYTES
+                    form = await _read_form(receive, headers, most)
             except TimeoutError:
                 form = None
             refusal = self._refused_post(scope["path"], headers, visitor, form, user)
@@ -156,7 +159,7 @@ class Guard:
         self, path: str, headers: Headers, visitor: str, form: Form | None, user: User | None
     ) -> Response | None:
         if form is None:
-            return _refused(413, "no form within 20 s and 1 MiB: too large, too slow, or not one")
+            return _refused(413, _NO_FORM)
         host = headers.get("host", "")
         if headers.get("origin") not in (f"http://{host}", f"https://{host}"):
             return _refused(403, "refused: the form was sent by another site (Origin)")
@@ -179,7 +182,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-async def _read_form(receive: Receive, headers: Headers) -> Form | None:
+async def _read_form(receive: Receive, headers: Headers, most: int) -> Form | None:
     """The fields of a form; None if it is too large, or not a form."""
     if not headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         return None
@@ -189,7 +192,7 @@ async def _read_form(receive: Receive, headers: Headers) -> Form | None:
         if message["type"] == "http.disconnect":
             return None
         body += message.get("body", b"")
-        if len(body) > _MOST_FORM_BYTES:
+        if len(body) > most:
             return None
         if not message.get("more_body"):
             break
@@ -231,6 +234,7 @@ def _with_headers(send: Send, cookie: str | None) -> Send:
     return sending
 
 
+_NO_FORM = "no form within 20 s and 1 MiB (16 KiB to log in): too large, too slow, or not one"
 _WRONG_HOST = (
     "refused: the address in your browser is not one of this console; use the one that it printed"
     " when it started, or name this one with --host"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
@@ -19,8 +20,42 @@ from sparrowmq.console.sockets import url_of
 
 _GRACE_S = 2
 _CONNECTIONS = 512
+HEAD_S = 10.0
+"""How long the head of a request may take to arrive."""
 
 log = logging.getLogger("sparrowmq.console")
+
+
+class _Http(H11Protocol):
+    """Closes a connection on which a request begins and does not get on. Each holds one of the
+    few places, and without this a page of half requests would lock everybody out for good."""
+
+    _arriving: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A request is expected."""
+        super().connection_made(transport)
+        self._arriving = self.loop.call_later(HEAD_S, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        """A part of a request. Once one is being answered, the guard limits its form, and uvicorn
+        the pause after it."""
+        super().data_received(data)
+        # uvicorn declares the cycle without None, which it is before the first request.
+        if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]
+            self._has_arrived()
+        elif self._arriving is None:
+            self._arriving = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing more will arrive."""
+        self._has_arrived()
+        super().connection_lost(exc)
+
+    def _has_arrived(self) -> None:
+        if self._arriving is not None:
+            self._arriving.cancel()
+            self._arriving = None
 
 
 class _Server(uvicorn.Server):
@@ -69,7 +104,7 @@ async def _serve(
         port = listener.getsockname()[1]
         settings = uvicorn.Config(
             Application(console, clusters).asgi(port=port),
-            http="h11",  # refuses heads over 64 KiB
+            http=_Http,  # h11 refuses heads over 64 KiB
             log_config=None,
             access_log=False,
             server_header=False,

@@ -5,6 +5,7 @@ import hmac
 import secrets
 from collections import OrderedDict, deque
 from dataclasses import dataclass, replace
+from ipaddress import ip_address, ip_network
 
 from sparrowmq.clock import Clock
 from sparrowmq.console.users import User
@@ -89,6 +90,16 @@ class LoginSessions:
         self._open.pop(session, None)
 
 
+def _site(address: str) -> str:
+    """What counts as one address: of IPv6 a network of 64 bits, since one machine may use all of
+    its addresses."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return address if found.version == 4 else str(ip_network((found, 64), strict=False))
+
+
 class LoginLimit:
     """Limits password attempts per address, and per address and user name."""
 
@@ -98,7 +109,7 @@ class LoginLimit:
 
     def try_one(self, address: str, name: str) -> int:
         """Count an attempt. Returns 0 if it is allowed, else the seconds until the next one is."""
-        now = self._clock()
+        now, address = self._clock(), _site(address)
         limits = {(address,): _ATTEMPTS_PER_ADDRESS, (address, name): ATTEMPTS_PER_NAME}
         waits = [self._wait_ms(key, most, now) for key, most in limits.items()]
         if any(waits):

@@ -8,6 +8,8 @@ from starlette.responses import RedirectResponse
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, View
 
 log = logging.getLogger("sparrowmq.console")
+_MOST_NAME = 65
+"""One more than a user's name may have, so that a longer one stays unknown."""
 _YEAR_S = 365 * 86400
 
 
@@ -36,7 +38,8 @@ def safe(back: str) -> str:
 
 async def log_in(view: View) -> Answer:
     """Begin a session, if name and password are right."""
-    users, name, back = view.console.desk.users, view.entered("name"), view.entered("back")
+    users, back = view.console.desk.users, view.entered("back")
+    name = view.entered("name")[:_MOST_NAME]  # it is kept by the limit, and logged
     if users is None:
         return Done("/")
     wait_s = view.console.desk.logins.try_one(view.address, name)
@@ -47,6 +50,7 @@ async def log_in(view: View) -> Answer:
     if user is None:
         log.warning("login refused: user %r from %s", name, view.address)
         return _form(back, "Name or password is wrong.", 403)
+    view.console.desk.sessions.end(view.visitor)
     log.info("login: user %s (%s) from %s", user.name, user.role, view.address)
     response = RedirectResponse(safe(back), 303)
     _set_session(view, response, view.console.desk.sessions.begin(user))
