@@ -211,6 +211,9 @@ def test_name_servers_that_do_not_answer_are_named_with_who_named_them(
         ) as raised:
             sim.run(ask(), on=sim.host("operator"))
         assert raised.value.addresses == ("10.0.9.9:9876",)
+        monkeypatch.setenv("SPARROWMQ_NAME_SERVERS", "http://10.0.9.9:9876")
+        with pytest.raises(ValueError, match="from environment variable SPARROWMQ_NAME_SERVERS"):
+            Admin()
 
 
 def test_a_broker_that_is_taken_for_a_name_server_refuses() -> None:

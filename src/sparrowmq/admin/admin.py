@@ -120,12 +120,13 @@ class Admin(Block):
             raise ValueError("client and name_servers exclude each other: the client has its own")
         check_time("timeout_s", timeout_s)
         self._owns_client = client is None
-        origin = "the client's settings"
-        if client is None:
-            servers = find_name_servers(name_servers)
-            core, origin = ClientCore(ClientConfig(name_servers=servers.addresses)), servers.origin
-        else:
+        if client is not None:
             core = core_of(client)
+        elif name_servers is None:
+            core = ClientCore(ClientConfig())
+        else:
+            core = ClientCore(ClientConfig(name_servers=find_name_servers(name_servers).addresses))
+        origin = core.config.name_servers_from
         if silence_s:
             check_time("silence_s", silence_s)
         self._cluster = ClusterCalls(core, origin=origin, timeout_s=timeout_s, silence_s=silence_s)
