@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.in_process import run
-from tests.cli.servers import sparrowmq, stop, up
+from tests.cli.servers import Up, sparrowmq, stop, up
 
 
 def test_up_serves_topics_messages_and_consumers_and_keeps_them_over_a_restart(
@@ -43,6 +43,31 @@ def test_several_brokers_are_processes_that_end_with_their_parent(tmp_path: Path
     # Their locks are free again, so no process is left
     with up(tmp_path / "data", "--brokers", "2") as server:
         assert "2 brokers" in server.ready
+
+
+@pytest.mark.slow
+def test_more_brokers_and_fewer_again_serve_what_is_there_or_name_it(tmp_path: Path) -> None:
+    def send(server: Up, body: str) -> None:
+        at = ("--name-servers", server.name_server)
+        sent = run("send", "orders", body, *at)
+        assert " broker-a/" in sent.stdout, sent.stderr
+
+    def read(server: Up, group: str, count: int) -> set[str]:
+        at = ("--name-servers", server.name_server)
+        wanted = ("--from", "first", "--count", str(count), "--format", "body")
+        return set(run("consume", "orders", "--group", group, *wanted, *at).stdout.split())
+
+    with up(tmp_path / "data") as server:
+        send(server, "alone")
+        stop(server)
+    with up(tmp_path / "data", "--brokers", "2") as server:
+        assert read(server, "pair", 1) == {"alone"}
+        stop(server)
+    with up(tmp_path / "data") as server:
+        assert read(server, "single", 1) == {"alone"}
+        _, logged = stop(server)
+    assert f"{tmp_path}/data/broker-b has messages of another broker" in logged
+    assert "sparrowmq up --brokers 2" in logged
 
 
 @pytest.mark.slow

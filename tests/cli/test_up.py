@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sparrowmq.broker.config import BrokerConfig, Flush
-from sparrowmq.cli.local_cluster import broker_arguments, members
+from sparrowmq.cli.local_cluster import broker_arguments, members, not_served
 from sparrowmq.cli.settings.servers import broker_config, broker_settings, read_file
 from sparrowmq.cli.settings.settings import FoundSettings
 from tests.cli.in_process import run
@@ -76,6 +76,37 @@ def test_a_single_master_keeps_its_name_and_its_messages(tmp_path: Path) -> None
     master, slave = (child(first, number, brokers=1, slaves=1) for number in range(2))
     assert (master.broker_name, master.data_dir) == ("mine", tmp_path)
     assert (slave.broker_name, slave.data_dir) == ("mine", tmp_path / "mine-slave-1")
+
+
+@pytest.mark.parametrize(
+    ("stores", "brokers", "served", "other"),
+    [
+        ((), 1, ["."], []),
+        ((), 2, ["broker-a", "broker-b"], []),
+        (["."], 2, [".", "broker-b"], []),
+        ([".", "broker-b"], 2, [".", "broker-b"], []),
+        ([".", "broker-b"], 1, ["."], ["broker-b"]),
+        (["broker-a", "broker-b"], 1, ["broker-a"], ["broker-b"]),
+        (["broker-a", "broker-b", "broker-c"], 2, ["broker-a", "broker-b"], ["broker-c"]),
+        ([".", "broker-a"], 1, ["."], ["broker-a"]),
+        ([".", "broker-a"], 2, ["broker-a", "broker-b"], ["."]),
+        ([".", "broker-a-slave-1"], 1, ["."], []),
+    ],
+)
+def test_a_start_with_another_number_of_brokers_goes_on_with_the_messages_that_are_there(
+    stores: list[str], brokers: int, served: list[str], other: list[str], tmp_path: Path
+) -> None:
+    for store in stores:
+        (tmp_path / store / "commitlog").mkdir(parents=True)
+    first = broker_config({"data": str(tmp_path)}, FoundSettings())
+    assert [each.data_dir for each in members(first, brokers, 0)] == [
+        tmp_path / name for name in served
+    ]
+    commands = not_served(first, brokers)
+    assert list(commands) == [tmp_path / name for name in other]
+    for path, command in commands.items():  # which is true
+        number = int(command.rpartition("--brokers ")[2]) if "--brokers" in command else 1
+        assert path in {each.data_dir for each in members(first, number, 0)}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ broker-b, slave 1   p + 30, …                  5587       DATA/broker-b-slave-
 ```
 
 A single master keeps its name and stores its data in DATA itself, so that `up --slaves 1` continues
-with the messages of `up`.
+with the messages of `up`. A start with another number of brokers lets the first one continue where
+its messages are, and names the directories of the others.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from sparrowmq.cli.serve import (
     nameserver_running,
     say_ready,
 )
-from sparrowmq.cli.settings.servers import broker_settings
+from sparrowmq.cli.settings.servers import MOST_BROKERS, broker_settings
 from sparrowmq.cli.settings.settings import PREFIX
 from sparrowmq.cli.stop_signal import stop_signal
 from sparrowmq.nameserver.config import NameServerConfig
@@ -69,13 +70,33 @@ def members(first: BrokerConfig, brokers: int, slaves: int) -> Iterator[ServerPr
         for number in range(brokers):
             name = first.broker_name if brokers == 1 else _name(number)
             directory = name if broker_id == MASTER_ID else f"{name}-slave-{broker_id}"
-            is_alone = brokers == 1 and broker_id == MASTER_ID
-            yield ServerProcess(
-                name,
-                broker_id,
-                first.data_dir if is_alone else first.data_dir / directory,
-                broker_id * brokers + number,
-            )
+            data_dir = first.data_dir / directory
+            if broker_id == MASTER_ID and number == 0:
+                data_dir = first_data_dir(first, brokers)
+            yield ServerProcess(name, broker_id, data_dir, broker_id * brokers + number)
+
+
+def first_data_dir(first: BrokerConfig, brokers: int) -> Path:
+    """Where the first broker stores its messages: in DATA if it is alone, else in a directory with
+    its name, or in the other of the two if only that has a store."""
+    name = first.broker_name if brokers == 1 else _name(0)
+    alone, beside = first.data_dir, first.data_dir / name
+    usual, other = (alone, beside) if brokers == 1 else (beside, alone)
+    return other if _has_store(other) and not _has_store(usual) else usual
+
+
+def not_served(first: BrokerConfig, brokers: int) -> dict[Path, str]:
+    """Stores of masters in DATA that this start would not serve, and the command that does."""
+    served = {each.data_dir for each in members(first, brokers, 0)}
+    found = {first.data_dir: "sparrowmq up"}
+    for number in range(MOST_BROKERS):
+        command = f"sparrowmq up --brokers {max(2, number + 1)}"
+        found[first.data_dir / _name(number)] = command
+    return {path: how for path, how in found.items() if path not in served and _has_store(path)}
+
+
+def _has_store(path: Path) -> bool:
+    return (path / "commitlog").is_dir()
 
 
 def _name(number: int) -> str:

@@ -162,18 +162,18 @@ def _name(config: BrokerConfig) -> str:
 
 
 async def serve_up(
-    nameserver: NameServerConfig, broker: BrokerConfig, *, console: ConsoleWish = None
+    nameserver: NameServerConfig, broker: BrokerConfig, data: Path, *, console: ConsoleWish = None
 ) -> None:
     """Run a name server and a broker, which registers only with that name server, in one process;
-    the console, if requested, runs in another."""
+    the console, if requested, runs in another and keeps its files in `data`."""
     stopping = await stop_signal()
-    _make_data_dir(broker.data_dir)  # the name server keeps a file there, too
+    _make_data_dir(data)  # the name server keeps a file there, too
     descriptors = Descriptors.raised_for(nameserver, broker)
     nameserver, broker = fitted_to(nameserver, descriptors), fitted_to(broker, descriptors)
     async with nameserver_running(nameserver) as names:
         config = replace(broker, name_servers=(names.address,))
         beside = f"name server {names.address}, "
-        async with console_beside(console, names.address, broker.data_dir) as child:
+        async with console_beside(console, names.address, data) as child:
             await _serve(config, stopping, beside, child)
 
 

@@ -26,6 +26,7 @@ from sparrowmq.cli.server_group import ServerGroup
 from sparrowmq.cli.settings.environment import warn_of_unknown_variables
 from sparrowmq.cli.settings.options import SettingsCommand, config_option, options
 from sparrowmq.cli.settings.servers import (
+    MOST_BROKERS,
     address_warnings,
     all_settings,
     broker_config,
@@ -109,7 +110,7 @@ def _up(
     console_port: int,
     **values: Any,
 ) -> None:
-    from sparrowmq.cli.local_cluster import serve_several
+    from sparrowmq.cli.local_cluster import first_data_dir, not_served, serve_several
     from sparrowmq.cli.serve import run, serve_up
 
     warn = _start_logs(as_json, log_level)
@@ -120,12 +121,18 @@ def _up(
     first = replace(first, broker_id=MASTER_ID)
     if names.kv_config_path is None:
         names = replace(names, kv_config_path=first.data_dir / "namesrv" / "kvConfig.json")
+    for path, how in not_served(first, brokers).items():
+        warn(
+            f"{path} has messages of another broker, which are not served; this serves them: {how}"
+        )
     wish = None if no_console else partial(open_child, console_port, as_json=as_json)
     if brokers > 1 or slaves:
         flags = ["--insecure"] * insecure + ["--json"] * as_json + ["--log-level", log_level.level]
         several = serve_several(names, first, brokers, slaves, flags, console=wish)
         sys.exit(run(several, as_json=as_json, ports=_PORTS_OF_UP))
-    sys.exit(run(serve_up(names, first, console=wish), as_json=as_json, ports=_PORTS_OF_UP))
+    data = first.data_dir
+    alone = serve_up(names, replace(first, data_dir=first_data_dir(first, 1)), data, console=wish)
+    sys.exit(run(alone, as_json=as_json, ports=_PORTS_OF_UP))
 
 
 def _overruled(values: Mapping[str, Any], file: Mapping[str, Given], brokers: int) -> Iterator[str]:
@@ -196,7 +203,7 @@ def _up_command() -> SettingsCommand:
         params=[
             click.Option(
                 ["--brokers"],
-                type=click.IntRange(1, 64),
+                type=click.IntRange(1, MOST_BROKERS),
                 metavar="NUMBER",
                 default=1,
                 show_default=True,

@@ -28,6 +28,8 @@ from sparrowmq.store.config import DISK_RATIOS, scaled_ratios
 _DEFAULTS: Mapping[str, Any] = {"data": Path("sparrowmq-data"), "name-servers": (DEFAULT,)}
 """Defaults of the commands; a configuration made by a program has none."""
 _LISTENERS = ("listen_host", "metrics_listen_host")
+MOST_BROKERS = 64
+"""Of one `up`."""
 SHORT = "short_"
 """Parameter prefix of a flag that leaves out the common prefix of a command's settings."""
 
