@@ -16,7 +16,6 @@ import uvloop
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.replication.follower import Follower, MasterLink
-from sparrowmq.broker.replication.log_description import describe_log
 from sparrowmq.broker.replication.slave_link import SlaveLink
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.disk.real_disk import RealDisk
@@ -53,9 +52,7 @@ async def copy_log(master: BrokerServer, folder: Path) -> list[int]:
     store = Store.open(config.store_config(1), RealDisk(folder), 1_000, is_copy=True)
     async with asyncio.TaskGroup() as tasks:
         peers = Peers(tasks, log=LOG)
-        follower = Follower(
-            store, peers, describe=lambda: describe_log(config, store, 1), sync=None, log=LOG
-        )
+        follower = Follower(config, store, peers, port=1, log=LOG)
         async with asyncio.timeout(PATIENCE_S):
             await follower.copy_from(master.address, until=master.broker.store.max_log_offset)
         await peers.close()

@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from sparrowmq.backoff import Backoff
+from sparrowmq.broker.config import BrokerConfig, Flush
+from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.replication.claims import LogClaim
-from sparrowmq.broker.replication.log_description import LogDescription
+from sparrowmq.broker.replication.log_description import LogDescription, describe_log
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.episodes import Causes
 from sparrowmq.net.errors import NetError
@@ -175,23 +177,25 @@ class Follower:
 
     def __init__(
         self,
+        config: BrokerConfig,
         store: Store,
         peers: Peers,
         *,
-        describe: Callable[[], LogDescription],
-        sync: Callable[[], Awaitable[None]] | None,
+        port: int,
         log: logging.Logger,
-        grown: Callable[[str, int], None] | None = None,
+        durability: Durability | None = None,
         stranger: Stranger | None = None,
     ) -> None:
-        """`sync` makes the log durable before it is reported; None reports what is written. `grown`
-        is called with the topic and id of each queue that grew, to wake its pulls. Without
-        `stranger` only brokers that know the hello are followed."""
+        """`port` is the one that this broker serves. A broker that serves nobody yet has no
+        `durability`: it reports what is written, and has no pulls to wake. Without `stranger` only
+        brokers that know the hello are followed."""
+        self._config = config
         self._store = store
         self._peers = peers
-        self._describe = describe
-        self._sync = sync
-        self._grown = grown
+        self._port = port
+        self._durability = durability
+        self._syncs = durability is not None and config.flush is Flush.SYNC
+        """Whether the log is made durable before it is reported."""
         self._log = log
         self._stranger = stranger
         self._complaints = Causes()
@@ -251,10 +255,9 @@ class Follower:
 
         Raises NotFollowing, MustStartAnew, or the error that ends the connection.
         """
-        if self._sync is not None:
-            # The first report covers everything in the log: a connection that broke may have left
-            # bytes that were appended but not synced.
-            await self._sync()
+        # The first report covers everything in the log: a connection that broke may have left bytes
+        # that were appended but not synced.
+        await self._sync()
         self._store.forget_held_bytes()
         approach = await self._approach(address, is_returning=until is not None)
         host, port = split_address(approach.ha_address)
@@ -287,7 +290,7 @@ class Follower:
 
     async def _approach(self, address: str, *, is_returning: bool) -> Approach:
         """Say hello, and take over the epochs of the log that is copied."""
-        own = self._describe().claim
+        own = describe_log(self._config, self._store, self._port).claim
         response = await self._peers.call(
             address, FollowMaster(), own.to_json(), timeout_s=_HELLO_S
         )
@@ -335,7 +338,7 @@ class Follower:
                 if link.has_waiting and unsynced < _READ_AHEAD_BYTES:
                     await asyncio.sleep(0)  # requests come in between
                     continue  # one sync and one report for everything that has come
-                if unsynced and self._sync is not None:
+                if unsynced:
                     await self._sync()
                 unsynced = 0
             # A blank record ends the file here before the rest of the file was sent: the master
@@ -354,15 +357,19 @@ class Follower:
                 await asyncio.sleep(0)
             self._store.append_raw(chunk.log_offset + at, chunk.body[at : at + _SLICE_BYTES])
             for topic, queue_id in self._store.take_copied():
-                if self._grown is not None:
-                    self._grown(topic, queue_id)
+                if self._durability is not None and not self._syncs:
+                    # A sync announces by itself what it makes visible.
+                    self._durability.announce(topic, queue_id)
+
+    async def _sync(self) -> None:
+        if self._durability is not None and self._syncs:
+            await self._durability.make_durable()
 
     @property
     def safe_end(self) -> int:
-        """The end that may be reported: whole records in the file, synced if `sync` is given."""
-        if self._sync is None:
-            return self._store.max_log_offset
-        return self._store.durable_log_offset
+        """The end that may be reported: whole records in the file, synced under synchronous
+        flush."""
+        return self._store.durable_log_offset if self._syncs else self._store.max_log_offset
 
     def _complain(self, reason: str) -> None:
         """Log once per cause, then once a minute: a master may be away for days."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from sparrowmq.broker.config import MASTER_ID, BrokerConfig, Flush, ReplicationPeer
+from sparrowmq.broker.config import MASTER_ID, BrokerConfig, ReplicationPeer
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.environment import Environment
 from sparrowmq.broker.replication.apache_master import ApacheMaster
@@ -234,15 +234,13 @@ class Replication:
             self.feed.changed = durability.copies.check
             durability.copies.check()
         if self.role is Role.SLAVE:
-            is_sync = self._config.flush is Flush.SYNC
             self.follower = Follower(
+                self._config,
                 self.store,
                 self._peers,
-                describe=self.describe,
-                sync=durability.make_durable if is_sync else None,
-                # The sync itself announces what it makes visible.
-                grown=None if is_sync else durability.announce,
+                port=self._port,
                 log=self._env.log,
+                durability=durability,
                 stranger=self._approach_apache if self._knows_apache else None,
             )
 

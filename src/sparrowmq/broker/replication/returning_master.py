@@ -260,9 +260,7 @@ async def _copy_back(
         slave.claim.address,
         end - own.end,
     )
-    follower = Follower(
-        store, peers, describe=lambda: describe_log(config, store, port), sync=None, log=log
-    )
+    follower = Follower(config, store, peers, port=port, log=log)
     try:
         await follower.copy_from(slave.claim.address, until=end)
     except (
