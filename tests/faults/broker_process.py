@@ -1,13 +1,17 @@
 """A broker in a process of its own, to be killed."""
 
 import contextlib
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 from sparrowmq.testing.loop_watchdog import LIMIT_MS
 
@@ -17,6 +21,9 @@ _ROOT = Path(__file__).parents[2]
 
 class BrokerProcess:
     """Started when made; `port` is a free one of its own choice."""
+
+    watched_into: ClassVar[Path | None] = None
+    """A file for the stalls of all brokers that a campaign starts without one: see `Watched`."""
 
     def __init__(
         self,
@@ -31,6 +38,8 @@ class BrokerProcess:
         began = time.monotonic()
         self.log = data.parent / f"{data.name}.log"
         program = [module]
+        if stalls is None and module == "sparrowmq" and not prefix:
+            stalls = BrokerProcess.watched_into
         if stalls is not None:
             watchdog = "sparrowmq.testing.loop_watchdog"
             program = [watchdog, "--stalls", str(stalls), "--limit-ms", str(stall_ms)]
@@ -94,6 +103,46 @@ class BrokerProcess:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         found = re.search(r"RssAnon:\s+(\d+) kB", status)
         return int(found[1]) * 1024 if found else 0
+
+
+def stalls_of_service(lines: str) -> list[tuple[float, str]]:
+    """What held a loop, as the watchdog wrote it; not what its start did, which serves nobody."""
+    found = []
+    for line in lines.splitlines():
+        stall = json.loads(line)
+        if any(place.endswith((" open_in_role", " open_broker")) for place in stall["stack"]):
+            continue
+        own_ms = stall["wall_ms"] - stall["unscheduled_ms"]
+        found.append((own_ms, " < ".join(reversed(stall["stack"][-3:]))))
+    return found
+
+
+class Watched:
+    """What held the loops of the brokers that were started in a `with watched():` block."""
+
+    stalls: list[tuple[float, str]]
+
+    def __str__(self) -> str:
+        if not self.stalls:
+            return f"no callback held a loop for {LIMIT_MS:g} ms"
+        longest_ms, where = max(self.stalls)
+        count = len(self.stalls)
+        return f"{count} stalls over {LIMIT_MS:g} ms, the longest {longest_ms:.0f} ms in {where}"
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[Watched]:
+    """Run every broker process of a campaign under the watchdog, on asyncio's own loop."""
+    found = Watched()
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "stalls"
+        file.touch()
+        BrokerProcess.watched_into = file
+        try:
+            yield found
+        finally:
+            BrokerProcess.watched_into = None
+            found.stalls = stalls_of_service(file.read_text("utf-8"))
 
 
 class StartFailed(Exception):

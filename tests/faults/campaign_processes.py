@@ -6,7 +6,6 @@ whatever the store had not marked as durable is taken from its log.
 """
 
 import asyncio
-import json
 import os
 import shutil
 import signal
@@ -29,7 +28,7 @@ from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.layout import log_path
 from sparrowmq.testing.held_port import HeldPort
-from tests.faults.broker_process import BrokerProcess
+from tests.faults.broker_process import BrokerProcess, stalls_of_service
 from tests.faults.campaign import UNSYNCED_S, Judged, Story
 from tests.faults.campaign_broker import CLOCK, PLANTED_BUG, STALLS, STEP, beside
 from tests.faults.campaign_clients import LEVELS_MS
@@ -225,18 +224,6 @@ class ProcessWorld(World):
         path = beside(self._data, STALLS)
         if path.exists():
             self.story.stalls += stalls_of_service(path.read_text())
-
-
-def stalls_of_service(lines: str) -> list[tuple[float, str]]:
-    """What held a loop, as the watchdog wrote it; not what its start did, which serves nobody."""
-    found = []
-    for line in lines.splitlines():
-        stall = json.loads(line)
-        if any(place.endswith((" open_in_role", " open_broker")) for place in stall["stack"]):
-            continue
-        own_ms = stall["wall_ms"] - stall["unscheduled_ms"]
-        found.append((own_ms, " < ".join(reversed(stall["stack"][-3:]))))
-    return found
 
 
 def lose_unsynced(data: Path, rng: Random) -> None:

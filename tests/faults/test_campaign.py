@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from sparrowmq.testing.loop_watchdog import Stall
+from tests.faults.broker_process import BrokerProcess, stalls_of_service, watched
 from tests.faults.campaign import Call, Cut, Fault, Kind, Sending, Story, judge
 from tests.faults.campaign_planted import PLANTED
-from tests.faults.campaign_processes import campaign_in_processes, stalls_of_service
+from tests.faults.campaign_processes import campaign_in_processes
 from tests.faults.campaign_sim import KINDS, campaign_in_simulation
 from tests.faults.campaign_stream import Stream, keep
 from tests.faults.checker import MessageId, State, body_of
@@ -100,6 +101,19 @@ def test_a_stall_counts_unless_the_broker_was_starting(
     line = msgspec.json.encode(stall).decode()
     found = [(80.0, " < ".join(reversed(stack)))] if counts else []
     assert stalls_of_service(f"{line}\n") == found
+
+
+def test_a_row_says_what_held_the_loops_of_its_brokers_longest() -> None:
+    with watched() as loops:
+        assert BrokerProcess.watched_into is not None
+        with BrokerProcess.watched_into.open("ab") as file:
+            for wall_ms in (60.0, 90.0):
+                stall = Stall(1.0, wall_ms, 50.0, 0.0, "a step", (f"a.py:{wall_ms:.0f} sort",))
+                file.write(msgspec.json.encode(stall) + b"\n")
+    assert str(loops) == "2 stalls over 50 ms, the longest 90 ms in a.py:90 sort"
+    with watched() as loops:
+        pass
+    assert str(loops) == "no callback held a loop for 50 ms"
 
 
 def story(*sendings: Sending, sync_flush: bool = False) -> Story:
