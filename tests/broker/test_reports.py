@@ -269,6 +269,25 @@ def test_a_report_lets_others_go_first_at_every_step(
     assert turns["delete"] > queues
 
 
+async def turns_of_a_heartbeat(folder: Path, producers: int) -> int:
+    async with filled(folder, SMALL) as asked:
+        asking = asyncio.ensure_future(asked.ask(Heartbeat(), producer_of(producers)))
+        turns = 0
+        while not asking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        await asking
+        assert sum(1 for _ in asked.broker.producers.groups()) == producers
+        return turns
+
+
+def test_a_client_with_many_producers_is_registered_in_slices(tmp_path: Path) -> None:
+    few, many = (
+        asyncio.run(turns_of_a_heartbeat(tmp_path / str(count), count)) for count in (1, 10_000)
+    )
+    assert many > few + 30
+
+
 async def taken_under_load(folder: Path) -> tuple[list[OffsetChange], list[OffsetChange]]:
     """Progress as a slave gets it whole, which changes while it is copied, and as it is then."""
     async with filled(folder, SMALL) as asked:

@@ -20,7 +20,7 @@ from sparrowmq.protocol.headers.clients import (
     HeartbeatAnswer,
     UnregisterClient,
 )
-from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData
+from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from sparrowmq.protocol.names import group_fault, retry_topic
 from sparrowmq.protocol.subscription import SQL92
 
@@ -36,9 +36,10 @@ def heartbeat(broker: Broker, request: Request[Heartbeat]) -> Handled:
     if session is not None and not request.body:
         return _beat(broker, session)
     data = _heartbeat_data(request)
-    if len(data.consumer_data_set) > _GROUPS_AT_ONCE:
+    if max(len(data.consumer_data_set), len(data.producer_data_set)) > _GROUPS_AT_ONCE:
         return _register_in_slices(broker, request, data)
     is_sub_change = _register_groups(broker, request, data, data.consumer_data_set)
+    _register_producers(broker, request, data, data.producer_data_set)
     return _answer(broker, request, data, is_sub_change=is_sub_change)
 
 
@@ -73,6 +74,10 @@ async def _register_in_slices(
         groups = data.consumer_data_set[first : first + _GROUPS_AT_ONCE]
         is_sub_change |= _register_groups(broker, request, data, groups)
         await asyncio.sleep(0)
+    for first in range(0, len(data.producer_data_set), _GROUPS_AT_ONCE):
+        producers = data.producer_data_set[first : first + _GROUPS_AT_ONCE]
+        _register_producers(broker, request, data, producers)
+        await asyncio.sleep(0)
     return _answer(broker, request, data, is_sub_change=is_sub_change)
 
 
@@ -87,6 +92,16 @@ def _register_groups(
     for consumer in groups:
         is_sub_change |= _join(broker, _member(broker, request, data), consumer, data)
     return is_sub_change
+
+
+def _register_producers(
+    broker: Broker,
+    request: Request[Heartbeat],
+    data: HeartbeatData,
+    producers: tuple[ProducerData, ...],
+) -> None:
+    for producer in producers:
+        broker.producers.join(producer.group_name, _member(broker, request, data))
 
 
 def _member(broker: Broker, request: Request[Heartbeat], data: HeartbeatData) -> LiveMember:
@@ -140,8 +155,6 @@ def _report_faults(broker: Broker, group: ConsumerGroup) -> None:
 def _answer(
     broker: Broker, request: Request[Heartbeat], data: HeartbeatData, *, is_sub_change: bool
 ) -> Reply:
-    for producer in data.producer_data_set:
-        broker.producers.join(producer.group_name, _member(broker, request, data))
     session = request.header.session
     life_s = broker.config.session_timeout_s
     has_session = session is not None and life_s > 0
