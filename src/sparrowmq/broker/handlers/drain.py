@@ -8,6 +8,7 @@ from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.drain import DrainState, ReadElsewhere
+from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.drain import (
     BeginDrain,
     ClusterLeft,
@@ -25,7 +26,11 @@ _MOST_GRACE_MS = 600_000
 @routes.on(LookAtDrain)
 async def look_at_drain(broker: Broker, request: Request[LookAtDrain]) -> Reply:
     """Report what is left, even while the broker serves: an operator looks first."""
-    elsewhere = ReadElsewhere.from_json(request.body) if request.body else ReadElsewhere()
+    try:
+        elsewhere = ReadElsewhere.from_json(request.body) if request.body else ReadElsewhere()
+    except BodyError as error:
+        text = f"the groups that read elsewhere cannot be read: {error}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
     return Reply(body=(await drain_report(broker, elsewhere)).to_json())
 
 
