@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparrowmq.broker import reports
-from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.broker.consumer_offsets import ConsumerOffsets, finished
 from sparrowmq.broker.reports import Slices
 from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.disk.real_disk import RealDisk
@@ -105,7 +105,7 @@ def change_anything(offsets: ConsumerOffsets, rng: random.Random) -> None:
         case 3:
             offsets.applied(group, "orders", queue_id)
         case 4:
-            offsets.remove_group(group)
+            finished(offsets.removing_group(group))
 
 
 async def save_under_load(root: Path, rng: random.Random) -> ConsumerOffsets:

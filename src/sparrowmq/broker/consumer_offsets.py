@@ -189,12 +189,8 @@ class ConsumerOffsets:
         start = f"{topic}@"
         return [key[len(start) :] for key in self._table if key.startswith(start)]
 
-    def remove_group(self, group: str) -> None:
-        """Forget everything a group has consumed."""
-        finished(self.removing_group(group))
-
     def removing_group(self, group: str) -> Generator[None, None, None]:
-        """The same, yielding wherever the loop may run."""
+        """Forget everything a group has consumed, yielding wherever the loop may run."""
         self.forget_pulled(group)
         for topic in self.topics_of(group):
             self._remove(f"{topic}@{group}")
@@ -321,13 +317,10 @@ class ConsumerOffsets:
                 self._unsent[place] = None
         self._forget_rewinds()
 
-    def compare_missing(self, whole: ConsumerOffsetTable) -> None:
-        """Handle offsets that a master's whole table lacks: removed there, if the master may have
-        forgotten the rewind; otherwise the master never had them."""
-        finished(self.comparing_missing(whole))
-
     def comparing_missing(self, whole: ConsumerOffsetTable) -> Generator[None, None, None]:
-        """The same, yielding wherever the loop may run."""
+        """Handle offsets that a master's whole table lacks, yielding wherever the loop may run:
+        removed there, if the master may have forgotten the rewind; otherwise the master never had
+        them."""
         forgotten = whole.forgotten_rewind or 0
         rewinds = whole.rewinds or {}
         for key, row in self.rows():
