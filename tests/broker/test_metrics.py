@@ -280,6 +280,33 @@ def test_a_slave_leaves_topics_and_groups_to_its_master() -> None:
         assert 'role="slave"' in text
 
 
+def test_how_far_slaves_are_is_told_by_both_sides() -> None:
+    with monitored_world(slaves=1) as world:
+        world.topic("orders")
+        world.send("orders", b"one")
+        sim, slave = world.sim, world.sim.brokers["broker-a.1"]
+        end = world.broker.store.max_log_offset
+        sim.until(lambda: world.broker.replication.replicas.last_acknowledged(1) == end)
+        of_slave = {"broker_id": "1"}
+        samples = scraped(world)
+        assert value(samples, "sparrowmq_copies_in_sync") == 2
+        assert value(samples, "sparrowmq_slave_follows", **of_slave) == 1
+        assert value(samples, "sparrowmq_slave_behind_bytes", **of_slave) == 0
+        slave.host.start(monitor(slave), name="monitoring")
+        sim.until(lambda: slave.server.metrics_port != 0)
+        _, text = sim.run(get("/metrics"), on=slave.host)
+        own = [line.rpartition(" ") for line in text.splitlines() if "behind_master" in line]
+        assert [figure for name, _, figure in own if not name.startswith("#")] == ["0", "0"]
+        slave.kill()
+        sim.until(lambda: not world.broker.replication.feed.links)
+        world.send("orders", b"two")
+        samples = scraped(world)
+        grown = world.broker.store.max_log_offset - end
+        assert value(samples, "sparrowmq_copies_in_sync") == 1
+        assert value(samples, "sparrowmq_slave_follows", **of_slave) == 0
+        assert value(samples, "sparrowmq_slave_behind_bytes", **of_slave) == grown > 0
+
+
 @contextmanager
 def with_groups(count: int) -> Iterator[BrokerServer]:
     """A broker with so many groups, of which every other one has a message to consume."""

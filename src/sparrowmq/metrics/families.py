@@ -180,6 +180,23 @@ IS_READY = _gauge("sparrowmq_ready", "1 while /readyz says so.")
 IS_BUSY = _gauge("sparrowmq_broker_busy", "1 while sends are refused with SYSTEM_BUSY.")
 CONNECTIONS = _gauge("sparrowmq_connections", "Connections that are open.")
 WAITING_PULLS = _gauge("sparrowmq_waiting_pulls", "Pulls that wait for a message.")
+COPIES_IN_SYNC = _gauge(
+    "sparrowmq_copies_in_sync", "Copies of the log that are in sync, the master's own included."
+)
+SLAVE_FOLLOWS = _gauge(
+    "sparrowmq_slave_follows", "1 while a slave that the master remembers follows it.", "broker_id"
+)
+SLAVE_BEHIND = _gauge(
+    "sparrowmq_slave_behind_bytes",
+    "Bytes of its master's log that a slave lacks, also while it is away.",
+    "broker_id",
+)
+BEHIND_MASTER = _gauge(
+    "sparrowmq_behind_master_bytes", "Bytes of its master's log that this slave lacks."
+)
+SECONDS_BEHIND_MASTER = _gauge(
+    "sparrowmq_behind_master_seconds", "Age of this slave's last message while it lacks the next."
+)
 LOG_BYTES = _gauge("sparrowmq_commit_log_bytes", "Bytes of the log that are kept.")
 DISK_FREE = _gauge("sparrowmq_disk_free_bytes", "Bytes that the file system has left.")
 DISK_TOTAL = _gauge("sparrowmq_disk_total_bytes", "Bytes that the file system has.")
@@ -229,6 +246,7 @@ BROKER_FAMILIES = (
     *(TIMER_ENQUEUE_LAG, TIMER_ENQUEUE_LATENCY, TIMER_DEQUEUE_LATENCY, TIMING_MESSAGES),
     *(HALF_MESSAGES, COMMITS, ROLLBACKS, RPC_LATENCY, TOPIC_CREATION, GROUP_CREATION),
     *(BUILD, IS_READY, IS_BUSY, CONNECTIONS, WAITING_PULLS),
+    *(COPIES_IN_SYNC, SLAVE_FOLLOWS, SLAVE_BEHIND, BEHIND_MASTER, SECONDS_BEHIND_MASTER),
     *(REFUSED_SENDS, DROPPED_SENDS, BACKLOG_REACHED),
     *(DEDUP_IDS, DEDUP_DUPLICATES, DEDUP_CUT),
 )

@@ -9,6 +9,7 @@ from sparrowmq.broker.live_clients import LiveMember
 from sparrowmq.broker.monitoring.health import readiness
 from sparrowmq.broker.monitoring.lag import LagSamples, SampledGroupLag
 from sparrowmq.broker.monitoring.traffic import TopicTraffic, TrafficMetrics, message_type
+from sparrowmq.broker.replication.status import behind_master, slave_list
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.broker.traffic.report import limits_of
 from sparrowmq.metrics import families
@@ -66,6 +67,8 @@ class BrokerPage:
             await _add_limits(page, broker)
             await _add_dedup(page, broker)
         for family, rows in self._gauges():
+            await page.add(family, rows)
+        for family, rows in _copies(broker):
             await page.add(family, rows)
         await page.add(families.PRODUCER_CONNECTIONS, await _producers(broker, page.pace))
         await page.add(families.CONSUMER_CONNECTIONS, await _consumers(broker, page.pace))
@@ -159,6 +162,24 @@ class BrokerPage:
             yield family, [((), value)]
         role = "master" if broker.replication.is_master else "slave"
         yield families.BUILD, [((role, __version__), 1)]
+
+
+def _copies(broker: Broker) -> Iterator[tuple[Family, list[Row]]]:
+    """How far slaves are behind. A master knows that of those that are away, too, so an alert on
+    its figures does not depend on a slave that answers."""
+    replication, now_ms = broker.replication, broker.clock()
+    if replication.follower is not None:
+        behind_bytes, behind_s = behind_master(replication, replication.follower, now_ms)
+        yield families.BEHIND_MASTER, [((), behind_bytes)]
+        yield families.SECONDS_BEHIND_MASTER, [((), behind_s)] if behind_s >= 0 else []
+        return
+    end, slaves = broker.store.max_log_offset, slave_list(replication, now_ms).slaves
+    yield families.COPIES_IN_SYNC, [((), replication.replicas.in_sync(end))]
+    yield families.SLAVE_FOLLOWS, [((str(each.broker_id),), int(each.follows)) for each in slaves]
+    yield (
+        families.SLAVE_BEHIND,
+        [((str(each.broker_id),), max(0, end - each.acknowledged)) for each in slaves],
+    )
 
 
 async def _add_delivery(page: MetricsText, broker: Broker) -> None:

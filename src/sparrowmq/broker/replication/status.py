@@ -9,6 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sparrowmq.broker.replication.follower import Follower
 from sparrowmq.broker.replication.replication import Replication
 from sparrowmq.broker.replication.slave_link import SlaveLink
 from sparrowmq.clock import Clock
@@ -131,23 +132,23 @@ def replication_table(replication: Replication, now_ms: int) -> dict[str, object
             "copiesWanted": replicas.wanted,
             "slavesBehindBytes": max(behind, default=0),
         }
-    behind_bytes = max(0, follower.master_end - end)
+    behind_bytes, behind_s = behind_master(replication, follower, now_ms)
     return values | {
         "masterAddr": follower.master_address,
         "behindMasterBytes": behind_bytes,
-        "behindMasterSeconds": _seconds_behind(replication, behind_bytes, now_ms),
+        "behindMasterSeconds": behind_s,
     }
 
 
-def _seconds_behind(replication: Replication, behind_bytes: int, now_ms: int) -> float:
-    """-1 if it is not known: no master was heard from yet, or the log is empty."""
-    follower, store = replication.follower, replication.store
-    assert follower is not None
+def behind_master(replication: Replication, follower: Follower, now_ms: int) -> tuple[int, float]:
+    """How many bytes of its master's log a slave lacks, and the seconds that they stand for: -1 if
+    those are not known, because no master was heard from yet or the log is empty."""
+    store = replication.store
+    behind_bytes = max(0, follower.master_end - store.max_log_offset)
     if not follower.master_address:
-        if not follower.heard_s:
-            return -1
-        return round(asyncio.get_running_loop().time() - follower.heard_s, 3)
+        now_s = asyncio.get_running_loop().time()
+        return behind_bytes, round(now_s - follower.heard_s, 3) if follower.heard_s else -1
     if not behind_bytes:
-        return 0
+        return 0, 0
     stored_ms = store.store_time(store.last_record_offset)
-    return -1 if stored_ms < 0 else max(0, now_ms - stored_ms) / 1000
+    return behind_bytes, -1 if stored_ms < 0 else max(0, now_ms - stored_ms) / 1000
