@@ -35,6 +35,8 @@ from sparrowmq.protocol.header import ONEWAY_FLAG, RESPONSE_FLAG, RequestHeader,
 from sparrowmq.protocol.header_encoding import encode_request, encode_response, encode_success
 from sparrowmq.protocol.hosts import encode_host
 
+_MOST_REMARK = 2_000
+
 
 class Connection(asyncio.Protocol):
     """A connection to a peer. When it ends, waiting calls fail and handlers are cancelled."""
@@ -237,7 +239,7 @@ class Connection(asyncio.Protocol):
     def _reply_to_error(self, error: Exception, request: Request[Any]) -> Reply:
         """The one place where an exception becomes an answer."""
         if isinstance(error, RequestRefused):
-            return Reply(code=error.code, remark=error.text)
+            return Reply(code=error.code, remark=_shortened(error.text))
         name = type(request.header).__name__
         self.endpoint.log.error("%s failed for %s", name, self.peer, exc_info=error)
         text = f"{name} failed inside the server; its log says why"
@@ -346,6 +348,11 @@ def encode_reply(request: Request[Any], reply: Reply) -> bytes:
         body_bytes=reply.body_bytes,
         binary=request.binary,
     )
+
+
+def _shortened(text: str) -> str:
+    """Refusals quote what was asked for, and a name may fill a whole header."""
+    return text if len(text) <= _MOST_REMARK else f"{text[:_MOST_REMARK]}…"
 
 
 def _explain(code: int, error: Exception | None, endpoint: Endpoint[Any]) -> tuple[int, str]:
