@@ -216,14 +216,18 @@ def test_name_servers_that_do_not_answer_are_named_with_who_named_them(
             Admin()
 
 
-def test_a_broker_that_is_taken_for_a_name_server_refuses() -> None:
+def test_a_broker_that_is_taken_for_a_name_server_is_named_with_where_its_address_is_from() -> None:
     with SimCluster(seed=1).run() as sim:
 
         async def ask() -> None:
             async with Admin(sim.brokers["broker-a"].address) as admin:
                 await admin.topics()
 
-        with pytest.raises(NameServerRefusal):
+        text = (
+            r"the name server \(10\S+:\d+, from the argument name_servers\) answered 3: .*"
+            r" is not supported here; that is not a name server, but perhaps a broker; name"
+        )
+        with pytest.raises(NameServerRefusal, match=text):
             sim.run(ask(), on=sim.host("operator"))
 
 

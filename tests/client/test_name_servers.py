@@ -12,7 +12,7 @@ import pytest
 
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.client_core import find_own_address
-from sparrowmq.client.errors import BrokerRefused, NoRoute
+from sparrowmq.client.errors import BrokerRefused, NoNameServer, NoRoute
 from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.net.peers import Peers
@@ -45,7 +45,9 @@ def topic_route(server: Asked, request: Request[GetTopicRoute]) -> Any:
     # Apache's answer with JSON that only Java reads unless they are asked for the standard
     assert request.header.accept_standard_json_only
     server.topics.append(request.header.topic)
-    return None if server.is_mute else Reply(body=TopicRoute().to_json(), code=server.code)
+    if server.is_mute:
+        return None
+    return Reply(body=TopicRoute().to_json(), code=server.code, remark="not supported here")
 
 
 class World:
@@ -134,6 +136,30 @@ def test_one_that_refuses_to_answer_is_named_with_its_reason() -> None:
         w.servers["b"].code = ResponseCode.SYSTEM_ERROR
         w.ask(ask)
         assert w.asked() == {"a": 0, "b": 1, "c": 0}
+
+
+def test_a_broker_among_name_servers_is_left_for_the_next_and_named_when_it_is_alone() -> None:
+    """A broker knows no request for a route. People mix up the two addresses."""
+
+    async def ask(servers: NameServers) -> None:
+        await servers.route("orders")
+
+    async def ask_the_broker(servers: NameServers) -> None:
+        text = (
+            rf"\({servers.addresses[0]}, .*from the argument name_servers\): "
+            rf"10\S+:9876 is not a name server, but perhaps a broker \(not supported here\); name"
+            " servers listen on port 9876 by default"
+        )
+        with pytest.raises(NoNameServer, match=text):
+            await servers.route("orders")
+
+    with world() as w:
+        w.servers["a"].code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        w.ask(ask)
+        assert w.asked() == {"a": 1, "b": 1, "c": 0}
+        for server in w.servers.values():
+            server.code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        w.ask(ask_the_broker)
 
 
 def test_a_dead_one_is_left_for_the_next_which_is_kept() -> None:

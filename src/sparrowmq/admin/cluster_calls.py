@@ -122,7 +122,7 @@ class ClusterCalls:
     async def ask_name_server(self, header: RequestHeader, kind: type[B]) -> B:
         """The table of the first name server that answers. Raises NameServersAway,
         NameServerRefusal."""
-        return _table(await self._first_name_server(header), kind)
+        return self._table(await self._first_name_server(header), kind)
 
     async def _first_name_server(self, header: RequestHeader) -> Response:
         self._check_running()
@@ -161,11 +161,20 @@ class ClusterCalls:
         header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
         response = await self._first_name_server(header)
         if response.code != ResponseCode.TOPIC_NOT_EXIST:
-            return _table(response, TopicRoute)
+            return self._table(response, TopicRoute)
         if response.remark.startswith(ROUTE_LOST):
             raise NotFound("topic", topic, response.remark, is_lost=True)
         create = f"create it with: sparrowmq topic create {topic}"
         raise NotFound("topic", topic, topic_fault(topic) or create)
+
+    def _table(self, response: Response, kind: type[B]) -> B:
+        if response.code != ResponseCode.SUCCESS:
+            addresses = self.client.name_servers.addresses
+            raise NameServerRefusal(addresses, response.code, response.remark, self._origin)
+        try:
+            return kind.from_json(response.body)
+        except ProtocolError as error:
+            raise AdminError(f"the answer of the name server cannot be read: {error}") from error
 
     # ---- brokers
 
@@ -372,12 +381,3 @@ def addresses_of(datas: Iterable[BrokerData]) -> dict[str, str]:
         for data in sorted(datas, key=lambda data: data.broker_name)
         if data.broker_addrs
     }
-
-
-def _table(response: Response, kind: type[B]) -> B:
-    if response.code != ResponseCode.SUCCESS:
-        raise NameServerRefusal(response.code, response.remark)
-    try:
-        return kind.from_json(response.body)
-    except ProtocolError as error:
-        raise AdminError(f"the answer of the name server cannot be read: {error}") from error

@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.client.name_servers import NAME_SERVER_PORT, NOT_A_NAME_SERVER
 from sparrowmq.errors import SparrowMQError
 from sparrowmq.protocol.codes import ResponseCode
 
@@ -56,10 +57,17 @@ class NameServersAway(AdminError):
 
 
 class NameServerRefusal(AdminError):
-    """A name server answered `code` with `remark`."""
+    """One of the name servers at `addresses` answered `code` with `remark`; `origin` says where the
+    addresses come from. Brokers do not know what name servers are asked."""
 
-    def __init__(self, code: int, remark: str) -> None:
-        super().__init__(f"the name server answered {code}: {remark}")
+    def __init__(self, addresses: Sequence[str], code: int, remark: str, origin: str) -> None:
+        unknown = f"; that {NOT_A_NAME_SERVER}; {NAME_SERVER_PORT}"
+        super().__init__(
+            f"the name server ({', '.join(addresses)}, from {origin}) answered {code}: {remark}"
+            + (unknown if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED else "")
+        )
+        self.addresses = tuple(addresses)
+        self.origin = origin
         self.code = code
         self.remark = remark
 

@@ -18,7 +18,7 @@ from sparrowmq.admin.errors import NameServerRefusal, NameServersAway
 from sparrowmq.cli.completion import complete_contexts
 from sparrowmq.cli.contexts import known_contexts
 from sparrowmq.cli.logs import without_client_warnings
-from sparrowmq.client.errors import NameServerRefused, NoNameServer
+from sparrowmq.client.errors import NoNameServer
 from sparrowmq.cluster_address import (
     DEFAULT,
     DEFAULT_ORIGIN,
@@ -133,22 +133,27 @@ def run_remote(work: Awaitable[T], *, is_long: bool = False) -> T:
 
 def no_name_server(addresses: str, failure: str) -> str:
     """The text for unreachable name servers, and what to do about it at a terminal."""
+    return (
+        f"no name server answers ({addresses}{_origin()}): {failure}; is it running? start one"
+        f" with: sparrowmq up, or say where it is with --name-servers or {NAME_SERVERS_VARIABLE}"
+    )
+
+
+def _origin() -> str:
+    """Where the command's addresses come from, as `, from …`."""
     context = click.get_current_context(silent=True)
     where = context.meta.get(ORIGIN, "") if context is not None else ""
-    where = where.replace(" (from ", ", from ").removesuffix(")") or ", from --name-servers"
-    return (
-        f"no name server answers ({addresses}{where}): {failure}; is it running? start one with:"
-        f" sparrowmq up, or say where it is with --name-servers or {NAME_SERVERS_VARIABLE}"
-    )
+    return where.replace(" (from ", ", from ").removesuffix(")") or ", from --name-servers"
 
 
 def explained(error: SparrowMQError) -> str:
     """What failed. Client errors give advice for programs; people at a terminal have options."""
     if isinstance(error, NameServersAway | NoNameServer):
         return no_name_server(", ".join(error.addresses), error.failure)
-    if isinstance(error, NameServerRefusal | NameServerRefused):
+    if isinstance(error, NameServerRefusal):
         is_unknown = error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        return f"{error}; {NOT_A_NAME_SERVER}" if is_unknown else str(error)
+        text = f"the name server ({', '.join(error.addresses)}{_origin()}) answered {error.code}"
+        return f"{text}: {error.remark}" + (f"; {NOT_A_NAME_SERVER}" if is_unknown else "")
     if isinstance(error, ProtocolError):
         return f"an answer cannot be read: {error}; is everything there RocketMQ or SparrowMQ?"
     return str(error)

@@ -19,6 +19,9 @@ from sparrowmq.protocol.route import ClusterInfo, TopicRoute
 
 T = TypeVar("T")
 
+NOT_A_NAME_SERVER = "is not a name server, but perhaps a broker"
+NAME_SERVER_PORT = "name servers listen on port 9876 by default"
+
 _LAST_LOOK_S = 0.05
 """The last request of a waiting caller starts when this much time is left, or earlier."""
 _NO_TIME_S = 1e-6
@@ -71,6 +74,7 @@ class NameServers:
             try:
                 address = self._addresses[index]
                 response = await self._peers.call(address, header, body, timeout_s=limit_s)
+                _check_kind(address, header, response)
                 if self._outages is not None:
                     self._outages.reached(self._label)
                 return response
@@ -172,3 +176,13 @@ class NameServers:
             return bool(ClusterInfo.from_json(response.body).broker_addr_table)
         except (NetError, ProtocolError):
             return True
+
+
+def _check_kind(address: str, header: RequestHeader, response: Response) -> None:
+    """Raises NetError for a server without routes: people mix up the addresses of brokers and name
+    servers, and the next address may be right."""
+    if not isinstance(header, GetTopicRoute):
+        return  # name servers differ in what else they know
+    if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        text = f"{address} {NOT_A_NAME_SERVER} ({response.remark}); {NAME_SERVER_PORT}"
+        raise NetError(text)
