@@ -49,6 +49,22 @@ def test_the_help_of_every_command_says_what_it_does(path: tuple[str, ...]) -> N
     assert f"  sparrowmq {' '.join(path)}" in ran.stdout.partition("Example")[2]
 
 
+def groups(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """All commands whose help lists others."""
+    yield path
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        if isinstance(found, click.Group):
+            yield from groups(found, (*path, name))
+
+
+@pytest.mark.parametrize("path", sorted(groups(app)), ids=" ".join)
+def test_a_list_of_commands_cuts_no_sentence(path: tuple[str, ...]) -> None:
+    listed = run(*path, "--help", COLUMNS="80").stdout.partition("Commands:\n")[2]
+    assert [line for line in listed.splitlines() if line.endswith("...")] == []
+
+
 @pytest.mark.parametrize("setting", all_settings(), ids=lambda each: each.name)
 def test_every_setting_is_explained(setting: ServerSetting) -> None:
     assert setting.meaning.endswith(".")

@@ -80,7 +80,7 @@ def message_options(command: Callable[..., T]) -> Callable[..., T]:
         metavar="N",
         default=20,
         show_default=True,
-        help="At most so many messages.",
+        help="At most this many messages.",
     )
     body = click.option(
         "--body",

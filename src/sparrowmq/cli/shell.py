@@ -254,7 +254,7 @@ def _options(*, watch: bool, json: bool, timeout: bool) -> list[Callable[[Any], 
                 is_flag=False,
                 flag_value=_WATCH_S,
                 metavar="[DURATION]",
-                help="Repeat until Ctrl-C, every 2 s unless told otherwise.",
+                help="Repeat until Ctrl-C, every 2 s by default.",
             )
         )
     if json:
@@ -318,7 +318,7 @@ limit_option = click.option(
     metavar="N",
     default=100,
     show_default=True,
-    help="At most so many rows; 0 for all.",
+    help="At most this many rows; 0 for all.",
 )
 match_option = click.option(
     "--match", metavar="GLOB", help="Only names that match, such as 'order*'."

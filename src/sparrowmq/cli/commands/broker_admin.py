@@ -204,12 +204,12 @@ APACHE_KEEPS = "Apache's server writes it into the file that it was started with
 @click.option("--log", is_flag=True, help="Log files whose messages were kept for long enough.")
 @click.option("--queues", is_flag=True, help="Queue files whose messages are gone.")
 @click.option(
-    "--unused-topics", is_flag=True, help="Queues of topics that the broker does not have any more."
+    "--unused-topics", is_flag=True, help="Queues of topics that the broker no longer has."
 )
 @yes_option
 @shell_options()
 def clean(name: str, log: bool, queues: bool, unused_topics: bool, yes: bool, shell: Shell) -> None:
-    """Let a broker delete what is expired or unused, without waiting for its own hour.
+    """Make a broker delete what is expired or unused now, not at its scheduled hour.
 
     \b
     Examples:

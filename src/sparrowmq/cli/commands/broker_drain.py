@@ -35,7 +35,7 @@ _APACHE = (
     metavar="DURATION",
     default=None,
     show_default="none",
-    help="Stop waiting after so long; the broker stays read-only.",
+    help="Stop waiting after this long; the broker stays read-only.",
 )
 @click.option(
     "--grace",

@@ -53,7 +53,7 @@ def promote(
 ) -> None:
     """Make a slave the master of its name.
 
-    The present master hands over: it takes no more messages, waits until the slave has everything,
+    The current master hands over: it takes no more messages, waits until the slave has everything,
     and becomes a slave. Nothing is lost, and producers of SparrowMQ wait for less than a second.
     It refuses if the slave does not follow, or cannot catch up in a second.
 

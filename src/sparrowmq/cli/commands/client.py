@@ -22,7 +22,7 @@ _COLUMNS = (
 
 @click.group(cls=Group)
 def client() -> None:
-    """Look at the producers and consumers that are connected."""
+    """Show the producers and consumers that are connected."""
 
 
 @client.command("list")

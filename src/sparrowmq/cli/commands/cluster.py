@@ -15,7 +15,7 @@ from sparrowmq.cli.shell import Shell, shell_options
 
 @click.group(cls=Group)
 def cluster() -> None:
-    """Look at all brokers of a cluster."""
+    """Show the brokers of a cluster, and check its health."""
 
 
 @cluster.command()
@@ -58,7 +58,7 @@ def show(shell: Shell) -> None:
 )
 @shell_options()
 def health(max_lag: int | None, max_disk: float, shell: Shell) -> None:
-    """Say whether somebody has to look at the cluster; exit code 1 if so.
+    """Check whether the cluster needs attention; exit code 1 if so.
 
     \b
     Examples:

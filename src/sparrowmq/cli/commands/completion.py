@@ -10,10 +10,10 @@ _VARIABLE = "_SPARROWMQ_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that lets a shell complete commands, options, topics and groups.
+    """Print the completion script of a shell.
 
-    Names come from the cluster that the command line names, are kept for 30 s, and are left out
-    when it does not answer within a second.
+    It completes commands, options, topics and groups. Names come from the cluster that the command
+    line names, are kept for 30 s, and are left out when it does not answer within a second.
 
     \b
     Examples:

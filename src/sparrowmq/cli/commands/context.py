@@ -84,7 +84,9 @@ def add(name: str, name_servers: str, shell: Shell) -> None:
 @click.argument("name", shell_complete=complete_contexts)
 @local_shell_options
 def use(name: str, shell: Shell) -> None:
-    """Let commands use this cluster unless an option or a variable names another.
+    """Make commands use this cluster by default.
+
+    An option or a variable of the environment that names another cluster counts first.
 
     \b
     Example:

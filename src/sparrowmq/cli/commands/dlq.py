@@ -42,7 +42,7 @@ _STANDARD_OUTPUT = "-"
 
 @click.group(cls=Group)
 def dlq() -> None:
-    """Look at dead letters, send them again, write them to a file."""
+    """List dead letters, send them again, export them to a file."""
 
 
 # ---- list
@@ -209,7 +209,7 @@ def resend(
     yes: bool,
     shell: Shell,
 ) -> None:
-    """Send dead letters again; what was sent before is left out.
+    """Send dead letters again, except those that were sent before.
 
     \b
     Examples:
@@ -328,7 +328,7 @@ def _result(each: Resent, *, dry_run: bool) -> Value:
 def export(
     group: str, out: Path, since: datetime | None, until: datetime | None, shell: Shell
 ) -> None:
-    """Write dead letters to a file, with all that is needed to send them again.
+    """Write dead letters to a file, complete enough to resend them.
 
     \b
     Examples:

@@ -58,7 +58,7 @@ def _complete_about(_: click.Context, __: click.Parameter, incomplete: str) -> l
     type=click.Choice([each.value for each in Severity]),
     default=Severity.NOTE.value,
     show_default=True,
-    help="Show what is at least that bad.",
+    help="Show findings of at least this severity.",
 )
 @click.option(
     "--for",
@@ -67,7 +67,7 @@ def _complete_about(_: click.Context, __: click.Parameter, incomplete: str) -> l
     default=2.0,
     show_default="2s",
     metavar="DURATION",
-    help="How far the two looks at a group are apart.",
+    help="Time between the two looks at a group.",
 )
 @click.option(
     "--limit",
@@ -75,7 +75,7 @@ def _complete_about(_: click.Context, __: click.Parameter, incomplete: str) -> l
     default=100,
     show_default=True,
     metavar="N",
-    help="Of everything, examine so many topics and groups; 0 for all.",
+    help="Without a name: examine at most this many topics and groups; 0 for all.",
 )
 @click.option("--list", "lists", is_flag=True, help="List everything that can be found, and stop.")
 @shell_options()

@@ -27,7 +27,7 @@ from sparrowmq.protocol.names import is_system_group
 
 @click.group(cls=Group)
 def group() -> None:
-    """Look at consumer groups, change them, and move their progress."""
+    """Inspect consumer groups, change them, and move their progress."""
 
 
 def now() -> datetime:
@@ -52,8 +52,10 @@ _MODELS = {MessageModel.CLUSTERING: "clustering", MessageModel.BROADCASTING: "br
 
 @group.command("list")
 @match_option
-@click.option("--lagging", type=click.IntRange(min=1), metavar="N", help="Only with so much lag.")
-@click.option("--offline", is_flag=True, help="Only without a live member.")
+@click.option(
+    "--lagging", type=click.IntRange(min=1), metavar="N", help="Only groups with at least this lag."
+)
+@click.option("--offline", is_flag=True, help="Only groups without a live member.")
 @click.option("--all", "show_all", is_flag=True, help="Include groups of RocketMQ's own tools.")
 @click.option("--long", "is_long", is_flag=True, help="Also the rate of the last minute.")
 @limit_option
@@ -135,7 +137,7 @@ def _group_table(rows: list[GroupRow], total: int, is_long: bool) -> Table:
 @click.argument("name", shell_complete=complete_groups)
 @shell_options(watch=True)
 def show_group(name: str, shell: Shell) -> None:
-    """Show a group's settings, progress, members, subscriptions, and what is wrong with it.
+    """Show a group's settings, progress, members and findings.
 
     \b
     Example:
@@ -298,7 +300,7 @@ def _waits_for(member: GroupMember) -> Iterator[str]:
 @click.argument("name", shell_complete=complete_groups)
 @shell_options()
 def subscriptions(name: str, shell: Shell) -> None:
-    """List what members subscribe to, and in what they differ.
+    """List what members subscribe to, and how they differ.
 
     \b
     Example:

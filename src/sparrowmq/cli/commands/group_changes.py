@@ -175,7 +175,7 @@ def update(
     dry_run: bool,
     shell: Shell,
 ) -> None:
-    """Change a group's settings; what is not given stays.
+    """Change the given settings of a group; others stay.
 
     \b
     Examples:
@@ -224,7 +224,7 @@ def _shown(value: Value) -> Value:
 @yes_option
 @shell_options()
 def delete(name: str, keep_offsets: bool, yes: bool, shell: Shell) -> None:
-    """Delete a group and its progress; refused while members are live.
+    """Delete a group, which must be offline, and its progress.
 
     Its retry and dead-letter topics stay.
 
@@ -273,7 +273,7 @@ def _pausing(name: str, topic: str | None, shell: Shell, *, paused: bool) -> Non
 @topic_option(help="Only in this topic (brokers from 5.0 on).")
 @shell_options()
 def pause(name: str, topic: str | None, shell: Shell) -> None:
-    """Give a group no more messages until it is resumed.
+    """Stop delivering messages to a group until it is resumed.
 
     \b
     Examples:
@@ -292,7 +292,7 @@ def pause(name: str, topic: str | None, shell: Shell) -> None:
 @topic_option(help="Only in this topic (brokers from 5.0 on).")
 @shell_options()
 def resume(name: str, topic: str | None, shell: Shell) -> None:
-    """Give a paused group messages again.
+    """Deliver messages to a paused group again.
 
     \b
     Example:

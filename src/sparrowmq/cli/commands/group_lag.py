@@ -49,7 +49,7 @@ _MATCHING = Column("MATCHING", "matching", is_approximate=True)
     "wait_s",
     type=Wait(),
     metavar="DURATION",
-    help="Wait until it is not above --max (0 unless given), at most so long.",
+    help="Wait until the lag is at most --max (default 0), for at most this long.",
 )
 @limit_option
 @shell_options(watch=True)
@@ -63,10 +63,10 @@ def lag(
     limit: int,
     shell: Shell,
 ) -> None:
-    """Show how far groups are; without NAME all of them.
+    """Show the lag of a group; without NAME, of all groups.
 
-    LAG counts messages that a group has not read, MATCHING those of them that its filter of tags
-    takes (counted up to 100,000 a queue, else estimated and marked), DELAY how long the oldest has
+    LAG counts messages that a group has not read, MATCHING those of them that pass its filter of
+    tags (counted up to 100,000 a queue, else estimated and marked), DELAY how long the oldest has
     waited.
 
     \b

@@ -40,7 +40,12 @@ def reset_journal() -> ResetJournal:
     metavar="PLACE",
     help="earliest, latest, a time (2026-11-15T13:30, -2h), or an offset.",
 )
-@click.option("--by", type=Steps(), metavar="±N", help="So many messages on (+1) or back (-100).")
+@click.option(
+    "--by",
+    type=Steps(),
+    metavar="±N",
+    help="Move forward (+1) or back (-100) by this many messages.",
+)
 @click.option(
     "--queue",
     "queues",
@@ -62,7 +67,7 @@ def reset(
     yes: bool,
     shell: Shell,
 ) -> None:
-    """Let a group go on elsewhere in a topic. What it was is written down: see group undo.
+    """Move a group's progress in a topic. The old progress is recorded: see group undo.
 
     \b
     Examples:
@@ -222,8 +227,8 @@ def _moves_table(moves: Sequence[OffsetMove], owners: Mapping[MessageQueue, str]
 @click.command("undo")
 @click.argument("name", shell_complete=complete_groups)
 @click.argument("reset_id", required=False, metavar="[ID]")
-@click.option("--list", "is_list", is_flag=True, help="List the resets that are written down.")
-@click.option("--force", is_flag=True, help="Although members have gone on since.")
+@click.option("--list", "is_list", is_flag=True, help="List the recorded resets.")
+@click.option("--force", is_flag=True, help="Undo although members have consumed more since.")
 @dry_run_option
 @yes_option
 @shell_options()
@@ -236,7 +241,7 @@ def undo(
     yes: bool,
     shell: Shell,
 ) -> None:
-    """Put a group back to where it was before a reset: the last one, or the one with this id.
+    """Undo a reset: the last one, or the one with this id.
 
     \b
     Examples:
@@ -307,7 +312,7 @@ def _records_table(records: Sequence[ResetRecord]) -> Table:
 def clone(
     source: str, target: str, topic: str | None, dry_run: bool, yes: bool, shell: Shell
 ) -> None:
-    """Give a group, which must be offline, the progress of another.
+    """Copy progress to another group, which must be offline.
 
     \b
     Example:

@@ -118,10 +118,10 @@ def consume(
     raw: bool,
     name_servers: str,
 ) -> None:
-    """Print messages as they arrive, until Ctrl-C, --count or --timeout.
+    """Print messages until Ctrl-C, --count or --timeout.
 
-    The group's progress is kept: the next run goes on where this one stopped. A topic that does not
-    exist yet is waited for.
+    The group's progress is kept: the next run continues where this one stopped. The command waits
+    for a topic that does not exist yet.
 
     \b
     Examples:

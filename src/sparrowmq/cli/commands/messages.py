@@ -33,7 +33,7 @@ _CUT_BY_KEY: dict[str, Any] = {
 
 @click.group(cls=Group)
 def message() -> None:
-    """Find stored messages, follow a topic, see what became of a message."""
+    """Find stored messages, follow a topic, trace a message."""
 
 
 # ---- get
@@ -206,7 +206,9 @@ def _write_body(messages: Sequence[MessageExt], out: Path) -> None:
 )
 @click.option("--queue", type=QueueType(), metavar="BROKER/N", help="Only this queue.")
 @click.option("--since", type=Moment(), metavar="TIME", help="Begin there instead of now.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
+@click.option(
+    "--count", type=click.IntRange(min=1), metavar="N", help="Stop after this many messages."
+)
 @shell_options()
 def tail(
     topic: str,
@@ -247,10 +249,12 @@ def tail(
 @click.option("--key", metavar="KEY", help="Instead of ID: the newest message with this key.")
 @shell_options()
 def trace(message_id: str | None, topic: str | None, key: str | None, shell: Shell) -> None:
-    """Show what became of a message: what clients reported, and how far each group is.
+    """Show what became of a message.
 
-    Clients report what they are told to trace; groups are judged by their offsets otherwise, which
-    is said.
+    What clients reported, and how far each group is.
+
+    Clients report what they were configured to trace; for other groups the offsets decide, and the
+    output says so.
 
     \b
     Examples:
@@ -369,7 +373,9 @@ def _step_row(step: TraceStep, steps: Sequence[TraceStep]) -> list[Value]:
 def deliver(
     message_id: str, topic: str | None, group: str, client: str | None, yes: bool, shell: Shell
 ) -> None:
-    """Let a live member handle a stored message now, and say how it fared. Progress stays.
+    """Let a live member handle a stored message now.
+
+    The command prints the result. Progress stays.
 
     \b
     Example:

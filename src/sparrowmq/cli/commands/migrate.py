@@ -24,7 +24,10 @@ _NOT_MOVED = (MigrationState.DIFFERS, MigrationState.LEFT, MigrationState.FAILED
 
 @click.group("migrate", cls=Group)
 def app() -> None:
-    """Copy topics, groups, settings and progress, but no messages, from one cluster to another."""
+    """Copy topics, groups and progress to another cluster.
+
+    Settings are copied too, messages are not.
+    """
 
 
 def commands() -> list[click.Command]:

@@ -93,9 +93,10 @@ def archive(
     master: str,
     settings: dict[str, str],
 ) -> None:
-    """Archive topics to Parquet by topic and date, each message once.
+    """Archive topics to Parquet, each message once.
 
-    Run it again after it ended in any way, even by a kill: it goes on where it was.
+    Files are partitioned by topic and date. Run it again however it ended, even by a kill: it
+    continues where it stopped.
 
     \b
     Examples:
@@ -165,7 +166,9 @@ def query(
     master: str,
     settings: dict[str, str],
 ) -> None:
-    """Find messages of an archive, oldest first; a time range reads just its days.
+    """Find messages in an archive, oldest first.
+
+    A time range reads only its days.
 
     \b
     Examples:
@@ -190,7 +193,7 @@ def query(
 )
 @spark_options
 def compact(folder: str, keep_removed: float, master: str, settings: dict[str, str]) -> None:
-    """Make few large files out of many small ones; readers see the same rows throughout.
+    """Merge small files into large ones; readers see the same rows.
 
     \b
     Example:

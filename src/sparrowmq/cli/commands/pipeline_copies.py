@@ -76,7 +76,9 @@ def replay(
     master: str,
     settings: dict[str, str],
 ) -> None:
-    """Send a time range of a topic to another topic; the same range is not sent twice.
+    """Send a time range of a topic to another topic, once.
+
+    The same range is not sent twice.
 
     \b
     Examples:
@@ -196,7 +198,7 @@ def dead_letters(
     master: str,
     settings: dict[str, str],
 ) -> None:
-    """Show the dead letters of a consumer group, select among them, send them back.
+    """Show a group's dead letters, select some, send them back.
 
     \b
     Examples:

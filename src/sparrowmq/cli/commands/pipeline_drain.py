@@ -88,11 +88,12 @@ def drain(
     master: str,
     settings: dict[str, str],
 ) -> None:
-    """Move the backlog of a slow group to a temporary topic with ten times the queues.
+    """Move a slow group's backlog to a topic with more queues.
 
-    Stop the group's members, drain, and start as many consumers as you like on the temporary
-    topic. The group then goes on with later messages. Run it again after it ended in any way, even
-    by a kill. When the temporary topic is consumed: --hand-back, and --cleanup to delete it.
+    The temporary topic has ten times the queues. Stop the group's members, drain, and start as many
+    consumers as you like on the temporary topic. The group then continues with later messages. Run
+    it again however it ended, even by a kill. When the temporary topic is consumed: --hand-back,
+    and --cleanup to delete it.
 
     \b
     Examples:

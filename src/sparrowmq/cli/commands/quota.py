@@ -73,7 +73,7 @@ class BacklogOption(click.ParamType[tuple[int | None, int | None]]):
 
 @click.group(cls=Group)
 def quota() -> None:
-    """Limit what is sent and delivered: quotas a second, and a largest backlog."""
+    """Limit the rates of sends and deliveries, and the backlog."""
 
 
 @quota.command("list")
@@ -161,11 +161,9 @@ def _notes(limit: Limit) -> list[str]:
 @quota.command("set")
 @click.argument("scope", type=click.Choice(_SCOPES), metavar="SCOPE")
 @click.argument("name", default="*")
+@click.option("--messages", type=RateOption("count"), metavar="N/s", help="Messages per second.")
 @click.option(
-    "--messages", type=RateOption("count"), metavar="N/s", help="So many messages a second."
-)
-@click.option(
-    "--bytes", "size", type=RateOption("bytes"), metavar="SIZE/s", help="So many bytes a second."
+    "--bytes", "size", type=RateOption("bytes"), metavar="SIZE/s", help="Bytes per second."
 )
 @click.option(
     "--backlog",
@@ -196,7 +194,7 @@ def set_limit(
     dry_run: bool,
     shell: Shell,
 ) -> None:
-    """Set a limit, on each broker by itself. What is not given stays as it is.
+    """Set a limit, which counts on each broker separately. What is not given stays as it is.
 
     SCOPE is topic, producer-group, consumer-group or client. A topic and a producer-group are
     limited in what they send, a consumer-group in what it gets. `client` needs no name: it is one

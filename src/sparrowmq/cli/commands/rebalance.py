@@ -33,7 +33,7 @@ _INFERRED = " ?"
 
 @click.group("rebalance", cls=CommandGroup)
 def app() -> None:
-    """Explain who owns which queue, or simulate what a change of a group would do."""
+    """Explain who owns which queue, or simulate a change of a group."""
 
 
 def commands() -> list[click.Command]:
@@ -54,10 +54,10 @@ def commands() -> list[click.Command]:
 @limit_option
 @shell_options(watch=True)
 def explain(group: str, topic: str | None, limit: int, shell: Shell) -> None:
-    """Who owns which queue of a group, since when and why, and what moved lately.
+    """Show who owns which queue of a group, since when and why.
 
     Members of SparrowMQ's client report it. For Java and Go members the owner is read and the
-    reason inferred: it ends with a question mark.
+    reason inferred: it ends with a question mark. Recent moves are listed as well.
 
     \b
     Examples:
@@ -165,14 +165,14 @@ def _warnings(info: RebalanceInfo) -> list[str]:
 @click.argument("group", required=False, shell_complete=complete_groups)
 @click.option("--topic", help="Of a live group: only this topic.", shell_complete=complete_topics)
 @click.option("--queues", type=click.IntRange(1, 4096), help="Described: queues of each broker.")
-@click.option("--members", type=click.IntRange(1, 1000), help="Described: how many.")
+@click.option("--members", type=click.IntRange(1, 1000), help="Described: number of members.")
 @click.option(
-    "--broker", "brokers", multiple=True, metavar="NAME", help="Described: brokers; one unless said"
+    "--broker", "brokers", multiple=True, metavar="NAME", help="Described: brokers; one by default."
 )
 @click.option(
     "--language",
     type=click.Choice(["python", "java"]),
-    help="Described: whose client members use. Java's neither lock nor wait.",
+    help="Described: the client of the members. Java's neither lock nor wait.",
 )
 @click.option(
     "--event",
@@ -186,9 +186,11 @@ def _warnings(info: RebalanceInfo) -> list[str]:
     "strategies",
     multiple=True,
     type=click.Choice(list(NAMED)),
-    help="Only these; else every one that a name alone describes.",
+    help="Only these. [default: all that need no further settings]",
 )
-@click.option("--rate", "per_s", type=click.FloatRange(min=0), help="Messages a second, in all.")
+@click.option(
+    "--rate", "per_s", type=click.FloatRange(min=0), help="Messages per second, in total."
+)
 @click.option(
     "--handler", "handler_s", type=Wait(), metavar="DURATION", help="How long a handler takes."
 )
@@ -212,7 +214,9 @@ def simulate_group(
     svg: Path | None,
     shell: Shell,
 ) -> None:
-    """What joins, leaves, kills, queues or brokers would do to a group. Changes nothing.
+    """Show what joins, kills or new queues would do to a group.
+
+    Nothing is changed.
 
     Shares, plans and times are the client's own. A live group is named; another is described by
     --queues and --members.

@@ -25,7 +25,7 @@ rate_option = click.option(
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="N",
-    help="At most so many messages per second.",
+    help="At most this many messages per second.",
 )
 
 
@@ -53,7 +53,7 @@ class SendPace:
     "--file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Send what is in this file; - is standard input.",
+    help="Send the content of this file; - is standard input.",
 )
 @click.option("--tag", metavar="TAG", help="The message's tag.")
 @click.option(
@@ -81,11 +81,11 @@ class SendPace:
     "delay_s",
     type=Wait(),
     metavar="DURATION",
-    help="Deliver it so much later, such as 90s.",
+    help="Deliver it after this time, such as 90s.",
 )
 @click.option("--at", type=Moment(), metavar="TIME", help="Deliver it at this time.")
 @click.option(
-    "--count", type=click.IntRange(min=1), metavar="N", default=1, help="Send it so many times."
+    "--count", type=click.IntRange(min=1), metavar="N", default=1, help="Send it this many times."
 )
 @rate_option
 @click.option(

@@ -21,7 +21,7 @@ _COLUMNS = (
 
 @click.group(cls=Group)
 def slave() -> None:
-    """List the slaves of masters, and retire those that are gone for good."""
+    """List slaves, and retire those that are gone for good."""
 
 
 @slave.command("list")
@@ -56,7 +56,7 @@ def _row(each: SlaveInfo) -> list[Value]:
 @yes_option
 @shell_options()
 def retire(broker: str, broker_id: int, dry_run: bool, yes: bool, shell: Shell) -> None:
-    """Let a master forget a slave that will not come back.
+    """Make a master forget a slave that will not come back.
 
     The master deletes log files that it kept for the slave as they expire, and does not wait for
     the slave after a power cut. A slave that follows has to be stopped first. One that comes back

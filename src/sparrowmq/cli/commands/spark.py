@@ -26,7 +26,7 @@ def commands() -> list[click.Command]:
     help="The file to write, if the name ends with .zip, else a directory for it.",
 )
 def build_package(out: Path) -> None:
-    """Build the zip that executors need, and print how to submit a job with it.
+    """Build the zip that executors need, and show how to use it.
 
     Executors need pyspark, numpy and pyarrow beside it; the machine that submits needs the package
     installed, so that Spark finds the formats rocketmq and rocketmq-log there.

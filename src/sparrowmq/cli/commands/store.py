@@ -40,7 +40,7 @@ _FROM_0 = click.IntRange(min=0)
 
 @click.group("store", cls=Group)
 def app() -> None:
-    """Verify, repair, rebuild or dump the files of a store, or cut what its master lacks."""
+    """Verify, repair, rebuild or dump a store without its broker."""
 
 
 def commands() -> list[click.Command]:
@@ -169,7 +169,7 @@ def dump_store(
     limit: int | None,
     as_table: bool,
 ) -> None:
-    """Print messages in the order of the log, as one JSON object per line or as a table.
+    """Print messages in log order, as JSON lines or as a table.
 
     \b
     Examples:
@@ -220,10 +220,11 @@ def follow_master(
     index_entries: int,
     yes: bool,
 ) -> None:
-    """Cut what a slave has and its master does not, so that it can follow. Nothing is deleted.
+    """Cut what only a slave has, so that it can follow its master.
 
-    A slave whose log parted from its master's is refused by it. This says where they part and what
-    would be moved to sparrowmq/quarantine in DIR; with --yes it is. The slave must be stopped.
+    A master refuses a slave whose log differs from its own. This command says where the two logs
+    part, and what it would move to sparrowmq/quarantine in DIR; with --yes it does so. Nothing is
+    deleted. The slave must be stopped.
 
     \b
     Examples:

@@ -164,7 +164,7 @@ def message_type(settings: TopicSettings) -> str:
 @click.option("--queues", "show_queues", is_flag=True, help="Also what each queue holds.")
 @shell_options(watch=True)
 def show(name: str, show_queues: bool, shell: Shell) -> None:
-    """Show a topic's settings on each broker, and the groups that read it.
+    """Show a topic's settings on each broker, and who reads it.
 
     \b
     Examples:

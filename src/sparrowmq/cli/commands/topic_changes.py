@@ -113,10 +113,10 @@ def create(
     shell: Shell,
     **settings: Any,
 ) -> None:
-    """Create a topic, with 8 queues on each broker unless told otherwise.
+    """Create a topic, by default with 8 queues on each broker.
 
-    A topic that exists stays as it is. It is refused if it differs in what is given; `sparrowmq
-    topic update` changes it.
+    A topic that exists stays as it is. If it differs from the given settings, the command fails;
+    `sparrowmq topic update` changes it.
 
     \b
     Examples:
@@ -197,10 +197,10 @@ def update(
     shell: Shell,
     **settings: Any,
 ) -> None:
-    """Change what is given, on all brokers that have the topic or on those that are named.
+    """Change the given settings of a topic, on all of its brokers.
 
-    Messages of queues that readers lose are not delivered any more: they are shown, and the
-    command asks.
+    Messages in queues that are removed from readers are no longer delivered: the command shows
+    them, and asks.
 
     \b
     Examples:
