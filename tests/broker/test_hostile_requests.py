@@ -20,39 +20,82 @@ NONSENSE = [
     *("", " ", "-1", "0", "3", "99999999999999999999", "1e9", "true", "\x00", "日本語", "x" * 5000),
     *("%RETRY%billing", "SCHEDULE_TOPIC_XXXX", "a\x01b\x02", "9223372036854775807"),
 ]
-BODIES = [b"", b"{", b"[]", b"null", b"{}", b'"text"', b"7", b"\xff", b"x", b"[" * 70_000, bytes(20)]
+BODIES = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"{}",
+    b'"text"',
+    b"7",
+    b"\xff",
+    b"x",
+    b"[" * 70_000,
+    bytes(20),
+]
 VALUES: list[Any] = [None, -1, 2**70, "", "x" * 300, "\x00", "日", [], [None], {}, {"a": {}}, True]
 LIKELY = {
-    **{"topic": "orders", "b": "orders", "defaultTopic": "TBW102", "c": "TBW102"},
+    "topic": "orders",
+    "b": "orders",
+    "defaultTopic": "TBW102",
+    "c": "TBW102",
     **dict.fromkeys(("group", "groupName", "consumerGroup", "srcGroup", "compareGroup"), "billing"),
     **dict.fromkeys(("producerGroup", "a"), "shop"),
-    **{"destGroup": "clone", "clientID": "c", "clientId": "c", "properties": "", "i": ""},
-    **{"perm": "6", "readQueueNums": "2", "writeQueueNums": "2", "key": "k", "maxNum": "8"},
-    **{"statsName": "TOPIC_PUT_NUMS", "statsKey": "orders", "recallHandle": "x", "msgId": "m"},
-    **{"subscription": "*", "maxMsgNums": "8", "count": "8", "endTimestamp": "9999999999999"},
-    **{"masterAddress": "10.9.9.9:10911", "slaveId": "1", "dryRun": "true"},
+    "destGroup": "clone",
+    "clientID": "c",
+    "clientId": "c",
+    "properties": "",
+    "i": "",
+    "perm": "6",
+    "readQueueNums": "2",
+    "writeQueueNums": "2",
+    "key": "k",
+    "maxNum": "8",
+    "statsName": "TOPIC_PUT_NUMS",
+    "statsKey": "orders",
+    "recallHandle": "x",
+    "msgId": "m",
+    "subscription": "*",
+    "maxMsgNums": "8",
+    "count": "8",
+    "endTimestamp": "9999999999999",
+    "masterAddress": "10.9.9.9:10911",
+    "slaveId": "1",
+    "dryRun": "true",
 }
 QUEUE = {"topic": "orders", "brokerName": "broker-a", "queueId": 0}
 SUBSCRIBED = {"topic": "orders", "subString": "*", "tagsSet": [], "codeSet": [], "subVersion": 1}
 CONSUMER = {
-    **{"groupName": "billing", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING"},
-    **{"consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": [SUBSCRIBED]},
+    "groupName": "billing",
+    "consumeType": "CONSUME_PASSIVELY",
+    "messageModel": "CLUSTERING",
+    "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+    "subscriptionDataSet": [SUBSCRIBED],
 }
 LOCKS = {"consumerGroup": "billing", "clientId": "c", "mqSet": [QUEUE]}
 LIKELY_BODIES: dict[RequestCode, Any] = {
     RequestCode.HEART_BEAT: {
-        **{"clientID": "c", "producerDataSet": [{"groupName": "shop"}]},
-        **{"consumerDataSet": [CONSUMER], "heartbeatFingerprint": 1, "isWithoutSub": False},
+        "clientID": "c",
+        "producerDataSet": [{"groupName": "shop"}],
+        "consumerDataSet": [CONSUMER],
+        "heartbeatFingerprint": 1,
+        "isWithoutSub": False,
     },
     RequestCode.LOCK_BATCH_MQ: LOCKS,
     RequestCode.UNLOCK_BATCH_MQ: LOCKS,
     RequestCode.CHECK_CLIENT_CONFIG: {
-        **{"clientId": "c", "group": "billing"},
+        "clientId": "c",
+        "group": "billing",
         "subscriptionData": {**SUBSCRIBED, "expressionType": "SQL92", "subString": "a > 1"},
     },
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: {
-        **{"groupName": "g", "retryQueueNums": 1, "retryMaxTimes": 16, "consumeEnable": True},
-        **{"attributes": {}, "brokerId": 0, "groupRetryPolicy": {"type": "CUSTOMIZED"}},
+        "groupName": "g",
+        "retryQueueNums": 1,
+        "retryMaxTimes": 16,
+        "consumeEnable": True,
+        "attributes": {},
+        "brokerId": 0,
+        "groupRetryPolicy": {"type": "CUSTOMIZED"},
     },
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: {
         "groupConfigList": [{"groupName": "g", "retryQueueNums": 1}]
@@ -63,11 +106,17 @@ LIKELY_BODIES: dict[RequestCode, Any] = {
         ]
     },
     RequestCode.QUERY_ASSIGNMENT: {
-        **{"topic": "orders", "consumerGroup": "billing", "clientId": "c", "strategyName": "AVG"},
+        "topic": "orders",
+        "consumerGroup": "billing",
+        "clientId": "c",
+        "strategyName": "AVG",
         "messageModel": "CLUSTERING",
     },
     RequestCode.SET_MESSAGE_REQUEST_MODE: {
-        **{"topic": "orders", "consumerGroup": "billing", "mode": "PULL", "popShareQueueNum": 0}
+        "topic": "orders",
+        "consumerGroup": "billing",
+        "mode": "PULL",
+        "popShareQueueNum": 0,
     },
 }
 
