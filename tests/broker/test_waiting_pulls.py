@@ -1,13 +1,16 @@
 """Pulls that wait at the broker (more of it in tests/sim/test_waiting_pulls.py)."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
+from sparrowmq.broker.handlers.pull import ParkedPull
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.batch import encode_batch
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send import SendBatchMessage
+from sparrowmq.protocol.headers.topics import DeleteTopic
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.protocol.properties import encode_properties
 from sparrowmq.protocol.sys_flag import PULL_SUSPEND
@@ -18,6 +21,9 @@ from tests.broker.world import World, subscribes, world_with
 
 AT_ONCE_S = 0.1
 """Less than any timer: the pull was woken."""
+CROWD = 1_000
+IN_ONE_TURN = 256
+"""More answers take longer than others should wait for their turn."""
 BATCH = SendBatchMessage(
     producer_group="shop",
     topic="orders",
@@ -172,3 +178,65 @@ def test_a_pull_that_was_answered_waits_no_more(live: World) -> None:
     assert live.broker.arrivals.waiting == 0
     with pytest.raises(ConnectionLost):
         live.sim.wait(other)
+
+
+@pytest.fixture
+def given_up(monkeypatch: pytest.MonkeyPatch) -> list[list[ParkedPull]]:
+    """The pulls that were given up, by turns of the loop."""
+    turns: list[list[ParkedPull]] = [[]]
+    give_up = ParkedPull.give_up
+
+    def noted(pull: ParkedPull) -> None:
+        if not turns[-1]:
+            asyncio.get_running_loop().call_soon(turns.append, [])
+        turns[-1].append(pull)
+        give_up(pull)
+
+    monkeypatch.setattr(ParkedPull, "give_up", noted)
+    return turns
+
+
+def test_a_crowd_whose_time_is_up_does_not_hold_others_up(
+    live: World, given_up: list[list[ParkedPull]]
+) -> None:
+    began_s = live.sim.now_s
+    pulls = [live.sim.client.pull("orders", offset=3, wait_s=10) for _ in range(CROWD)]
+    assert {live.sim.wait(pull).code for pull in pulls} == {ResponseCode.PULL_NOT_FOUND}
+    assert 10 <= live.sim.now_s - began_s < 10.3
+    assert (sum(map(len, given_up)), live.broker.arrivals.waiting) == (CROWD, 0)
+    assert max(map(len, given_up)) <= IN_ONE_TURN
+
+
+def test_a_crowd_whose_topic_is_deleted_does_not_hold_others_up(
+    live: World, given_up: list[list[ParkedPull]]
+) -> None:
+    pulls = [live.sim.client.pull("orders", offset=3, wait_s=10) for _ in range(CROWD)]
+    live.sim.until_idle()
+    began_s = live.sim.now_s
+    live.done(DeleteTopic(topic="orders"))
+    assert {live.sim.wait(pull).code for pull in pulls} == {ResponseCode.PULL_NOT_FOUND}
+    assert live.sim.now_s - began_s < AT_ONCE_S
+    assert (sum(map(len, given_up)), live.broker.arrivals.waiting) == (CROWD, 0)
+    assert max(map(len, given_up)) <= IN_ONE_TURN
+
+
+def test_pulls_of_a_deleted_topic_get_nothing_of_its_successor_and_end_with_their_connection(
+    live: World, given_up: list[list[ParkedPull]]
+) -> None:
+    for _ in range(CROWD):
+        live.sim.client.pull("orders", offset=3, wait_s=10)
+    live.sim.until_idle()
+    arrivals = live.broker.arrivals
+
+    async def end_one_after_the_other() -> None:
+        arrivals.end_topic("orders")
+        arrivals.announce("orders", 0)
+        await asyncio.sleep(0)
+        assert 0 < arrivals.waiting == CROWD - sum(map(len, given_up))
+        arrivals.forget(given_up[0][0].request.connection)
+        assert arrivals.waiting == 0
+
+    live.sim.wait(live.sim.client.host.start(end_one_after_the_other()))
+    live.sim.until_idle()
+    assert sum(map(len, given_up)) < CROWD
+    assert arrivals.waiting == 0

@@ -3,11 +3,13 @@
 A parked pull is a small record, not a coroutine: a consumer that keeps up parks on nearly every
 pull, and 100,000 of them may wait. Waking them is bounded in two ways. A queue that grew many times
 in one turn of the loop is checked once, after the sends of that turn; and of a crowd that waits on
-one queue only some are retried in each turn, so that other connections get their turn.
+one queue only some are retried in each turn, so that other connections get their turn. So are
+crowds answered whose time is up.
 
     park ──── announce (the queue grew) ── retry once per touched queue and loop turn; of a crowd
          │                                 some in each turn
-         ├─── its deadline passed ──────── give up: answer as for an empty pull
+         ├─── its deadline passed ──────┐
+         ├─── its topic was deleted ────┴─ give up: answer as for an empty pull, some in each turn
          ├─── its connection ended ─────── forgotten
          ├─── its group was reset ──────── taken: answered with the new offset
          ├─── the broker is draining ───── taken: rejected
@@ -29,6 +31,8 @@ QueueKey = tuple[str, int]
 _CHECK_S = 5.0
 _RETRIES_PER_TURN = 16
 """A message may wake 100,000 pulls, and each reply may be 4 MiB: others get a turn in between."""
+_ENDED_PER_TURN = 256
+"""Pulls given up in each turn: 100,000 answers without messages take more than half a second."""
 _EXPIRY_S = 0.1
 """The shortest interval between checks of deadlines: pulls may wait longer by this much.
 
@@ -116,15 +120,19 @@ class Arrivals:
     def forget(self, connection: Connection) -> None:
         """A connection ended: drop its parked pulls."""
         for pull in tuple(self._by_connection.get(connection, ())):
-            self._remove(pull)
+            self._drop(pull)
 
     def end_topic(self, topic: str) -> None:
-        """A topic was deleted: answer its pulls, as nothing will arrive any more."""
-        for (name, _), pulls in tuple(self._by_queue.items()):
-            if name == topic:
-                for pull in tuple(pulls):
-                    self._remove(pull)
-                    pull.give_up()
+        """A topic was deleted: answer its pulls, as nothing will arrive any more.
+
+        They are out of the queue at once: one may be created under that name before all of them
+        have their answer.
+        """
+        ended: deque[WaitingPull] = deque()
+        for key in tuple(self._by_queue):
+            if key[0] == topic:
+                ended.extend(self._by_queue.pop(key))
+        self._give_up(ended)
 
     def take(self, key: QueueKey, wanted: Callable[[WaitingPull], bool]) -> list[WaitingPull]:
         """Remove and return the wanted pulls of a queue; the caller answers them."""
@@ -197,7 +205,7 @@ class Arrivals:
     def _expire(self) -> None:
         self._expiry, self._expiry_s = None, inf
         now, first_s = self._loop.time(), inf
-        due = []
+        due: deque[WaitingPull] = deque()
         for pull in self._pulls():
             if pull.deadline_s <= now:
                 due.append(pull)
@@ -205,9 +213,22 @@ class Arrivals:
                 first_s = pull.deadline_s
         if first_s < inf:
             self._schedule_expiry(first_s)
-        for pull in due:
-            self._remove(pull)
-            pull.give_up()
+        self._give_up(due)
+
+    def _give_up(self, ended: deque[WaitingPull]) -> None:
+        for _ in range(min(len(ended), _ENDED_PER_TURN)):
+            pull = ended.popleft()
+            # Others were answered meanwhile, or their connection has ended
+            if pull in self._by_connection.get(pull.request.connection, ()):
+                self._drop(pull)
+                pull.give_up()
+        if ended:
+            self._loop.call_soon(self._give_up, ended)
+
+    def _drop(self, pull: WaitingPull) -> None:
+        """Remove a pull that may have left its queue, because its topic was deleted."""
+        self._by_queue.setdefault(pull.key, {})[pull] = None
+        self._remove(pull)
 
     def _remove(self, pull: WaitingPull) -> None:
         pulls = self._by_queue[pull.key]
