@@ -1,5 +1,11 @@
 """Clients that say goodbye, or nothing for two minutes, are forgotten."""
 
+import asyncio
+
+import pytest
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.live_clients import ConsumerGroup
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.clients import (
     GetConsumerList,
@@ -10,6 +16,8 @@ from sparrowmq.protocol.headers.offsets import GetMaxOffset
 from tests.broker.world import TalkingClient, World, subscribes, world_with
 
 TEN_S = 10
+MANY = 1_200
+IN_ONE_TURN = 512
 
 
 def keep_asking(world: World, client: TalkingClient, seconds: int) -> None:
@@ -93,3 +101,43 @@ def test_a_group_whose_last_member_left_begins_anew(world: World) -> None:
     group = world.broker.consumers.group("billing")
     assert group is not None
     assert group.subscriptions["orders"].sub_string == "created"
+
+
+def with_many_groups(world: World, name: str) -> TalkingClient:
+    client = world.client(name)
+    client.beat(*(subscribes(f"group-{number}") for number in range(MANY)))
+    return client
+
+
+def test_a_silent_client_of_many_groups_is_reported_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.topic("orders", 1)
+    silent = with_many_groups(world, "silent")
+    silent.beat(subscribes("billing"))
+    with caplog.at_level("INFO"):
+        keep_asking(world, silent, 150)
+    reported = [each.getMessage() for each in caplog.records]
+    assert reported.count("closing silent: no heartbeat in time") == 1
+    assert not any(world.broker.consumers)
+
+
+def test_a_client_of_many_groups_leaves_them_in_portions(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending, other = with_many_groups(world, "ending"), with_many_groups(world, "other")
+    left_by_turns = [0]
+    member_left = Broker.member_left
+
+    def counted(broker: Broker, group: ConsumerGroup, client_id: str) -> None:
+        if not left_by_turns[-1]:
+            asyncio.get_running_loop().call_soon(left_by_turns.append, 0)
+        left_by_turns[-1] += 1
+        member_left(broker, group, client_id)
+
+    monkeypatch.setattr(Broker, "member_left", counted)
+    told = len(other.answered.of(NotifyConsumerIdsChanged))
+    ending.disconnect()
+    assert (sum(left_by_turns), max(left_by_turns)) == (MANY, IN_ONE_TURN)
+    assert all(group.client_ids == ["other"] for group in world.broker.consumers)
+    assert len(other.answered.of(NotifyConsumerIdsChanged)) == told + MANY

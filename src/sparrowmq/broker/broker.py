@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from dataclasses import dataclass, field
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
     from sparrowmq.broker.delivery.dead_letter_log import DeadLetterLog
     from sparrowmq.broker.delivery.delivery import Delivery
     from sparrowmq.broker.replication.table_following import TableFollowing
+
+
+_LEAVING_PER_TURN = 512
+"""Members of an ended connection that leave their groups in one turn of the loop, 5 µs each."""
 
 
 class BrokerState(Enum):
@@ -165,8 +170,13 @@ class Broker:
         self.positions.forget(connection)
         self.sessions.forget(connection)
         self.producers.forget(connection)
-        for group, member in self.consumers.forget(connection):
+        self._remove_members(connection)
+
+    def _remove_members(self, connection: Connection) -> None:
+        for group, member in self.consumers.forget(connection, _LEAVING_PER_TURN):
             self.member_left(group, member.client_id)
+        if self.consumers.has_member_on(connection):
+            asyncio.get_running_loop().call_soon(self._remove_members, connection)
 
     def member_left(self, group: ConsumerGroup, client_id: str) -> None:
         """Free a member's queues, unless it has another live connection; notify the others."""

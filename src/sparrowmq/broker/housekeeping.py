@@ -122,9 +122,9 @@ async def forget_silent_clients(broker: Broker) -> None:
         await asyncio.sleep(_CLIENTS_S)
         before_ms = broker.monotonic() - int(broker.config.client_timeout_s * 1000)
         silent = broker.consumers.silent_since(before_ms) + broker.producers.silent_since(before_ms)
-        for member in silent:
-            broker.log.info("closing %s: no heartbeat in time", member.client_id)
-            member.connection.close()
+        for connection, client_id in {each.connection: each.client_id for each in silent}.items():
+            broker.log.info("closing %s: no heartbeat in time", client_id)
+            connection.close()
 
 
 async def end_silent_sessions(broker: Broker) -> None:

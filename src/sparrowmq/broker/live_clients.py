@@ -14,6 +14,7 @@ A member that names an ended session learns that its queues may belong to others
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import msgspec
 
@@ -211,9 +212,12 @@ class Consumers:
         """Whether this connection has a member."""
         return connection in self._groups_of
 
-    def forget(self, connection: Connection) -> list[tuple[ConsumerGroup, LiveMember]]:
-        """A connection ended: returns the groups that lost a member, each with that member."""
-        names = tuple(self._groups_of.get(connection, ()))
+    def forget(self, connection: Connection, most: int) -> list[tuple[ConsumerGroup, LiveMember]]:
+        """A connection ended: returns groups that lost a member by this, each with that member.
+
+        Of a connection with more members than `most`, the others follow with the next call.
+        """
+        names = tuple(islice(self._groups_of.get(connection, ()), most))
         left = (self.leave(connection, name) for name in names)
         return [gone for gone in left if gone is not None]
 
