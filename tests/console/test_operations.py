@@ -349,23 +349,26 @@ def test_members_are_asked_since_when_they_run_only_on_request() -> None:
 
 
 def test_senders_of_a_topic_are_joined_with_the_producers_that_are_connected() -> None:
-    async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, Got, Got]:
+    async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, Got, Got, Got]:
         await Admin(client=client).create_topic("orders", queues=2)
         empty = await visitor.get("/topics/orders/senders")
         async with Producer("shop", client=client) as producer:
             for message in numbered("orders", 5):
                 await producer.send(message)
+            unheard = await visitor.get("/topics/orders/senders")
             await asyncio.sleep(31)  # a heartbeat
             connected = await visitor.get("/topics/orders/senders")
-        return empty, connected, await visitor.get("/topics/orders/senders")
+        return empty, unheard, connected, await visitor.get("/topics/orders/senders")
 
     with SimCluster(seed=29).run() as sim:
-        empty, connected, gone = as_visitor(sim, work)
+        empty, unheard, connected, gone = as_visitor(sim, work)
     assert "nothing tells who sends to it" in empty.text
     row = r"Last stored [\d.]+:\d+ {} {} 5 2023-11-14 22:13:2\dZ"
     assert re.search(row.format(r"\S+@\S+", "shop"), connected.text), connected.text
     assert "Brokers do not record who sends" in connected.text
-    assert re.search(row.format("not connected any more", r"\?"), gone.text), gone.text
+    for each in (unheard, gone):
+        assert re.search(row.format("no producer known there", r"\?"), each.text), each.text
+    assert "up to 30 s after its first message" in unheard.text
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError("no route"), asyncio.CancelledError()])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sparrowmq import Admin, Client, Message
+from sparrowmq import Admin, Client, Message, Producer
 from sparrowmq.cli.main import app
 from sparrowmq.cli.shell import Shell
 from sparrowmq.console.console import Console
@@ -506,6 +506,51 @@ def test_a_message_shows_its_life_and_its_bytes(sim: RunningCluster) -> None:
     assert "00000000 31" in as_hex.text
     assert body.html == "1"
     assert body.headers["content-disposition"] == 'attachment; filename="message-body.bin"'
+
+
+def test_the_life_of_a_message_has_milliseconds_and_is_sent_before_it_is_stored() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, Got]:
+        await died(client, order(1))
+        (dead,) = await console.admin.find_messages("%DLQ%billing", "o-1")
+        (sent,) = await console.admin.find_messages("orders", "o-1")
+        return (
+            await visitor.get(f"/messages/{sent.offset_msg_id}?topic=orders"),
+            await visitor.get(f"/messages/{dead.offset_msg_id}?topic=%25DLQ%25billing"),
+        )
+
+    with SimCluster(seed=31).run() as running:
+        page, dead = as_visitor(running, work)
+    assert re.search(r"sent 2023-11-14 22:13:2\d\.\d{3}Z by .* stored 2023-11-14", page.text)
+    assert "after 1 attempt, first sent to orders" in dead.text
+
+
+def test_what_a_producer_traced_is_part_of_the_step_that_the_record_tells() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> Got:
+        await console.admin.create_topic("orders", queues=1)
+        async with Producer("shop", client=client, trace=True) as producer:
+            sent = await producer.send(order(1))
+        return await visitor.get(f"/messages/{sent.msg_id}?topic=orders")
+
+    with SimCluster(seed=31).run() as running:
+        page = as_visitor(running, work)
+    assert len(re.findall(r'class="word">sent<', page.html)) == 1
+    told = r"by [\d.]+:\d+, group shop, took \d+ ms · from the record and a trace stored"
+    assert re.search(told, page.text), page.text
+
+
+def test_a_search_shows_names_first_and_says_how_many_more_there_are() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, Got]:
+        admin = Admin(client=client)
+        for number in range(23):
+            await admin.create_topic(f"team-{number}", queues=1)
+        return await visitor.get("/search?q=team"), await visitor.get("/search?q=o-17")
+
+    with SimCluster(seed=32).run() as running:
+        names, key = as_visitor(running, work)
+    assert names.html.count('<li><a href="/topics/team-') == 20
+    assert '<a href="/topics?match=team&amp;all=1">All 23 topics</a>' in names.html
+    assert names.text.index("team-0") < names.text.index("A message with this key")
+    assert key.text.index("A message with this key") < key.text.index("No topic has this")
 
 
 @pytest.mark.parametrize(

@@ -103,8 +103,8 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     for each in (
-        *(text.number, text.rate, text.percent, text.size, text.instant, text.iso, text.age),
-        *(text.duration, text.plural, text.segment, text.preview),
+        *(text.number, text.rate, text.percent, text.size, text.instant, text.precise),
+        *(text.iso, text.age, text.duration, text.plural, text.segment, text.preview),
     ):
         environment.filters[each.__name__] = each
     environment.globals.update(

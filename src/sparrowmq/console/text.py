@@ -62,6 +62,11 @@ def instant(value: datetime | int | None) -> str:
     return "?" if found is None else found.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
+def precise(value: datetime | int | None) -> str:
+    """`2026-11-18 13:05:11.123Z`, where steps follow each other within milliseconds."""
+    return iso(value).replace("T", " ") or "?"
+
+
 def iso(value: datetime | int | None) -> str:
     """The `datetime` attribute of a time element."""
     found = moment(value)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.console.pages.topic import PRODUCER
-from sparrowmq.console.text import best_form, moment, segment, shown_body, shown_body_noted
+from sparrowmq.console.text import best_form, moment, plural, segment, shown_body, shown_body_noted
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.errors import ProtocolError
@@ -91,11 +91,18 @@ def steps(message: MessageExt, traced: Iterable[TraceStep]) -> list[TimelineStep
     if due.isdecimal():
         found.append(TimelineStep(moment(int(due)), "visible", "after its delay", "its properties"))
     attempts = message.record.reconsume_times
+    traced = list(traced)
+    published = [each for each in traced if each.kind == "Pub" and each.is_ok is not False]
+    if len(published) == 1:  # the same send: the record says from where, the producer how long
+        told = _traced(published[0])
+        words = ", ".join(filter(None, (found[0].words, told.words)))
+        found[0] = TimelineStep(found[0].time, "sent", words, f"{record} and {told.source}")
+        traced.remove(published[0])
     if attempts and is_retry_topic(message.topic):
         words = f"attempt {attempts}, first sent to {message.original_topic}"
         found.append(TimelineStep(None, "retried", words, "the retry topic"))
     if is_dlq_topic(message.topic):
-        words = f"after {attempts} attempts, first sent to {message.original_topic}"
+        words = f"after {plural(attempts, 'attempt')}, first sent to {message.original_topic}"
         found.append(
             TimelineStep(
                 moment(message.record.store_timestamp), "dead", words, "the dead-letter topic"

@@ -101,8 +101,9 @@ async def search(view: View) -> Answer:
         is_live=False,
         values={
             "wanted": wanted,
-            "topics": [name for name in topics if matches(wanted, name)][:_SUGGESTED],
-            "groups": [name for name in groups if matches(wanted, name)][:_SUGGESTED],
+            "topics": [name for name in topics if matches(wanted, name)],
+            "groups": [name for name in groups if matches(wanted, name)],
+            "most": _SUGGESTED,
             "plain": [name for name in topics if names.is_plain_topic(name)][:500],
         },
     )
