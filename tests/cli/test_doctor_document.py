@@ -68,7 +68,7 @@ LIMITS = [
 
 @pytest.mark.parametrize(("finding", "limit"), LIMITS)
 def test_the_page_has_the_limits_of_the_code(finding: str, limit: str) -> None:
-    rows = PAGE.read_text("utf-8").partition("## From when on")[2].splitlines()
+    rows = PAGE.read_text("utf-8").partition("## Thresholds")[2].splitlines()
     (row,) = (row for row in rows if row.startswith(f"| `{finding}` |") and row.count("|") == 3)
     assert limit in row
 

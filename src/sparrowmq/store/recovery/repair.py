@@ -239,7 +239,7 @@ def _derived(
             each.position,
             0,
             each.reason,
-            "written anew" if each.path == CHECKPOINT else _REBUILT,
+            "written again" if each.path == CHECKPOINT else _REBUILT,
         )
         for each in findings
     ]
