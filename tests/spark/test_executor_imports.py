@@ -55,6 +55,15 @@ def test_modules_load_without_what_executors_may_lack(code: str, blocked: set[st
     assert ended.returncode == 0, ended.stderr
 
 
+def test_a_condition_is_left_to_the_broker_where_its_parser_is_missing() -> None:
+    condition = (
+        "from sparrowmq.spark.options import parse_options\n"
+        "parse_options({'subscribe': 'orders', 'sql': 'amount >'})"
+    )
+    assert run(condition, OURS).returncode == 0
+    assert "column 9" in run(condition, set()).stderr
+
+
 def test_a_missing_compression_library_is_named_with_the_remedy() -> None:
     if find_spec("pyarrow") is None:
         pytest.skip("needs the spark extra: pip install sparrowmq[spark]")

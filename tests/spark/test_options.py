@@ -124,6 +124,14 @@ WRONG = {
         "startingTimestamp: contradicts startingOffsets",
     ),
     "two filters": ({"tags": "a", "sql": "b = 1"}, "sql: contradicts tags"),
+    "half a condition": (
+        {"sql": "amount >"},
+        "sql: SQL92 expression, line 1, column 9: expected a property, a value, NOT or (, found",
+    ),
+    "a condition that brokers read in part": (
+        {"sql": "amount > 3 created"},
+        "sql: SQL92 expression, line 1, column 12: brokers would ignore 'created'; join",
+    ),
     "no time": (
         {"startingTimestamp": "yesterday"},
         "startingTimestamp: must be a time from 1970 on such as 2026-11-15, 2026-11-15T13:30 (UTC)",

@@ -86,8 +86,11 @@ def test_a_closed_port_is_reported_with_the_address() -> None:
     assert caught.value.request == "GET_MAX_OFFSET"
 
 
+NOT_OURS = r"does not speak RocketMQ's protocol \(frame of 1213486160 bytes"
+
+
 def test_a_server_of_another_kind_is_no_reason_to_wait_or_to_fill_memory() -> None:
     with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
         broker.on(MAX, lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        with pytest.raises(ClusterUnreachable, match="frame of 1213486160 bytes"):
+        with pytest.raises(ClusterUnreachable, match=NOT_OURS):
             remoting.call(MAX, FIELDS)

@@ -16,7 +16,7 @@ from sparrowmq.protocol.headers.clients import CheckClientConfig
 from sparrowmq.protocol.headers.connections import GetConsumerConnections
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_topic, is_retry_topic
-from sparrowmq.protocol.sql92 import Sql92Error, compile_sql92
+from sparrowmq.protocol.sql92 import check_sql92
 from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
 from sparrowmq.protocol.tags import tags_fault
 
@@ -37,11 +37,7 @@ class Sql:
 
     def __post_init__(self) -> None:
         check_kind("the expression of Sql", self.expression, str)
-        read = compile_sql92(self.expression)
-        if read.ignored_from is not None:
-            rest = self.expression[read.ignored_from :]
-            reason = f"brokers would ignore {rest[:40]!r}; join conditions with AND or OR"
-            raise Sql92Error(self.expression, read.ignored_from, reason)
+        check_sql92(self.expression)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from sparrowmq.cluster_address import NameServerAddresses
 from sparrowmq.protocol.names import check_group
+from sparrowmq.protocol.sql92 import check_sql92
 from sparrowmq.protocol.tags import tags_fault
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.offsets import (
@@ -262,10 +263,21 @@ def _check_filters(values: dict[str, Any]) -> None:
         fault = tags_fault(values["tags"], for_comma="the option sql with TAGS = 'a,b'")
         if fault is not None:
             raise OptionError("tags", f"is {values['tags']!r}, {fault}")
+    if "sql" in values:
+        _check_condition(values["sql"])
     least, most = values.get("min_offsets_per_trigger"), values.get("max_offsets_per_trigger")
     if least is not None and most is not None and least > most:
         text = f"must be at most maxOffsetsPerTrigger, {most}, not {least}"
         raise OptionError("minOffsetsPerTrigger", text)
+
+
+def _check_condition(text: str) -> None:
+    try:
+        check_sql92(text)
+    except ValueError as error:
+        raise OptionError("sql", str(error)) from error
+    except ModuleNotFoundError:
+        pass  # a driver may have no more than an executor; then the broker says what is wrong
 
 
 def _refuse_in(values: dict[str, Any], what: str, names: dict[str, str]) -> None:

@@ -47,3 +47,12 @@ def compile_sql92(expression: str) -> Sql92:
 
     condition, ignored_from = parse(expression)
     return Sql92(expression, condition.evaluate, ignored_from)
+
+
+def check_sql92(expression: str) -> None:
+    """Raises Sql92Error for an expression that brokers refuse, or would read only in part."""
+    ignored_from = compile_sql92(expression).ignored_from
+    if ignored_from is not None:
+        rest = expression[ignored_from:][:40]
+        reason = f"brokers would ignore {rest!r}; join conditions with AND or OR"
+        raise Sql92Error(expression, ignored_from, reason)

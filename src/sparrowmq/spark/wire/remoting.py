@@ -188,6 +188,8 @@ class Remoting:
                 self.address, self._request, f"no answer in {self.timeout_s:g} s"
             )
         reason = in_words(error) or type(error).__name__
+        if isinstance(error, FrameError):
+            reason = f"it does not speak RocketMQ's protocol ({reason})"
         return ClusterUnreachable(self.address, self._request, reason)
 
 
