@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.net.connection import Connection
 from sparrowmq.net.endpoint import Limits
 from sparrowmq.protocol.codes import ResponseCode
 from tests.net.wire import Wire, request
@@ -151,6 +152,39 @@ def test_a_connection_that_says_nothing_is_closed_early_and_an_idle_one_late() -
         assert w.run(once.is_closed())
         mute.close()
         once.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "limits"),
+    [(b"", {"first_frame_s": 10}), (b"\x00\x00", {"first_frame_s": 100, "whole_frame_s": 10})],
+    ids=["nothing", "half frames"],
+)
+def test_a_flood_that_has_fallen_silent_is_closed_in_portions(
+    sent: bytes, limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed_by_turns = [0]
+    abort = Connection.abort
+
+    def counted(connection: Connection) -> None:
+        if not closed_by_turns[-1]:
+            asyncio.get_running_loop().call_soon(closed_by_turns.append, 0)
+        closed_by_turns[-1] += 1
+        abort(connection)
+
+    with world(idle_s=120, **limits) as w:
+        flood = w.run(open_wires(400), "flood")
+        (greeted,) = w.run(open_wires(1))
+        w.run(greet([greeted]))
+        for wire in flood:
+            wire.send(sent)
+        monkeypatch.setattr(Connection, "abort", counted)
+        w.sim.advance(16)
+        assert (sum(closed_by_turns), len(w.server.connections)) == (400, 1)
+        assert max(closed_by_turns) <= 128
+        w.sim.advance(120)
+        assert not w.server.connections
+        for wire in (*flood, greeted):
+            wire.close()
 
 
 def test_half_a_frame_is_not_a_first_frame() -> None:

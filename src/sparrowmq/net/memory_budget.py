@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from sparrowmq.net.connection import Connection
 
@@ -62,13 +63,16 @@ class MemoryBudget:
         if held is not None:
             self.total_bytes -= held.size_bytes
 
-    def close_older_than(self, allowed_s: float) -> None:
-        """Close connections that have held memory for longer than this."""
+    def close_older_than(self, allowed_s: float, *, most: int) -> bool:
+        """Close connections that have held memory for longer than this, `most` in one call; returns
+        whether there were any."""
         before_s = _now_s() - allowed_s
-        for connection, held in tuple(self._held.items()):
-            if held.since_s < before_s:
-                text = f"{held.size_bytes} bytes of {self._what} for more than {allowed_s:g} s"
-                self._close(connection, text)
+        older = (each for each in self._held.items() if each[1].since_s < before_s)
+        closed = tuple(islice(older, most))
+        for connection, held in closed:
+            text = f"{held.size_bytes} bytes of {self._what} for more than {allowed_s:g} s"
+            self._close(connection, text)
+        return bool(closed)
 
     def _make_room(self) -> None:
         """Close the connections that cost most, in bytes times seconds: a large frame that arrives
