@@ -114,8 +114,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         {"topic": "orders", "groups": ["billing", "billing"], "messages": 1},
         "names group billing more than once",
     ),
-    ("unset_limits", {"scope": "topic", "name": "orders", "which": ["speed"]}, "is no limit"),
-    ("unset_limits", {"scope": "client", "which": ["backlog"]}, "is no limit of a client"),
+    ("unset_limits", {"scope": "topic", "name": "orders", "which": ["speed"]}, "is not a limit"),
+    ("unset_limits", {"scope": "client", "which": ["backlog"]}, "is not a limit of a client"),
 ]
 
 

@@ -32,7 +32,7 @@ def test_a_message_whose_topic_is_gone_becomes_a_dead_letter_and_blocks_no_other
     assert (dead.body, dead.tags) == (b"lost its topic", "t")
     assert dead.properties["DLQ_ORIGIN_TOPIC"] == "doomed"
     assert dead.properties["DLQ_ORIGIN_MESSAGE_ID"] == "U1"
-    assert "topic doomed does not exist any more" in caplog.text
+    assert "topic doomed no longer exists" in caplog.text
 
 
 def test_a_message_whose_queue_is_gone_becomes_a_dead_letter(world: DeliveryWorld) -> None:

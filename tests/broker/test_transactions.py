@@ -143,7 +143,7 @@ def test_a_commit_to_a_topic_that_is_gone_ends_in_the_dead_letters(world: Delive
     world.broker.topics.remove("orders")
     reply = end(world, sent, TRANSACTION_COMMIT)
     assert reply.code == ResponseCode.SYSTEM_ERROR
-    assert "topic orders does not exist any more" in reply.remark
+    assert "topic orders no longer exists" in reply.remark
     (dead,) = world.messages(f"%DLQ%{GROUP}")
     assert dead.properties["DLQ_ORIGIN_TOPIC"] == "orders"
     assert end(world, sent, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS

@@ -197,7 +197,7 @@ def test_a_wrong_log_level_hides_no_other_problem(command: tuple[str, ...], tmp_
     assert "Error: 2 settings cannot be used:" in refused.stderr
     text = "\n  environment variable SPARROWMQ_LOG_LEVEL is 'loud', must be one of debug, info,"
     assert text in refused.stderr
-    assert "\n  x.toml line 1: prot is no setting" in refused.stderr
+    assert "\n  x.toml line 1: prot is not a setting" in refused.stderr
     assert refused.stderr.startswith("warning: environment variable SPARROWMQ_DTA is not known")
 
 

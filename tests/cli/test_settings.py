@@ -133,7 +133,7 @@ def test_a_toml_file_has_a_section_per_server(tmp_path: Path) -> None:
     [
         ("port = ", "is not TOML"),
         ("[kafka]\nport = 1\n", "section [kafka]"),
-        ("[broker]\nprot = 1\n", "line 2: [broker] prot is no setting; did you mean port?"),
+        ("[broker]\nprot = 1\n", "line 2: [broker] prot is not a setting; did you mean port?"),
     ],
 )
 def test_a_toml_file_with_a_mistake_is_refused(tmp_path: Path, text: str, says: str) -> None:

@@ -55,20 +55,32 @@ def test_however_it_is_written_a_setting_says_where_it_came_from(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("prot = 1", "line 1: prot is no setting; did you mean port? all settings: sparrowmq"),
-        ("[broker]\n\nfluhs = 1", "line 3: [broker] fluhs is no setting; did you mean flush?"),
-        ("[store]\nretentoin = 1", "line 2: [store] retentoin is no setting; did you mean reten"),
-        ("[broker]\nretention = 1", "[broker] retention is no setting; did you mean [store] reten"),
-        ("[broker]\nbrokerName = 'a'", "[broker] brokerName is no setting; did you mean broker-na"),
-        ("deleteWhen = 4", "deleteWhen is no setting; did you mean store-deletion-hour?"),
-        ("[broker]\nxyzzy = 1", "[broker] xyzzy is no setting; all settings: sparrowmq config sho"),
+        ("prot = 1", "line 1: prot is not a setting; did you mean port? all settings: sparrowmq"),
+        ("[broker]\n\nfluhs = 1", "line 3: [broker] fluhs is not a setting; did you mean flush?"),
+        (
+            "[store]\nretentoin = 1",
+            "line 2: [store] retentoin is not a setting; did you mean reten",
+        ),
+        (
+            "[broker]\nretention = 1",
+            "[broker] retention is not a setting; did you mean [store] reten",
+        ),
+        (
+            "[broker]\nbrokerName = 'a'",
+            "[broker] brokerName is not a setting; did you mean broker-na",
+        ),
+        ("deleteWhen = 4", "deleteWhen is not a setting; did you mean store-deletion-hour?"),
+        (
+            "[broker]\nxyzzy = 1",
+            "[broker] xyzzy is not a setting; all settings: sparrowmq config sho",
+        ),
         ("[borker]\nport = 1", "there is no section [borker]; did you mean [broker]? allowed are"),
         ("[kafka]", "line 1: there is no section [kafka]; allowed are [nameserver], [broker],"),
-        ("[[broker]]\nport = 1", "line 1: broker is no setting"),
+        ("[[broker]]\nport = 1", "line 1: broker is not a setting"),
         ("[broker]\nport = {}", "line 2: [broker] port is a table, must be a text, number"),
-        ("[broker.more]", "line 1: [broker] more is no setting"),
+        ("[broker.more]", "line 1: [broker] more is not a setting"),
         ("kafka = {}", "line 1: there is no section [kafka]"),
-        ("[broker.more]\nport = 1", "line 2: [broker] more.port is no setting"),
+        ("[broker.more]\nport = 1", "line 2: [broker] more.port is not a setting"),
         (
             "store-retention = 1\n[store]\nretention = 2",
             "line 3: [store] retention is given twice, also as",

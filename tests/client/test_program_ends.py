@@ -13,7 +13,7 @@ logging.getLogger("sparrowmq.client").setLevel(logging.WARNING)
 """
 PUSH = 'PushConsumer("billing", {"orders": "*"}, name_servers="127.0.0.1:1")'
 PULL = 'ScheduledPull("archive", {"orders": print}, name_servers="127.0.0.1:1")'
-SAID = "runs in the background: it consumes nothing any more"
+SAID = "runs in the background: it no longer consumes"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_plan_says_why_for_each_queue() -> None:
     )
     assert [str(decision) for decision in plan.decisions] == [
         "keep t b 0: assigned to this member",
-        "drop t b 1: not pulled for too long, starts anew",
+        "drop t b 1: not pulled for too long, restarts",
         "take t b 1: assigned to this member",
         "drop t b 2: assigned to another member",
         "drop t b 3: no longer in the route of its topic",

@@ -163,7 +163,7 @@ def test_only_a_request_can_be_replied_to() -> None:
 
     with SimCluster(seed=1).run() as sim:
         sim.wait(on_host(sim, "asking", send_plain))
-        with pytest.raises(ValueError, match=r"is no request: it has no CORRELATION_ID"):
+        with pytest.raises(ValueError, match=r"is not a request: it has no CORRELATION_ID"):
             sim.wait(on_host(sim, "answering", answer(consumed(sim), b"42")))
 
 

@@ -327,8 +327,8 @@ def test_diverted_messages_are_counted_for_prometheus() -> None:
         ({"orders": "or ders"}, "or ders"),
         ({"orders": "orders"}, "diverts orders to itself"),
         ({"a": "b", "b": "c"}, "diverts a to b, which has a diversion too: a message is diverted"),
-        ({"orders": "%RETRY%billing"}, "names %RETRY%billing, which is no topic of a program"),
-        ({"orders": "RMQ_SYS_TRACE_TOPIC"}, "names RMQ_SYS_TRACE_TOPIC, which is no topic"),
+        ({"orders": "%RETRY%billing"}, "names %RETRY%billing, which is not a topic of a program"),
+        ({"orders": "RMQ_SYS_TRACE_TOPIC"}, "names RMQ_SYS_TRACE_TOPIC, which is not a topic"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_when_the_producer_is_made(given: Any, text: str) -> None:

@@ -140,7 +140,7 @@ def test_a_backlog_says_which_groups_are_behind_and_which_do_not_count() -> None
         ("backlogs", {**BACKLOG, "most_unit": "years"}, "must be one of seconds"),
         ("backlogs", {**BACKLOG, "action": EVIL}, "must be refuse or slow"),
         ("removals", {"limit": ""}, "choose the limit"),
-        ("removals", {"limit": f"topic {EVIL} orders"}, "is no limit of a topic"),
+        ("removals", {"limit": f"topic {EVIL} orders"}, "is not a limit of a topic"),
     ],
 )
 def test_a_form_that_makes_no_sense_changes_nothing(

@@ -45,5 +45,5 @@ def test_what_a_later_version_adds_is_passed_over() -> None:
     ],
 )
 def test_what_is_no_handle_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no recall handle"):
+    with pytest.raises(ValueError, match="is not a recall handle"):
         RecallHandle.parse(text)

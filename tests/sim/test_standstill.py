@@ -67,7 +67,7 @@ def test_what_clients_had_sent_is_refused_when_another_broker_is_the_master(
     sim.advance(STANDSTILL_S + 1)
     promote(sim)
     assert 2 in sim.brokers[OLD].broker.replication.feed.links
-    assert "stood still for" in refusal(sim, b"waits in the socket", resume=OLD)
+    assert "was frozen for" in refusal(sim, b"waits in the socket", resume=OLD)
     for _ in range(50):
         refusal(sim, b"later")
         sim.advance(0.1)
@@ -93,7 +93,7 @@ def test_what_was_reported_meanwhile_counts_when_it_is_still_the_master(
 ) -> None:
     sim.brokers[OLD].broker.replication.feed.awake_until_s = sim.now_s
     send(sim, b"acknowledged when name server and slaves have answered")
-    assert "this broker stood still" in caplog.text
+    assert "this broker was frozen" in caplog.text
 
 
 def test_slaves_are_asked_as_well(sim: RunningCluster) -> None:

@@ -530,5 +530,5 @@ def test_only_the_master_of_a_slave_can_give_it_tables() -> None:
             assert answer.code != ResponseCode.SUCCESS
             assert text in answer.remark
         refused = ask(sim, header, body, of=master_of(sim))
-        assert "this broker is no slave" in refused.remark
+        assert "this broker is not a slave" in refused.remark
         assert tables(slave_of(sim).broker) == expected

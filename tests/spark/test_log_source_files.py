@@ -74,7 +74,9 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(writer: LogWriter) 
 
 
 def test_a_directory_that_is_no_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LogFileError, match="is no store: there is neither a directory commitlog"):
+    with pytest.raises(
+        LogFileError, match="is not a store: there is neither a directory commitlog"
+    ):
         log_files(tmp_path)
     with pytest.raises(LogFileError, match="cannot be read: No such file"):
         log_files(tmp_path / "gone")

@@ -130,7 +130,7 @@ def test_a_server_that_goes_away_and_comes_back_is_logged_once_each(
     assert patience(Time()).call("reading", attempt) == "here"
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
         (logging.WARNING, away),
-        (logging.WARNING, "reading: goes on after 0.4 s, the server is back"),
+        (logging.WARNING, "reading: continues after 0.4 s, the server is back"),
     ]
 
 

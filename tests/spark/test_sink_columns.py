@@ -36,7 +36,7 @@ def test_columns_that_only_a_read_message_has_are_passed_over() -> None:
         ([("body", "int")], "column body: has type int, allowed is binary or string"),
         ([("body", "binary"), ("keys", "array<int>")], "allowed is array<string> or string"),
         ([("body", "binary"), ("delayLevel", "string")], "column delayLevel: has type string"),
-        ([("body", "binary"), ("BODY", "binary")], "column body: comes twice"),
+        ([("body", "binary"), ("BODY", "binary")], "column body: is there twice"),
     ],
 )
 def test_a_schema_that_makes_no_message_is_refused(

@@ -72,7 +72,7 @@ def test_a_queue_that_was_taken_away_is_data_loss(
     scripted: ScriptedBroker, reader_of: Open
 ) -> None:
     reader = reader_of(scripted.address, "orders")
-    with pytest.raises(DataLoss, match="orders queue 7 of broker-a does not exist any more"):
+    with pytest.raises(DataLoss, match="orders queue 7 of broker-a no longer exists"):
         reader.latestOffset(at(5, queue=7), ALL)
     loose = reader_of(scripted.address, "orders", failOnDataLoss="false")
     end = loose.latestOffset({"orders": {"broker-a": {"0": 5, "7": 5}}}, ALL)

@@ -102,7 +102,7 @@ def test_a_batch_read_that_is_refused_says_why_in_one_line(
     )
     assert files.startswith(
         f"{begin}generate Python data source read partitions:"
-        f" sparrowmq.spark.log_files.ranges.LogFileError: {tmp_path} is no store: "
+        f" sparrowmq.spark.log_files.ranges.LogFileError: {tmp_path} is not a store: "
     )
 
 

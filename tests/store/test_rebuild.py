@@ -146,7 +146,7 @@ def test_files_of_others_among_those_to_be_replaced_are_named_and_stay(path: str
     disk.mkdir(path.rpartition("/")[0])
     disk.open(path, create=True).close()
     before = disk.files()
-    with pytest.raises(StoreError, match=f"{path} is no file of a store"):
+    with pytest.raises(StoreError, match=f"{path} is not a file of a store"):
         rebuilt(disk)
     assert disk.files() == before
     disk.unlink(path)

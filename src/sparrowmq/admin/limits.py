@@ -290,7 +290,7 @@ async def unset_limits(
     check_names("which", which)
     for each in which:
         if each not in KINDS or (each == "backlog" and kind is not Scope.TOPIC):
-            raise ValueError(f"{each!r} is no limit of a {scope}, allowed: {', '.join(KINDS)}")
+            raise ValueError(f"{each!r} is not a limit of a {scope}, allowed: {', '.join(KINDS)}")
     wanted: dict[str, str | None] = {
         attribute: None
         for unit, attribute in quota_attributes(kind, name).items()

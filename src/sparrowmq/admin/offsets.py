@@ -50,7 +50,9 @@ class MoveBy:
     def __post_init__(self) -> None:
         check_whole("messages", self.messages, -MAX_LONG, MAX_LONG)
         if self.messages == 0:
-            raise ValueError("messages is 0, must be how many to go on, or back with a minus")
+            raise ValueError(
+                "messages is 0, must be how many to move forward, or back with a minus"
+            )
 
 
 ResetTo: TypeAlias = (

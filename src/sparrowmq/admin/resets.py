@@ -100,7 +100,7 @@ async def undo_reset(
     if not goal:
         raise AdminError(
             f"group {group} had no progress before reset {record.id}: there is nothing to go back"
-            f" to; sparrowmq group reset {group} --topic {record.topic} --to earliest begins anew"
+            f" to; sparrowmq group reset {group} --topic {record.topic} --to earliest starts over"
         )
     if dry_run:
         plan = await plan_reset(cluster, group, record.topic, goal, queues=())

@@ -162,7 +162,7 @@ async def _asked(
         if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise
         raise AdminError(
-            f"{address} is no broker of SparrowMQ and cannot change its role while it runs;"
+            f"{address} is not a broker of SparrowMQ and cannot change its role while it runs;"
             " docs/migration.md says how to replace it"
         ) from error
     except AdminError as error:

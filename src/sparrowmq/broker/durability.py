@@ -313,7 +313,7 @@ class Durability:
         end = self._store.max_log_offset
         while self._store.durable_log_offset < end:
             if self._store.has_failed:
-                raise StoreError("nothing becomes durable any more: a sync or a write failed")
+                raise StoreError("nothing can become durable: a sync or a write failed")
             await self._no_sync_runs.wait()
             await self.flush()
 

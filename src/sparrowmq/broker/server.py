@@ -359,7 +359,7 @@ async def _guard_name(broker: Broker, registration: BrokerRegistration) -> None:
     name again: a master asks its slaves before it serves, and the other may now be one of them."""
     await registration.lost_name.wait()
     name = broker.config.broker_name
-    text = f"this is not the master of {name} any more: {registration.rivals}"
+    text = f"this is no longer the master of {name}: {registration.rivals}"
     broker.refuse_sends("name", text)
     broker.store.admission.hold("name", text)
     await registration.has_name.wait()

@@ -67,7 +67,7 @@ class ConsoleChild:
             )
         try:
             code = await process.wait()
-            log.warning("the console ended with code %d; the servers go on without it", code)
+            log.warning("the console ended with code %d; the servers continue without it", code)
         finally:
             await _end(process)
 

@@ -83,7 +83,7 @@ def _fault(disk: Disk, name: str) -> str:
     try:
         parse_json(read_file(disk, f"{CONFIG_DIR}/{name}") or b"")
     except BodyError as error:
-        return f"is no JSON: {error}"
+        return f"is not JSON: {error}"
     return ""
 
 

@@ -68,7 +68,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 _ENDS_AT_WORK = (
-    "the program ends while the %s runs in the background: it consumes nothing any more, and"
+    "the program ends while the %s runs in the background: it no longer consumes, and"
     " messages in work come again. To consume for ever call run(), or wait inside of the `with`"
     " block; before the end of a program call stop()"
 )

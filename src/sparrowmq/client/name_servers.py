@@ -153,7 +153,7 @@ class NameServers:
         try:
             return TopicRoute.from_json(response.body)
         except ProtocolError as error:
-            raise NoRoute(topic, f"a name server gave what is no route: {error}") from error
+            raise NoRoute(topic, f"a name server's answer is not a route: {error}") from error
 
     async def lost_route(self, topic: str) -> str:
         """What happened to the brokers that had a topic; empty if the name server knows of none.

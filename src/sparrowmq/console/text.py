@@ -191,7 +191,7 @@ def parse_time(text: str, now_ms: int) -> int:
         found = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(
-            f"{text[:40]!r} is no time; write 2026-11-18T13:05 (UTC), -30m, -2h or now"
+            f"{text[:40]!r} is not a time; write 2026-11-18T13:05 (UTC), -30m, -2h or now"
         ) from error
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)

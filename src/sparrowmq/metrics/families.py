@@ -212,7 +212,7 @@ REFUSED_SENDS = _counter(
 )
 DROPPED_SENDS = _counter(
     "sparrowmq_dropped_sends_total",
-    "Those of them that were sent one-way: nobody was told.",
+    "Those of them that were sent one-way: no sender was notified.",
     *("limit", "name", "scope"),
 )
 BACKLOG_REACHED = _gauge(

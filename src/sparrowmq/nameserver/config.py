@@ -93,7 +93,7 @@ class NameServerConfig:
     )
     route_cache_bytes: int = setting(
         64 * 1024 * 1024,
-        "Memory for encoded route answers. 0 encodes each answer anew.",
+        "Memory for encoded route answers. 0 encodes each answer again.",
         between(0, 1 << 40),
     )
     limits: Limits = field(default_factory=Limits)

@@ -57,7 +57,7 @@ class Number:
         digits = value.removeprefix("-")
         if digits.isdecimal() and digits.isascii() and self.least <= int(value) <= self.most:
             return None
-        return f"{_shown(value)} is no number from {self.least} to {self.most}"
+        return f"{_shown(value)} is not a number from {self.least} to {self.most}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,7 +275,7 @@ def _check_gone(cluster: RemoteCluster, queue: Queue, options: Options) -> None:
             " something else. Give each query a checkpointLocation of its own, or"
         )
     else:
-        what = "does not exist any more (queues of the topic were taken away);"
+        what = "no longer exists (queues of the topic were taken away);"
     text = f"{queue} {what} set failOnDataLoss=false to continue with the others"
     if options.fail_on_data_loss:
         raise DataLoss(text)

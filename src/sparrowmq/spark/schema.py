@@ -244,7 +244,7 @@ def check_columns(fields: Iterable[tuple[str, str]], *, has_topic: bool) -> Colu
                 )
             continue
         if column in found:
-            raise ColumnError(column, "comes twice, one of them has to go")
+            raise ColumnError(column, "is there twice, remove one of them")
         _check_type(column, kind)
         found[column] = at
     if "body" not in found:

@@ -175,7 +175,7 @@ def test_a_slave_whose_log_has_parted_does_not_follow(
     master.start()
     send_alone(sim, LARGE)
     slave.start()
-    sim.until(lambda: "the logs have parted" in caplog.text)
+    sim.until(lambda: "the logs have diverged" in caplog.text)
     assert not is_followed(sim)
 
 

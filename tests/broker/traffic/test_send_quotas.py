@@ -282,11 +282,11 @@ def test_setting_the_clock_gives_and_takes_nothing(limited: World, by_ms: int) -
 @pytest.mark.parametrize(
     ("attributes", "expected"),
     [
-        ({MESSAGES: 0}, "'0' is no number from 1 to 1000000000000"),
-        ({MESSAGES: -5}, "'-5' is no number from 1 to"),
-        ({MESSAGES: 10**13}, "is no number from 1 to"),
-        ({BYTES: "1k"}, "'1k' is no number from 1 to"),
-        ({BYTES: "٣"}, "is no number from 1 to"),
+        ({MESSAGES: 0}, "'0' is not a number from 1 to 1000000000000"),
+        ({MESSAGES: -5}, "'-5' is not a number from 1 to"),
+        ({MESSAGES: 10**13}, "is not a number from 1 to"),
+        ({BYTES: "1k"}, "'1k' is not a number from 1 to"),
+        ({BYTES: "٣"}, "is not a number from 1 to"),
         ({CLIENT: 5}, "is unknown, allowed:"),
         ({PRODUCER.format("shop"): 5}, "is unknown, allowed:"),
         ({"sparrowmq.backlog": "5"}, "is not a backlog limit; expected LIMIT:ACTION:GROUP"),

@@ -44,9 +44,9 @@ def test_an_open_parenthesis_is_refused_at_the_word_that_does_not_close_it() -> 
         ("TRUE = 1", 7, "TRUE and the number 1 differ"),
         ("a BETWEEN 3 AND 1", 10, "BETWEEN 3 AND 1 is empty: the lower comes first"),
         ("5 IN ('x')", 0, "IN needs a property before it, found the number 5"),
-        ("-a", 0, "expected a condition, found the negative of what is no number"),
+        ("-a", 0, "expected a condition, found the negative of something that is not a number"),
         ("a = 1 AND 'x'", 10, "expected a condition, found the text 'x'"),
-        ("a > 0.0", 4, "0.0 is no Double above zero: write 0"),
+        ("a > 0.0", 4, "0.0 is not a Double above zero: write 0"),
         ("a > 1e400", 4, "1e400 is above the largest Double"),
         (
             "a > 9223372036854775808",

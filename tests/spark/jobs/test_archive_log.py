@@ -106,8 +106,11 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         lambda data: data.replace(b'"version":', b'"version":1'),
         "is damaged: its check sum is",
     ),
-    "no JSON": (lambda data: b"{,}", "is damaged: it is no JSON"),
-    "another object": (lambda data: b'{"format":2}', "is damaged: it is no record of an archive"),
+    "no JSON": (lambda data: b"{,}", "is damaged: it is not JSON"),
+    "another object": (
+        lambda data: b'{"format":2}',
+        "is damaged: it is not a record of an archive",
+    ),
     "of the future": (
         lambda data: encode_record({"format": 3}),
         "is of format 3, and this version reads formats up to 2",

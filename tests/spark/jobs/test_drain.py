@@ -271,7 +271,7 @@ def test_a_topic_that_the_drain_did_not_make_is_neither_reported_nor_deleted(
         saved["copy"]["isFinished"] = saved["isMoved"] = finished
         path.write_text(json.dumps(saved))
         with opened(other) as drain:
-            text = "begun with --to drain-name-wide, go on with that, not with drain-name-drain"
+            text = "begun with --to drain-name-wide, continue with that, not with drain-name-drain"
             with pytest.raises(JobError, match=text):
                 drain.prepare()
             with pytest.raises(JobError, match=text):

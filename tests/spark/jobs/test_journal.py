@@ -90,5 +90,5 @@ def test_a_journal_that_was_put_aside_is_kept_and_the_next_run_begins_anew(tmp_p
 def test_a_damaged_journal_is_named_and_not_overwritten(tmp_path: Path) -> None:
     with JobJournal(tmp_path / "job") as journal:
         journal.path.write_text("not JSON")
-        with pytest.raises(JobError, match="is no journal"):
+        with pytest.raises(JobError, match="is not a journal"):
             journal.read()

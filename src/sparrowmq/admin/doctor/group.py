@@ -108,7 +108,9 @@ def _positions(facts: GroupFacts) -> Iterator[Finding]:
         _subject(facts),
         texts + lost,
         f"sparrowmq group reset {facts.name} --topic {topic} --to earliest --dry-run",
-        cause="" if skipped else "the topic was deleted and made anew, or its broker lost messages",
+        cause=""
+        if skipped
+        else "the topic was deleted and created again, or its broker lost messages",
     )
 
 

@@ -65,7 +65,7 @@ def _permissions(facts: TopicFacts) -> Iterator[Finding]:
                 _subject(facts),
                 texts,
                 f"sparrowmq broker resume {hidden[0]}",
-                cause="its brokers drain, or somebody wiped their write permission",
+                cause="its brokers drain, or an operator wiped their write permission",
                 remedy="take a broker back, or put the topic on another one",
             )
         else:

@@ -72,7 +72,7 @@ def delivery_fault(broker: Broker, topic: str, queue_id: int) -> str | None:
     if config is None:
         if topic_fault(topic) is not None:
             return f"{topic[:200]!r} is not a topic that messages can be delivered to"
-        return f"topic {topic} does not exist any more"
+        return f"topic {topic} no longer exists"
     queues = max(config.write_queue_nums, config.read_queue_nums)
     if not 0 <= queue_id < queues:
         return f"topic {topic} has {queues} queues, queue {queue_id} is not among them"

@@ -210,7 +210,7 @@ async def give_tables(broker: Broker, request: Request[GiveTables]) -> Reply:
     """On a slave: its master is stopping, and these are its last tables."""
     following = broker.table_following
     if following is None:
-        text = "this broker is no slave, and takes no tables"
+        text = "this broker is not a slave, and takes no tables"
         raise RequestRefused(ResponseCode.NO_PERMISSION, text)
     header = request.header
     decode = partial(decode_state, request.body, is_deflated=header.is_deflated)

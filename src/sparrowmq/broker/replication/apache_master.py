@@ -113,7 +113,7 @@ class ApacheMaster:
         if answer.code != ResponseCode.SUCCESS or answer.body != own:
             raise NotFollowing(
                 f"the record at log offset {offset:,} here is not the one of {self.address}: the"
-                " logs have parted; move this data directory aside and start with an empty one"
+                " logs have diverged; move this data directory aside and start with an empty one"
             )
 
 

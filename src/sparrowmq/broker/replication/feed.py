@@ -242,7 +242,7 @@ class Feed:
             del self.links[link.slave_id]
             self.gone_s[link.slave_id] = link.heard_s
             self.replicas.disconnect(link.slave_id)
-            self._log.warning("%s follows no longer: %s", link.name, link.reason)
+            self._log.warning("%s no longer follows: %s", link.name, link.reason)
             self.changed()
         elif not link.has_joined and link.was_refused:
             self.report_refusal(link.peer[0], f"it {link.reason}")

@@ -209,7 +209,7 @@ class RoleChanger:
         """The connection of a slave that can take over. Raises CannotChange."""
         replication, config = self._broker.replication, self._broker.config
         if not replication.is_master:
-            raise CannotChange(f"this broker is no master, it is {replication.role.value}")
+            raise CannotChange(f"this broker is not a master, it is {replication.role.value}")
         if not config.name_servers:
             raise CannotChange("without name servers neither slaves nor clients find a new master")
         links = {
@@ -294,7 +294,7 @@ class RoleChanger:
         """Become the master, at the request of the last one. Raises CannotChange."""
         broker, follower = self._broker, self._broker.replication.follower
         if follower is None or broker.replication.role is not Role.SLAVE:
-            raise CannotChange(f"this broker is no slave, it is {broker.replication.role.value}")
+            raise CannotChange(f"this broker is not a slave, it is {broker.replication.role.value}")
         if follower.master_address != master:
             followed = follower.master_address or "no master"
             raise CannotChange(f"this broker follows {followed}, not {master}")
@@ -320,7 +320,7 @@ class RoleChanger:
         broker, follower = self._broker, self._broker.replication.follower
         name = broker.config.broker_name
         if follower is None or broker.replication.role is not Role.SLAVE:
-            raise CannotChange(f"this broker is no slave, it is {broker.replication.role.value}")
+            raise CannotChange(f"this broker is not a slave, it is {broker.replication.role.value}")
         if follower.master_address:
             raise CannotChange(
                 f"its master {follower.master_address} is alive: without --accept-loss it hands"
@@ -329,7 +329,7 @@ class RoleChanger:
         if accept_loss != name:
             raise CannotChange(
                 f"the master of {name} does not answer, and may have messages that this slave"
-                f" lacks; to go on without them, add --accept-loss {name}"
+                f" lacks; to continue without them, add --accept-loss {name}"
             )
 
     async def take_over_from_none(self) -> None:

@@ -78,7 +78,9 @@ class Standstill:
         if not self._broker.replication.known_slaves.slaves:
             return  # no slave can have taken over
         feed.is_unsure = True
-        text = f"this broker stood still for {stood_s:.0f} s, and asks whether it is the master"
+        text = (
+            f"this broker was frozen for {stood_s:.0f} s and checks whether it is still the master"
+        )
         self._broker.log.warning("%s", text)
         self._refuse(f"{text}; try again")
         self._noticed.set()

@@ -33,7 +33,7 @@ from sparrowmq.protocol.record import Record
 if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
 
-_GONE = "stored before, and its record has expired since: its place is not known any more"
+_GONE = "stored before, and its record has expired since: its place is no longer known"
 _ID_DIGITS = 16
 
 

@@ -333,7 +333,7 @@ def subscriptions_table(found: list[GroupSubscription]) -> Table:
         ("MEMBERS", "members"),
         ("DIFFERENCE", "difference"),
     ]
-    empty = "no member is online, so that nobody knows"
+    empty = "no member is online, so the subscriptions are unknown"
     return table(columns, rows, title="subscriptions", key="subscriptions", empty=empty)
 
 

@@ -9,7 +9,7 @@ import re
 from ipaddress import ip_address
 
 _NO_USERS = (
-    "there is no authentication or authorization yet, so everybody who reaches the port would be"
+    "there is no authentication or authorization yet, so everyone who reaches the port would be"
     " served"
 )
 _NO_TLS = "there is no TLS yet, so messages would travel as plain text"

@@ -71,7 +71,7 @@ def _problem(
     if name not in known:
         meant = _meant(section, key[-1], known)
         maybe = f"did you mean {meant}? " if meant else ""
-        return f"{origin} is no setting; {maybe}{ALL_SETTINGS}"
+        return f"{origin} is not a setting; {maybe}{ALL_SETTINGS}"
     if name in given:
         return f"{origin} is given twice, also as {given[name].origin}"
     if isinstance(value, dict):

@@ -317,7 +317,7 @@ class PushConsumer(GroupConsumer):
         if self._stop_within_s:  # with a deadline of 0 this is expected
             self._client.log.warning(
                 "handlers of %s did not end within %g s: their messages come again; async ones are"
-                " cancelled, a plain one goes on until it returns or the process ends",
+                " cancelled, a plain one continues until it returns or the process ends",
                 self.group,
                 self._stop_within_s,
             )

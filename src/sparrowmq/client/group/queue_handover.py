@@ -282,7 +282,7 @@ class QueueHandover:
         now_s = asyncio.get_running_loop().time()
         if self._is_orderly or now_s - self._asked_s.setdefault(queue, now_s) < LEASE_S:
             return False
-        self._client.log.warning("%s was not released in time, taking it all the same", queue)
+        self._client.log.warning("%s was not released in time, taking it anyway", queue)
         return True
 
     async def _start(self, queue: MessageQueue, reason: Reason) -> bool:

@@ -40,7 +40,7 @@ def push_reply(client: ClientCore, request: Request[PushReply]) -> Reply:
     correlation_id = reply.properties.get(CORRELATION_ID, "")
     takers = client.producers.values()
     if not any(taker.take_reply(correlation_id, reply) for taker in takers):
-        client.log.warning("no request waits for the reply to %r any more", correlation_id)
+        client.log.warning("no request waits for the reply to %r", correlation_id)
     return Reply()
 
 

@@ -42,7 +42,9 @@ def check_when_refused(given: object) -> dict[str, str]:
                 raise ValueError(f"when_refused has the topic {name!r}, {form}")
             check_topic(name)
             if is_retry_topic(name) or is_dlq_topic(name) or is_system_topic(name):
-                raise ValueError(f"when_refused names {name}, which is no topic of a program's own")
+                raise ValueError(
+                    f"when_refused names {name}, which is not a topic of a program's own"
+                )
         if other in given:
             where = "itself" if other == topic else f"{other}, which has a diversion too"
             raise ValueError(f"when_refused diverts {topic} to {where}: a message is diverted once")

@@ -93,7 +93,7 @@ def reply_to(request: MessageExt, body: bytes) -> tuple[Message, dict[str, str]]
         if name not in found
     ]
     if missing:
-        text = f"message {request.msg_id} is no request: it has no {', '.join(missing)}"
+        text = f"message {request.msg_id} is not a request: it has no {', '.join(missing)}"
         raise ValueError(text)
     message = Message(_REPLY_TOPIC.format(cluster=found[names.CLUSTER]), body)
     answers = {

@@ -155,7 +155,7 @@ class TransactionalProducer(Producer):
                 await asyncio.get_running_loop().run_in_executor(None, threads.close)
         except TimeoutError:
             self._client.log.warning(
-                "a transaction listener of %s did not return within %g s: it goes on until it"
+                "a transaction listener of %s did not return within %g s: it continues until it"
                 " returns or the process ends, and the broker asks how its transaction ended",
                 self.group,
                 _STOP_WITHIN_S,

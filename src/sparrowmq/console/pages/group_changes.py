@@ -24,7 +24,7 @@ def goal_of(view: View) -> tuple[ResetTo, str]:
     """Where the group should continue according to the form, also in words. Raises ValueError."""
     topic, to = view.entered("topic"), view.entered("to")
     if not topic:
-        raise ValueError("choose the topic in which the group shall go on elsewhere")
+        raise ValueError("choose the topic in which to move the group's progress")
     if to in ("earliest", "latest"):
         words = "the oldest message" if to == "earliest" else "the end, past everything stored"
         return ("earliest" if to == "earliest" else "latest"), words

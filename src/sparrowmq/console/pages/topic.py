@@ -19,7 +19,7 @@ from sparrowmq.protocol.message import Message
 
 _PERMS = {6: "read and write", 4: "read only", 2: "write only"}
 PRODUCER = "sparrowmq-console"
-_FEWER = "Messages in queues that readers do not see any more are not delivered."
+_FEWER = "Messages in queues that readers no longer see are not delivered."
 
 
 async def show(view: View) -> Answer:

@@ -101,7 +101,7 @@ class RecallHandle(NamedTuple):
         except (ValueError, UnicodeError):
             parts = []
         if len(parts) < 5 or parts[0] != _VERSION or not _is_number(parts[3]):
-            raise ValueError(f"{text[:80]!r} is no recall handle")
+            raise ValueError(f"{text[:80]!r} is not a recall handle")
         return cls(parts[1], parts[2], int(parts[3]), parts[4])
 
     def __str__(self) -> str:

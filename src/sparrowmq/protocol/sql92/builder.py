@@ -159,7 +159,7 @@ class Builder(Transformer[Token, Operand]):
             raise RuleViolation(_start(token), f"{_cut(token)} is above the largest Double")
         if value == 0.0:
             # RocketMQ takes Double.MIN_VALUE, the smallest positive one, for the lowest.
-            raise RuleViolation(_start(token), f"{_cut(token)} is no Double above zero: write 0")
+            raise RuleViolation(_start(token), f"{_cut(token)} is not a Double above zero: write 0")
         return Constant(value, JavaType.DOUBLE, _start(token))
 
     def true(self, token: Token) -> Constant:
@@ -230,7 +230,7 @@ def _described(operand: Operand) -> str:
         case Condition():
             return "a condition"
         case Nothing():
-            return "the negative of what is no number"
+            return "the negative of something that is not a number"
 
 
 def _cut(text: str) -> str:

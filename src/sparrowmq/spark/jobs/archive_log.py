@@ -130,7 +130,7 @@ class ArchiveLog:
         try:
             return read(decode_record(data))
         except (KeyError, TypeError, AttributeError) as error:
-            reason = f"is damaged: it is no record of an archive ({error!r})"
+            reason = f"is damaged: it is not a record of an archive ({error!r})"
         except ValueError as error:
             reason = str(error)
         raise JobError(f"{self._at(name)} {reason}. {_REMEDY}")
@@ -275,7 +275,7 @@ def decode_record(data: bytes) -> dict[str, Any]:
     try:
         value: dict[str, Any] = json.loads(data)
     except ValueError as error:
-        raise ValueError(f"is damaged: it is no JSON ({error})") from error
+        raise ValueError(f"is damaged: it is not JSON ({error})") from error
     found = value.pop("check", None)
     if found is not None and found != (wanted := f"{zlib.crc32(_text(value).encode()):08x}"):
         raise ValueError(f"is damaged: its check sum is {found} and should be {wanted}")

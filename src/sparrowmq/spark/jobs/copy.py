@@ -181,7 +181,7 @@ def check_kept(cluster: RemoteCluster, positions: Positions, journal: JobJournal
         if at.offset > good:
             raise JobError(
                 f"{went_back(queue, at.offset, good)}. Nothing more is copied, and what was copied"
-                f" stays. To copy what is there now, remove {journal.path} and begin anew"
+                f" stays. To copy what is there now, remove {journal.path} and start over"
             )
 
 

@@ -292,7 +292,7 @@ class DrainRun:
             matters = name == "to" or has_batches
             if saved[name] != value and matters:
                 raise JobError(
-                    f"this drain was begun with {_FLAGS[name]} {saved[name]}, go on with that,"
+                    f"this drain was begun with {_FLAGS[name]} {saved[name]}, continue with that,"
                     f" not with {value}"
                 )
 

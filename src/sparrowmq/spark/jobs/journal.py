@@ -110,7 +110,7 @@ class JobJournal(FolderLock):
         try:
             found: dict[str, Any] = json.loads(text)
         except ValueError as error:
-            text = f"{self.path} is no journal of a job ({error}); look at it, then remove it"
+            text = f"{self.path} is not a journal of a job ({error}); look at it, then remove it"
             raise JobError(text) from error
         return found
 

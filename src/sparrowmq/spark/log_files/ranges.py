@@ -82,7 +82,7 @@ def log_files(directory: Path) -> list[StoredLogFile]:
             files.append(StoredLogFile(log / name, start, (log / name).stat().st_size))
     if not files and log is directory:
         raise LogFileError(
-            f"{directory} is no store: there is neither a directory {LOG_DIR} in it nor a log"
+            f"{directory} is not a store: there is neither a directory {LOG_DIR} in it nor a log"
             " file such as 00000000000000000000"
         )
     return files

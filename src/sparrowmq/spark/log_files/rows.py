@@ -109,7 +109,8 @@ class LogRows:
             case OnDamage.FAIL:
                 raise LogDamaged(
                     f"{wanted.file.path} is damaged at log offset {damage.begin}: {text}; set the"
-                    " option onDamage to column to see such places as rows, to skip to go on"
+                    " option onDamage to column to see such places as rows, or to skip to leave"
+                    " them out"
                 )
 
     def _of(self, columns: dict[str, Any]) -> pa.RecordBatch:

@@ -237,7 +237,7 @@ class RemoteCluster:
         route = self._routes.get(queue.topic) or self.known_route(queue.topic)
         if queue.broker_name in route.without_master:
             raise BrokerAway(
-                f"the master of {queue.broker_name} is away, and its slave cannot go on: {why}"
+                f"the master of {queue.broker_name} is away, and its slave cannot take over: {why}"
             )
 
     def name_server(self, address: str) -> Remoting:

@@ -226,7 +226,7 @@ class _Puller:
         latest = answer.fields.get("maxOffset", "?")
         text = (
             f"{self._piece.queue}: offset {offset} was wanted, but the queue ends at {latest}."
-            " Was the topic deleted and created again? Set failOnDataLoss=false to go on"
+            " Was the topic deleted and created again? Set failOnDataLoss=false to continue"
         )
         if self._options.fail_on_data_loss:
             raise DataLoss(text)

@@ -262,7 +262,7 @@ class Patience:
             else:
                 if was_away:
                     waited_s = self._now() - started
-                    _log.warning("%s: goes on after %.1f s, the server is back", what, waited_s)
+                    _log.warning("%s: continues after %.1f s, the server is back", what, waited_s)
                 return result
             self._pause(pause_s)
 

@@ -200,7 +200,7 @@ def check_tables(disk: Disk, found: FoundDamage) -> int:
         try:
             _decode(disk, path)
         except BodyError as error:
-            found(path, 0, f"is no JSON: {error}", True)
+            found(path, 0, f"is not JSON: {error}", True)
     return len(names)
 
 

@@ -145,7 +145,8 @@ def check_strangers(disk: Disk) -> None:
         is_index = directory == INDEX_DIR and name in index_names(disk, INDEX_DIR)
         if not is_queue and not is_index:
             raise StoreError(
-                f"{path} is no file of a store, and a rebuild would delete it: move it away first"
+                f"{path} is not a file of a store, and a rebuild would delete it:"
+                " move it away first"
             )
 
 
