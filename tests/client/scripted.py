@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from sparrowmq.broker.traffic.bucket import Bucket
 from sparrowmq.client.client import Client, client_around
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import ClientConfig
@@ -23,7 +24,12 @@ from sparrowmq.protocol.headers.clients import Heartbeat, UnregisterClient
 from sparrowmq.protocol.headers.messages import MessageRecalled, RecallMessage
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute
 from sparrowmq.protocol.headers.reply import SendReplyV2
-from sparrowmq.protocol.headers.send import MessageSent, SendBatchMessage, SendMessageV2
+from sparrowmq.protocol.headers.send import (
+    MessageSent,
+    SendBatchMessage,
+    SendLimited,
+    SendMessageV2,
+)
 from sparrowmq.protocol.headers.topics import GetTopicConfig
 from sparrowmq.protocol.headers.transactions import EndTransaction
 from sparrowmq.protocol.heartbeat import HeartbeatData
@@ -55,6 +61,8 @@ class ScriptedBroker:
         self.world = world
         self.name = name
         self.script: list[Answer] = []
+        self.quota: Bucket | None = None
+        """What it takes when the script is over."""
         self.puts_in: int | None = None
         """The queue that it takes instead of the one in the request."""
         self.transaction_id = ""
@@ -64,6 +72,8 @@ class ScriptedBroker:
         """Its region, and whether it wants message trace."""
         self.sent: list[SendMessageV2] = []
         self.bodies: list[bytes] = []
+        self.taken: list[bytes] = []
+        """The bodies of what the quota admitted."""
         self.ended: list[EndTransaction] = []
         self.producer_groups: list[list[str]] = []
         self.sent_before_heartbeats: list[int] = []
@@ -77,6 +87,8 @@ class ScriptedBroker:
         self.bodies.append(request.body)
         self.world.attempts.append(f"{self.name[-1].upper()}{header.queue_id + 1}")
         self.world.times_s.append(round(self.world.sim.now_s - self.world.start_s, 3))
+        if not self.script and self.quota is not None:
+            return self._within_quota(request, self.quota)
         match self.script.pop(0) if self.script else ResponseCode.SUCCESS:
             case "silent":
                 return None
@@ -87,6 +99,14 @@ class ScriptedBroker:
                 return self._later(header, seconds)
             case code:
                 return self._reply(header, int(code))
+
+    def _within_quota(self, request: Request[SendMessageV2], quota: Bucket) -> Reply:
+        now_ms = round(self.world.sim.now_s * 1000)
+        if quota.admit(1, now_ms):
+            self.taken.append(request.body)
+            return self._reply(request.header, ResponseCode.SUCCESS)
+        limited = SendLimited(retry_after_ms=quota.wait_ms(now_ms))
+        return Reply(limited, code=ResponseCode.FLOW_CONTROL, remark=f"{self.name} has a quota")
 
     async def _later(self, header: SendMessageV2, seconds: float) -> Reply:
         await asyncio.sleep(seconds)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from sparrowmq.broker.traffic.bucket import Bucket
 from sparrowmq.client.errors import BrokerRefused, LimitReached
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
@@ -183,3 +184,131 @@ def test_a_chosen_queue_is_waited_for() -> None:
         limited_topic(sim, "broker-b", 1000)
         sim.wait(produce(sim, lambda producer: send_all(producer, 15, queue=queue)))
         assert (stored(sim), stored(sim, "broker-b")) == (15, 0)
+
+
+# ---- many sends at once: they share what the broker said
+
+
+async def send_at_once(producer: Producer, count: int, **options: Any) -> list[float | Exception]:
+    """For each send, in the order in which they begin: how long it took, or what it raised."""
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+
+    async def send(number: int) -> float | Exception:
+        try:
+            await producer.send(Message("orders", b"%d" % number), **options)
+        except LimitReached as error:
+            return error
+        return loop.time() - began_s
+
+    return await asyncio.gather(*(send(number) for number in range(count)))
+
+
+WAYS = pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({}, {}),
+        ({}, {"key": "k"}),
+        ({"idempotent": True}, {}),
+        ({"idempotent": True}, {"key": "k"}),
+    ],
+    ids=["in turn", "by key", "idempotent", "idempotent by key"],
+)
+
+
+@WAYS
+def test_sends_that_wait_for_one_quota_share_the_wait_and_pass_in_their_order(
+    settings: dict[str, Any], options: dict[str, Any]
+) -> None:
+    with world("a") as w:
+        broker = w.brokers["a"]
+        broker.dedup, broker.quota = "10m", Bucket(10, 0)
+        took_s = w.produce(lambda p: send_at_once(p, 300, **options), timeout_s=40, **settings)
+        assert broker.taken == [b"%d" % number for number in range(300)]
+        assert max(took_s) < 29.2  # ten at once, then ten a second
+        # All ask at first; then one a wait is taken, and the next one is refused
+        assert len(broker.sent) <= 300 + 2 * 290
+
+
+def test_sends_that_come_while_others_wait_ask_nothing_and_stand_behind_them() -> None:
+    async def send(producer: Producer) -> None:
+        async with asyncio.TaskGroup() as sends:
+            sends.create_task(send_at_once(producer, 20))
+            await asyncio.sleep(0.25)
+            assert len(broker.sent) == 20 + 4  # two waits are over: one taken, one refused
+            later = [asyncio.ensure_future(send_at_once(producer, 100)) for _ in range(3)]
+            await asyncio.sleep(0.04)
+            assert len(broker.sent) == 24
+            for each in later:
+                await each
+
+    with world("a") as w:
+        broker = w.brokers["a"]
+        broker.quota = Bucket(10, 0)
+        w.produce(send, timeout_s=60)
+        assert broker.taken[:20] == [b"%d" % number for number in range(20)]
+        assert len(broker.taken) == 320
+
+
+def test_what_comes_too_late_in_the_line_is_refused_in_time_and_asks_nothing() -> None:
+    with world("a") as w:
+        broker = w.brokers["a"]
+        broker.quota = Bucket(10, 0)
+        took_s = w.produce(lambda p: send_at_once(p, 100, timeout_s=3))
+        assert [type(each) for each in took_s] == [float] * 39 + [LimitReached] * 61
+        assert len({id(each) for each in took_s}) == 100
+        assert len(broker.sent) <= 100 + 2 * 30
+        assert w.sim.now_s - w.start_s < 3.1
+
+
+def test_a_large_quota_is_used_up_although_one_asks_first() -> None:
+    with SimCluster(seed=1).run() as sim:
+        limited_topic(sim, "broker-a", 2000)
+        took_s = sim.wait(produce(sim, lambda p: send_at_once(p, 6000, timeout_s=5)))
+        assert stored(sim) == 6000
+        assert all(isinstance(each, float) and each < 2.1 for each in took_s)
+        limits = sim.broker.traffic.topics["orders"].meter
+        assert limits is not None and limits.refusals.total < 4000 + 4000
+
+
+def test_waiting_sends_use_the_quota_of_every_broker() -> None:
+    with world("ab") as w:
+        w.brokers["a"].quota, w.brokers["b"].quota = Bucket(10, 0), Bucket(1, 0)
+        took_s = w.produce(lambda p: send_at_once(p, 60), timeout_s=10)
+        assert max(took_s) < 4.6  # eleven at once, then eleven a second
+        assert len(w.brokers["b"].taken) >= 5
+        assert len(w.attempts) <= 60 + 60 + 3 * 49
+
+
+def test_a_send_that_is_cancelled_in_the_line_lets_the_next_one_pass() -> None:
+    async def send(producer: Producer) -> None:
+        sends = [
+            asyncio.ensure_future(producer.send(Message("orders", b"%d" % number)))
+            for number in range(16)
+        ]
+        await asyncio.sleep(0.05)
+        for each in sends[10:14]:
+            each.cancel()
+        broker.script = ["silent"]
+        await asyncio.sleep(0.1)
+        sends[14].cancel()  # it has asked and waits for an answer
+        await asyncio.gather(*sends, return_exceptions=True)
+
+    with world("a") as w:
+        broker = w.brokers["a"]
+        broker.quota = Bucket(10, 0)
+        w.produce(send)
+        assert broker.taken == [b"%d" % number for number in (*range(10), 15)]
+
+
+def test_a_broker_that_dies_while_sends_wait_holds_nobody_up() -> None:
+    async def send(producer: Producer) -> None:
+        waiting = asyncio.ensure_future(send_at_once(producer, 30))
+        await asyncio.sleep(0.05)
+        w.sim.host("broker-a").kill()
+        await waiting
+
+    with world("ab") as w:
+        w.brokers["a"].quota, w.brokers["b"].quota = Bucket(10, 0), Bucket(10, 0)
+        w.produce(send, timeout_s=10)
+        assert len(w.brokers["a"].taken) + len(w.brokers["b"].taken) == 30

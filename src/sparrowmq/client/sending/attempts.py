@@ -6,6 +6,7 @@
 import asyncio
 import math
 import random
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from sparrowmq.backoff import Backoff
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import BrokerRefused, LimitReached, MasterAway, NoRoute, SendFailed
 from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
+from sparrowmq.client.sending.limit_lines import LimitLines, LimitTurns
 from sparrowmq.client.sending.packing import Outgoing
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, TopicQueues
 from sparrowmq.net.calls import Response
@@ -119,9 +121,6 @@ class RetryRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _BACKOFF = Backoff(0.1, 1.0)
-_CROWD = Backoff(0.05, 1.0)
-"""Pauses of a send that a limit refused again when its time had come: other sends are waiting too,
-and together they must not send more requests than the limit justifies."""
 _HANDS_OVER_S = 5.0
 """A master that refuses messages because it hands over closes its connections within this time."""
 _LAST_LOOK_S = 0.05
@@ -149,14 +148,11 @@ class Failures:
         self._waits_for_limits = waits_for_limits
         self._refusal: LimitReached | None = None
         """The last refusal by a limit, whatever came after it."""
-        self._limits: dict[str, list[float]] = {}
-        """By broker whose limit refused: for each refusal, when it is worth another attempt."""
 
     def add(
         self,
         broker_name: str,
         outcome: SendResult | Exception,
-        now_s: float,
         *,
         has_left: bool = False,
     ) -> None:
@@ -166,11 +162,6 @@ class Failures:
         self._limited = outcome if isinstance(outcome, LimitReached) else None
         self._refusal = self._limited or self._refusal
         if self._limited is not None and self._is_patient:
-            known = self._limits.setdefault(broker_name, [])
-            wait_s = self._limited.retry_after_s
-            if known:
-                wait_s = max(wait_s, _CROWD.wait_s(len(known)) * self._rng.uniform(0.5, 1.0))
-            known.append(now_s + wait_s)
             self.attempts.append((broker_name, str(outcome)))
             return
         if isinstance(outcome, SendResult):
@@ -194,23 +185,18 @@ class Failures:
             raise limited
         raise SendFailed(topic, self.attempts, elapsed_s, may_be_stored=self._may_be_stored)
 
-    def is_limited(self, broker_name: str, now_s: float) -> bool:
-        """Whether a limit of this broker would refuse the message again."""
-        known = self._limits.get(broker_name)
-        return known is not None and now_s < known[-1]
+    @property
+    def stand_in_line(self) -> bool:
+        """Whether a limit refused the last attempt and is waited for, in a `LimitLine`."""
+        return self._limited is not None and (self._waits_for_limits or self._may_be_stored)
 
-    def pause_s(self, brokers: int, left_s: float, now_s: float) -> float | None:
+    def pause_s(self, brokers: int, left_s: float) -> float | None:
         """How long to wait, with `brokers` to choose from and `left_s` of the send's time left;
         None if no further attempt is allowed or worthwhile."""
         if self.retries_left < 0 or left_s <= 0:
             return None
         if self._refusal is not None and not self._waits_for_limits and not self._may_be_stored:
             return 0.0 if len({name for name, _ in self.attempts}) < brokers else None
-        if self._limited is not None:
-            if len(self._limits) < brokers:
-                return 0.0
-            wait_s = max(0.0, min(known[-1] for known in self._limits.values()) - now_s)
-            return wait_s if wait_s < left_s else None
         rounds = len(self.attempts) - brokers + 1
         if rounds <= 0:
             return 0.0
@@ -247,6 +233,7 @@ class SendAttempts:
         self._rules = rules
         self._faults = faults
         self._watcher = watcher
+        self._lines = LimitLines(client.rng)
         self._refused_s: dict[str, float] = {}
         """When each master last answered that it was too busy or handing over."""
         # Chosen once: an extra coroutine per send is measurable
@@ -257,17 +244,24 @@ class SendAttempts:
         loop = asyncio.get_running_loop()
         start_s = loop.time()
         found = self._queues.known(topic) or await self.find(topic, limit_s)
-        queue = self._next(found, None, loop.time())
-        left_s = limit_s - (loop.time() - start_s)
         # Nearly every send ends with its first attempt: set up nothing for retries before it.
-        outcome: SendResult | Exception
-        try:
-            outcome = await self._once(queue, out, self._share(left_s, found, self._rules.retries))
-            if outcome.is_ok or not self._rules.unless_ok:
-                return outcome
-        except (NetError, NoRoute, BrokerRefused) as error:
-            outcome = error
-        return await self._send_again(topic, out, queue.broker_name, outcome, start_s, limit_s)
+        outcome: SendResult | Exception | None = None
+        if self._lines:
+            failed, outcome = self._known_refusal(topic)
+        if outcome is None:
+            queue = self._next_unlimited(found, None, loop.time())
+            failed = queue.broker_name
+            left_s = limit_s - (loop.time() - start_s)
+            try:
+                outcome = await self._once(
+                    queue, out, self._share(left_s, found, self._rules.retries)
+                )
+                if outcome.is_ok or not self._rules.unless_ok:
+                    return outcome
+            except (NetError, NoRoute, BrokerRefused) as error:
+                outcome = error
+        turns = LimitTurns(self._lines, topic, start_s, limit_s)
+        return await self._send_again(topic, out, failed, outcome, turns)
 
     async def _send_again(
         self,
@@ -275,8 +269,7 @@ class SendAttempts:
         out: Outgoing,
         failed: str,
         outcome: SendResult | Exception,
-        start_s: float,
-        limit_s: float,
+        turns: LimitTurns,
     ) -> SendResult:
         """Continue after a first attempt that failed, or stored the message less safely than asked
         for."""
@@ -286,25 +279,65 @@ class SendAttempts:
             rules.retries, self._client.rng, waits_for_limits=topic not in rules.diverted
         )
         while True:
-            failures.add(failed, outcome, loop.time())
-            left_s = limit_s - (loop.time() - start_s)
-            found = self._queues.known(topic) or await self.find(topic, left_s)
-            left_s = limit_s - (loop.time() - start_s)
-            pause_s = failures.pause_s(found.brokers, left_s, loop.time())
+            failures.add(failed, outcome)
+            found = self._queues.known(topic) or await self.find(topic, turns.left_s)
+            pause_s = await self._pause(failures, turns, failed, outcome, found.on)
             if pause_s is None:
-                return failures.end(topic, loop.time() - start_s)
-            await asyncio.sleep(pause_s)
+                return failures.end(topic, turns.elapsed_s)
             if pause_s and _may_be_elsewhere(outcome):
-                found = await self._look_again(topic, limit_s - (loop.time() - start_s)) or found
-            queue = self._next_unlimited(found, failed, failures, loop.time())
+                found = await self._look_again(topic, turns.left_s) or found
+            queue = self._next_unlimited(found, failed, loop.time())
             failed = queue.broker_name
-            left_s = self._share(limit_s - (loop.time() - start_s), found, failures.retries_left)
-            try:
-                outcome = await self._once(queue, out, left_s)
-                if outcome.is_ok or not self._rules.unless_ok:
-                    return outcome
-            except (NetError, NoRoute, BrokerRefused) as error:
-                outcome = error
+            left_s = self._share(turns.left_s, found, failures.retries_left)
+            outcome = await self._again(queue, out, left_s, turns)
+            if isinstance(outcome, SendResult) and (outcome.is_ok or not rules.unless_ok):
+                return outcome
+
+    async def _pause(
+        self,
+        failures: Failures,
+        turns: LimitTurns,
+        failed: str,
+        outcome: object,
+        brokers: Collection[str] | None = None,
+    ) -> float | None:
+        """Wait before the next attempt: in a line, or for the time that is returned. None if there
+        is no next attempt. Without `brokers` only the one that failed would do."""
+        if failures.stand_in_line:
+            return 0.0 if await turns.wait(failed, outcome, brokers) else None
+        pause_s = failures.pause_s(1 if brokers is None else len(brokers), turns.left_s)
+        if pause_s is not None:
+            await asyncio.sleep(pause_s)
+        return pause_s
+
+    async def _again(
+        self,
+        queue: MessageQueue,
+        out: Outgoing,
+        left_s: float,
+        turns: LimitTurns,
+        left: str | None = None,
+    ) -> SendResult | Exception:
+        """One attempt, but not at an address that a master has `left`. If the send had to wait for
+        its turn, the next one has it now."""
+        outcome: SendResult | Exception | None = None
+        try:
+            if left is not None and self.address(queue) == left:
+                text = f"{left} has left, and no other master is there yet"
+                raise MasterAway(queue.topic, text)
+            outcome = await self._once(queue, out, left_s)
+        except (NetError, NoRoute, BrokerRefused) as error:
+            outcome = error
+        finally:
+            turns.end(queue.broker_name, outcome)
+        return outcome
+
+    def _known_refusal(
+        self, topic: str, chosen: str | None = None
+    ) -> tuple[str, LimitReached | None]:
+        """What a broker, or the chosen one, has told earlier sends that are in line now."""
+        line = self._lines.known(topic, chosen)
+        return ("", None) if line is None else line.refusal()
 
     @staticmethod
     def _share(left_s: float, found: TopicQueues, retries_left: int) -> float:
@@ -346,33 +379,50 @@ class SendAttempts:
         start_s = loop.time()
         found = self._queues.known(topic) or await self.find(topic, limit_s)
         queue = choose(found.queues)
-        failures: Failures | None = None
-        left: str | None = None
-        while True:
+        outcome: SendResult | Exception | None = None
+        gone = None
+        if self._lines:
+            _, outcome = self._known_refusal(topic, queue.broker_name)
+        if outcome is None:
             began_s = loop.time()
             try:
-                if left is not None and self.address(queue) == left:
-                    raise MasterAway(topic, f"{left} has left, and no other master is there yet")
                 return await self._once(queue, out, limit_s - (began_s - start_s))
             except (NetError, BrokerRefused, MasterAway) as error:
-                if isinstance(error, BrokerRefused) and not is_certainly_not_stored(error):
-                    raise
-                failures = failures or Failures(min(self._rules.retries, 1), self._client.rng)
-                gone = self._gone(error, began_s)
-                failures.add(queue.broker_name, error, loop.time(), has_left=gone is not None)
-                left = gone or left
-                left_s = limit_s - (loop.time() - start_s)
-                pause_s = None
-                if failures.retries_left > 0:
-                    pause_s = failures.pause_s(1, left_s, loop.time())
-                if pause_s is None:
-                    return failures.end(topic, loop.time() - start_s)
-                await asyncio.sleep(pause_s)
-                if isinstance(error, LimitReached):
-                    continue
-                now = await self._look_again(topic, limit_s - (loop.time() - start_s))
+                outcome, gone = error, self._gone(error, began_s)
+        turns = LimitTurns(self._lines, topic, start_s, limit_s)
+        return await self._send_to_again(queue, choose, out, outcome, gone, turns)
+
+    async def _send_to_again(
+        self,
+        queue: MessageQueue,
+        choose: Chooser,
+        out: Outgoing,
+        outcome: SendResult | Exception,
+        gone: str | None,
+        turns: LimitTurns,
+    ) -> SendResult:
+        """Continue after a first attempt that failed; `gone` is a master that has left."""
+        topic = queue.topic
+        failures = Failures(min(self._rules.retries, 1), self._client.rng)
+        left: str | None = None
+        while not isinstance(outcome, SendResult):
+            if not _may_send_to_again(outcome):
+                raise outcome
+            failures.add(queue.broker_name, outcome, has_left=gone is not None)
+            left = gone or left
+            pause_s = None
+            if failures.retries_left > 0:
+                pause_s = await self._pause(failures, turns, queue.broker_name, outcome)
+            if pause_s is None:
+                return failures.end(topic, turns.elapsed_s)
+            if not isinstance(outcome, LimitReached):
+                now = await self._look_again(topic, turns.left_s)
                 if now is not None and queue not in now.queues:
                     queue = choose(now.queues)  # it drains: the key moves, as for the next send
+            began_s = asyncio.get_running_loop().time()
+            outcome = await self._again(queue, out, turns.left_s, turns, left)
+            gone = None if isinstance(outcome, SendResult) else self._gone(outcome, began_s)
+        return outcome
 
     def _gone(self, error: Exception, began_s: float) -> str | None:
         """The address of a master that closed its connections after refusing messages: a message
@@ -476,17 +526,13 @@ class SendAttempts:
             raise (MasterAway if is_known else NoRoute)(queue.topic, text)
         return address
 
-    def _next_unlimited(
-        self, found: TopicQueues, failed: str, failures: Failures, now_s: float
-    ) -> MessageQueue:
+    def _next_unlimited(self, found: TopicQueues, failed: str | None, now_s: float) -> MessageQueue:
         """The next queue on a broker whose limit has not been reached as far as we know."""
         queue = self._next(found, failed, now_s)
-        if not failures.is_limited(queue.broker_name, now_s):
+        line = self._lines.known(queue.topic) if self._lines else None
+        if line is None or not line.is_limited(queue.broker_name):
             return queue
-        found_on = found.turn.next_on(
-            found.queues, lambda name: not failures.is_limited(name, now_s)
-        )
-        return found_on or queue
+        return found.turn.next_on(found.queues, lambda name: not line.is_limited(name)) or queue
 
     def _next(self, found: TopicQueues, failed: str | None, now_s: float) -> MessageQueue:
         faults = self._faults
@@ -500,6 +546,13 @@ class SendAttempts:
 
 
 _RETRY_AFTER = SendLimited.__struct_encode_fields__[0]
+
+
+def _may_send_to_again(outcome: Exception) -> bool:
+    """Whether a send to one queue may be repeated, as far as its outcome says."""
+    if isinstance(outcome, BrokerRefused):
+        return is_certainly_not_stored(outcome)
+    return isinstance(outcome, NetError | MasterAway)
 
 
 def _may_be_elsewhere(outcome: SendResult | Exception) -> bool:

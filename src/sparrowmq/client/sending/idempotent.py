@@ -32,6 +32,7 @@ from sparrowmq.client.sending.attempts import (
     is_certainly_not_stored,
     is_outcome_unknown,
 )
+from sparrowmq.client.sending.limit_lines import LimitTurns
 from sparrowmq.client.sending.packing import Outgoing
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues
 from sparrowmq.net.errors import NetError, NotConnected
@@ -79,30 +80,44 @@ class IdempotentAttempts(SendAttempts):
         found = self._queues.known(topic) or await self.find(topic, limit_s)
         queue = choose(found.queues) if choose else self._next(found, None, loop.time())
         course = _Course(topic, self._rules, self._client.rng, is_chosen=choose is not None)
+        turns = LimitTurns(self._lines, topic, start_s, limit_s)
+        outcome: SendResult | Exception | None
+        failed, outcome = self._known_refusal(topic, queue.broker_name if choose else None)
         while True:
-            left_s = limit_s - (loop.time() - start_s)
-            outcome = await self._attempt(queue, out, limit_s, left_s, is_open=course.is_open)
+            if outcome is None:
+                failed = queue.broker_name
+                outcome = await self._attempt(queue, out, limit_s, course, turns)
             if isinstance(outcome, SendResult) and (outcome.is_ok or not self._rules.unless_ok):
                 return outcome
-            now_s = loop.time() - start_s
-            course.take(queue, outcome, now_s)
-            pause_s = course.pause_s(found.brokers, limit_s - now_s, now_s)
+            course.take(failed, outcome, turns.elapsed_s)
+            brokers = None if course.stays else found.on
+            pause_s = await self._pause(course.failures, turns, failed, outcome, brokers)
             if pause_s is None:
-                return course.failures.end(topic, now_s)
-            await asyncio.sleep(pause_s)
+                return course.failures.end(topic, turns.elapsed_s)
             if pause_s:
-                found = await self._look_again(topic, limit_s - (loop.time() - start_s)) or found
+                found = await self._look_again(topic, turns.left_s) or found
             if not course.stays:
-                queue = self._next(found, queue.broker_name, loop.time())
+                queue = self._next_unlimited(found, failed, loop.time())
+            outcome = None
 
     async def _attempt(
-        self, queue: MessageQueue, out: Outgoing, limit_s: float, left_s: float, *, is_open: bool
+        self,
+        queue: MessageQueue,
+        out: Outgoing,
+        limit_s: float,
+        course: "_Course",
+        turns: LimitTurns,
     ) -> SendResult | Exception:
+        left_s = turns.left_s
+        outcome: SendResult | Exception | None = None
         try:
-            await self._check(queue, limit_s, left_s, is_open=is_open)
-            return await self._once(queue, out, _share(left_s))
+            await self._check(queue, limit_s, left_s, is_open=course.is_open)
+            outcome = await self._once(queue, out, _share(left_s))
         except (NetError, NoRoute, BrokerRefused, NotDeduplicated) as error:
-            return error
+            outcome = error
+        finally:
+            turns.end(queue.broker_name, outcome)
+        return outcome
 
     # ---- whether a broker de-duplicates the topic
 
@@ -175,15 +190,15 @@ class _Course:
         """Whether no other queue may be tried."""
         return self.is_open or self._is_chosen
 
-    def take(self, queue: MessageQueue, outcome: SendResult | Exception, elapsed_s: float) -> None:
+    def take(self, broker_name: str, outcome: SendResult | Exception, elapsed_s: float) -> None:
         """Record an attempt that did not succeed. Raises if no repetition would change that."""
         failures = self.failures
         if isinstance(outcome, Exception) and self._is_final(outcome):
             if not self.is_open:
                 raise outcome
-            attempts = [*failures.attempts, (queue.broker_name, str(outcome))]
+            attempts = [*failures.attempts, (broker_name, str(outcome))]
             raise SendFailed(self._topic, attempts, elapsed_s, may_be_stored=True) from outcome
-        failures.add(queue.broker_name, outcome, elapsed_s)
+        failures.add(broker_name, outcome)
         if not isinstance(outcome, Exception) or is_outcome_unknown(outcome):
             self.is_open = True
         if self.is_open:
@@ -197,7 +212,3 @@ class _Course:
                 return not is_certainly_not_stored(outcome) and not is_outcome_unknown(outcome)
             return outcome.code not in RETRIED
         return isinstance(outcome, NotDeduplicated)
-
-    def pause_s(self, brokers: int, left_s: float, elapsed_s: float) -> float | None:
-        """How long to wait before the next attempt; None if there is none."""
-        return self.failures.pause_s(1 if self.stays else brokers, left_s, elapsed_s)

@@ -108,8 +108,13 @@ class TopicQueues(msgspec.Struct, eq=False):
     route: TopicRoute | None = None
     """The route from which `queues` was computed."""
     queues: list[MessageQueue] = []
-    brokers: int = 0
-    """How many brokers the queues are on."""
+    on: frozenset[str] = frozenset()
+    """The names of the brokers that the queues are on."""
+
+    @property
+    def brokers(self) -> int:
+        """How many brokers the queues are on."""
+        return len(self.on)
 
 
 class SendQueues:
@@ -172,7 +177,7 @@ class SendQueues:
         found = self._topics[topic]
         found.route = route
         found.queues = queues
-        found.brokers = len({queue.broker_name for queue in queues})
+        found.on = frozenset(queue.broker_name for queue in queues)
         return found
 
     async def _borrow_route(self, topic: str) -> TopicRoute:
