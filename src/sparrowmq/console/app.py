@@ -105,6 +105,7 @@ def templates() -> jinja2.Environment:
     for each in (
         *(text.number, text.rate, text.percent, text.size, text.instant, text.precise),
         *(text.iso, text.age, text.duration, text.plural, text.segment, text.preview),
+        *(text.allowed, text.queue_counts),
     ):
         environment.filters[each.__name__] = each
     environment.globals.update(

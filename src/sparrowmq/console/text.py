@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote
 
+from sparrowmq.protocol.perm import is_readable, is_writable
+
 SHOWN_BYTES = 64 * 1024
 MOST_FORMATTED = 1024 * 1024
 """Bytes of JSON: formatting more would hold up other pages."""
@@ -96,6 +98,18 @@ def duration(seconds: float | None) -> str:
 def plural(count: int, one: str, many: str = "") -> str:
     """`1 topic`, `2 topics`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def allowed(perm: int) -> str:
+    """What clients may do with a topic. Inheriting is for settings, not for clients: left out."""
+    return ", ".join(
+        word for word, may in (("read", is_readable(perm)), ("write", is_writable(perm))) if may
+    ) or "nothing"
+
+
+def queue_counts(read: int, written: int) -> str:
+    """`8`, or both numbers while a topic has more queues for one of them."""
+    return f"{read}" if read == written else f"{read} read, {written} written"
 
 
 def encodable(text: str) -> str:

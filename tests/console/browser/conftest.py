@@ -68,7 +68,8 @@ def browser(running: Cluster, browser_path: str) -> Iterator[Any]:
 
 async def _prepare(name_server: str) -> None:
     async with Admin(name_server, timeout_s=60.0) as admin:
-        await admin.create_topic("orders", queues=2)
+        limit = {"sparrowmq.quota.messages": "500"}
+        await admin.create_topic("orders", queues=2, attributes=limit)
         await admin.create_group("billing")
         async with Producer("shop", name_servers=name_server, timeout_s=60.0) as producer:
             for number in range(20):

@@ -45,6 +45,32 @@ def no_sideways_scrolling(page: Any) -> bool:
     )
 
 
+def cut_tables(page: Any) -> list[str]:
+    """Captions of the tables that are wider than their card, so that the last columns are cut."""
+    found: list[str] = page.evaluate(
+        "[...document.querySelectorAll('.scroll')]"
+        ".filter(each => each.scrollWidth > each.clientWidth && each.querySelector('caption'))"
+        ".map(each => each.querySelector('caption').textContent)"
+    )
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "column"),
+    [("/topics", "Messages"), ("/groups", "Unread"), ("/groups/billing", "Unread")],
+)
+def test_a_phone_shows_the_figures_of_a_list_without_scrolling(
+    path: str, column: str, browser: Any, address: str
+) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 800})
+    tab = context.new_page()
+    tab.goto(address + path)
+    box = tab.get_by_role("columnheader", name=column).first.bounding_box()
+    context.close()
+    assert box["x"] + box["width"] < 390
+
+
 def test_the_overview_shows_the_broker(page: Any, address: str) -> None:
     page.goto(address)
     assert page.get_by_role("heading", level=1).inner_text() == "Overview"
@@ -65,15 +91,19 @@ def test_every_page_fits_in_light_dark_and_on_a_phone(
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
     tab = context.new_page()
     too_wide = []
+    cut = []
     for title, path in PAGES.items():
         tab.goto(address + path)
         tab.screenshot(path=SHOTS / f"{title}-{name}.png", full_page=True)
         if not no_sideways_scrolling(tab):
             too_wide.append(title)
+        if width > 1000:
+            cut += [f"{title}: {each}" for each in cut_tables(tab)]
         assert tab.get_by_role("heading", level=1).count() == 1
     background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     context.close()
     assert too_wide == []
+    assert cut == []
     assert background == ("rgb(20, 24, 27)" if scheme == "dark" else "rgb(246, 247, 248)")
 
 

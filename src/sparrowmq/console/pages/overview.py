@@ -21,7 +21,8 @@ async def show(view: View) -> Answer:
     brokers = await panel(console.admin.brokers())
     masters = [each for each in brokers.value or () if each.is_master]
     groups = sorted(figures.groups.items(), key=lambda item: -item[1].lag)
-    topics = sorted(figures.topics.items(), key=lambda item: -item[1].stored_per_s)
+    used = [item for item in figures.topics.items() if item[1].stored_per_s or item[1].messages]
+    topics = sorted(used, key=lambda item: -item[1].stored_per_s)
     history, span, now = console.history, view.span, view.now_ms
     return Page(
         template="overview.html",
@@ -40,6 +41,7 @@ async def show(view: View) -> Answer:
             "is_sampled": figures.group_count is not None,
             "lag": figures.lag,
             "busiest": topics[:_MOST],
+            "topic_count": len(figures.topics),
             "span": span,
             "charts": [
                 chart(
