@@ -21,16 +21,25 @@ def line_of(message: MessageExt) -> str:
     """Position, tag, keys and text of a message."""
     tags = f" [{message.tags}]" if message.tags else ""
     keys = f" {' '.join(message.keys)}" if message.keys else ""
-    text = _harmless(message.body.decode("utf-8", "backslashreplace"))
-    return f"{message.broker_name}/{message.queue_id}/{message.queue_offset}{tags}{keys}: {text}"
+    place = f"{message.broker_name}/{message.queue_id}/{message.queue_offset}"
+    return f"{place}{tags}{keys}: {body_line(message.body)}"
 
 
-def _harmless(text: str) -> str:
+def body_line(body: bytes) -> str:
     """A body on one line, without characters that control the terminal."""
+    text = body.decode("utf-8", "backslashreplace")
     return "".join(
         each if each == "\t" or unicodedata.category(each) != "Cc" else f"\\x{ord(each):02x}"
         for each in text
     )
+
+
+def body_field(body: bytes) -> dict[str, str]:
+    """A body as a field of JSON; one that is not UTF-8 is in Base64."""
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode("ascii")}
 
 
 def json_of(message: MessageExt) -> str:
@@ -47,11 +56,8 @@ def json_of(message: MessageExt) -> str:
         "born": message.born_at.isoformat(timespec="milliseconds"),
         "stored": message.stored_at.isoformat(timespec="milliseconds"),
         "attempts": message.reconsume_times + 1,
+        **body_field(message.body),
     }
-    try:
-        document["body"] = message.body.decode()
-    except UnicodeDecodeError:
-        document["body_base64"] = base64.b64encode(message.body).decode("ascii")
     return json.dumps(document, ensure_ascii=False)
 
 

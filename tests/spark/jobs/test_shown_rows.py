@@ -1,5 +1,6 @@
 """Messages of an archive and dead letters as lines on a terminal."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -57,3 +58,10 @@ def test_a_dead_letter_is_shown_with_the_topic_it_came_from(
 ) -> None:
     text = shown(row(7, topic, **properties), as_json=False)
     assert text == f"2026-11-16 12:30:00 {place} [paid] o-7: order 7"
+
+
+def test_a_body_that_is_no_text_is_shown_and_kept_as_by_consume() -> None:
+    binary = Row(**{**row(7).asDict(), "body": bytearray(b"\xff\x00\x1b[2J")})
+    assert shown(binary, as_json=False).endswith(": \\xff\\x00\\x1b[2J")
+    assert json.loads(shown(binary, as_json=True))["body_base64"] == "/wAbWzJK"
+    assert json.loads(shown(row(7), as_json=True))["body"] == "order 7"

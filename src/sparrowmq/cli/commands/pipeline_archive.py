@@ -17,6 +17,7 @@ from sparrowmq.cli.commands.pipeline_checks import (
 )
 from sparrowmq.cli.commands.pipeline_options import name_server_option, spark_options
 from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
+from sparrowmq.cli.message_output import body_field, body_line
 from sparrowmq.cli.option_types import Duration, Moment
 from sparrowmq.protocol.names import DLQ_PREFIX
 from sparrowmq.spark.frames import origin_of
@@ -220,10 +221,11 @@ def show_rows(rows: Sequence[Any], limit: int, what: str, *, as_json: bool) -> N
 
 def shown(row: Any, *, as_json: bool) -> str:
     """A message from a DataFrame on one line; a dead letter with the topic it came from."""
-    body = bytes(row["body"]).decode("utf-8", "backslashreplace")
+    body = bytes(row["body"])
     if as_json:
-        value = {**row.asDict(), "body": body}
-        return json.dumps(value, default=_text, ensure_ascii=False)
+        value = row.asDict()
+        del value["body"]
+        return json.dumps({**value, **body_field(body)}, default=_text, ensure_ascii=False)
     tags = f" [{row['tags']}]" if row["tags"] else ""
     keys = f" {' '.join(row['keys'])}" if row["keys"] else ""
     place = f"{row['topic']}/{row['brokerName']}/{row['queueId']}/{row['queueOffset']}"
@@ -231,7 +233,7 @@ def shown(row: Any, *, as_json: bool) -> str:
         place += f" from {origin}"
     # PySpark returns times in this machine's zone.
     at = row["storeTimestamp"].astimezone(UTC)
-    return f"{at:%Y-%m-%d %H:%M:%S} {place}{tags}{keys}: {body}"
+    return f"{at:%Y-%m-%d %H:%M:%S} {place}{tags}{keys}: {body_line(body)}"
 
 
 def _text(value: object) -> str:

@@ -223,7 +223,7 @@ def dead_letters(
             sent, copied = send_back(
                 spark, letters, journal, to=to, rows_per_second=rate, on_step=on_step
             )
-    click.echo(f"{sent:,} dead letters of {group} sent back")
+    click.echo(f"{sent:,} dead letter{'' if sent == 1 else 's'} of {group} sent back")
     if not copied.wanted:
         click.echo("there are none that an earlier run with this condition has not looked at")
 
