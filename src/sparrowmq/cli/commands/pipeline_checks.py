@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import click
 
-from sparrowmq.cli.remote import NOT_A_NAME_SERVER, no_name_server
+from sparrowmq.cli.remote import no_name_server
 from sparrowmq.cli.settings.settings import nearest
 from sparrowmq.protocol.names import dlq_topic
 from sparrowmq.spark.errors import ClusterUnreachable, ServerRefused, TopicMissing, few_of
@@ -78,7 +78,7 @@ def _brokers(cluster: RemoteCluster, name_server: str) -> None:
     except ClusterUnreachable as error:
         raise JobError(no_name_server(name_server, error.reason)) from error
     except ServerRefused as error:
-        raise JobError(f"{error}; {NOT_A_NAME_SERVER}") from error
+        raise JobError(str(error)) from error
     raise JobError(
         f"no broker is registered at {name_server}; start one with: sparrowmq broker"
         f" --name-servers {name_server}"
