@@ -4,6 +4,7 @@ import ast
 import asyncio
 import builtins
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -151,3 +152,89 @@ def test_files_in_a_drawing_are_looked_for_too() -> None:
 def test_a_module_is_known_by_the_end_of_its_path() -> None:
     path = Path(__file__).relative_to(ROOT).with_suffix("")
     assert {path.name, ".".join(path.parts)} <= defined().modules
+
+
+EXCEPTIONS = "## What holds everywhere, and where it does not"
+OUTSIDE = ("testing/", "cli/")
+"""Where the rules about what is ambient do not hold: starting things is what these do."""
+
+
+def named_exceptions(rule: str) -> set[str]:
+    """The modules that the map names as exceptions to a rule."""
+    section = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition(EXCEPTIONS)[2]
+    (text,) = (each for each in section.split("\n* ") if each.startswith(f"**{rule}"))
+    return {name for name in QUOTED.findall(text) if name.endswith(".py")}
+
+
+def modules_with(finds: Callable[[ast.AST], bool], left_out: tuple[str, ...] = ()) -> set[str]:
+    """The modules in which a node has what the function looks for."""
+    return {
+        path
+        for path, tree in trees().items()
+        if not path.startswith(left_out) and any(finds(node) for node in ast.walk(tree))
+    }
+
+
+@cache
+def trees() -> dict[str, ast.AST]:
+    return {
+        path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+def is_from(node: ast.AST, module: str, *names: str) -> bool:
+    """It is `module.name`."""
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr in names
+        and isinstance(node.value, ast.Name)
+        and node.value.id == module
+    )
+
+
+def is_lock(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and is_from(node.func, "asyncio", "Lock")
+
+
+def reads_environment(node: ast.AST) -> bool:
+    return is_from(node, "os", "environ", "getenv")
+
+
+def swallows_anything(node: ast.AST) -> bool:
+    """It catches every exception, and not only to clean up and raise it again."""
+    if not isinstance(node, ast.ExceptHandler) or isinstance(node.body[-1], ast.Raise):
+        return False
+    caught = "BaseException" if node.type is None else ast.unparse(node.type)
+    return bool({"Exception", "BaseException"} & set(re.findall(r"\w+", caught)))
+
+
+def test_locks_that_are_held_across_an_await_are_named() -> None:
+    named = named_exceptions("No lock is held across an `await`")
+    made = modules_with(is_lock)
+    # The lock around the list of timer files is made in the index, and held where it is saved.
+    assert made - named == {"broker/delivery/timer_index.py"}
+
+
+def test_modules_that_read_the_environment_are_named() -> None:
+    assert modules_with(reads_environment, OUTSIDE) <= named_exceptions("Nothing is ambient")
+
+
+def test_places_that_swallow_any_exception_are_named() -> None:
+    swallowing = modules_with(swallows_anything, ("testing/",))
+    # The name server keeps its failure to raise it outside of the task group.
+    assert swallowing - {"nameserver/server.py"} <= named_exceptions("`Exception` is caught")
+
+
+@pytest.mark.parametrize(
+    ("code", "swallows"),
+    [
+        ("try:\n    a()\nexcept Exception:\n    b()", True),
+        ("try:\n    a()\nexcept:\n    b()", True),
+        ("try:\n    a()\nexcept (BaseException, OSError) as e:\n    if b(e):\n        raise", True),
+        ("try:\n    a()\nexcept Exception:\n    b()\n    raise", False),
+        ("try:\n    a()\nexcept ExceptionGroup:\n    b()", False),
+    ],
+)
+def test_a_swallowed_exception_is_noticed(code: str, swallows: bool) -> None:
+    assert any(swallows_anything(node) for node in ast.walk(ast.parse(code))) is swallows
