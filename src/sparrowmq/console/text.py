@@ -102,9 +102,8 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 def allowed(perm: int) -> str:
     """What clients may do with a topic. Inheriting is for settings, not for clients: left out."""
-    return ", ".join(
-        word for word, may in (("read", is_readable(perm)), ("write", is_writable(perm))) if may
-    ) or "nothing"
+    rights = (("read", is_readable(perm)), ("write", is_writable(perm)))
+    return ", ".join(word for word, has in rights if has) or "nothing"
 
 
 def queue_counts(read: int, written: int) -> str:
