@@ -16,9 +16,9 @@ from sparrowmq.backoff import Backoff
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import BrokerRefused, LimitReached, MasterAway, NoRoute, SendFailed
 from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
-from sparrowmq.client.sending.limit_lines import LimitLines, LimitTurns
 from sparrowmq.client.sending.packing import Outgoing
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, TopicQueues
+from sparrowmq.client.sending.send_lines import SendLines, SendTurns
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import ConnectionLost, NetError, NotConnected
 from sparrowmq.protocol.codes import ResponseCode
@@ -187,7 +187,7 @@ class Failures:
 
     @property
     def stand_in_line(self) -> bool:
-        """Whether a limit refused the last attempt and is waited for, in a `LimitLine`."""
+        """Whether a limit refused the last attempt and is waited for, in a `SendLine`."""
         return self._limited is not None and (self._waits_for_limits or self._may_be_stored)
 
     def pause_s(self, brokers: int, left_s: float) -> float | None:
@@ -233,7 +233,7 @@ class SendAttempts:
         self._rules = rules
         self._faults = faults
         self._watcher = watcher
-        self._lines = LimitLines(client.rng)
+        self._lines = SendLines(client.rng)
         self._refused_s: dict[str, float] = {}
         """When each master last answered that it was too busy or handing over."""
         # Chosen once: an extra coroutine per send is measurable
@@ -260,7 +260,7 @@ class SendAttempts:
                     return outcome
             except (NetError, NoRoute, BrokerRefused) as error:
                 outcome = error
-        turns = LimitTurns(self._lines, topic, start_s, limit_s)
+        turns = SendTurns(self._lines, topic, start_s, limit_s)
         return await self._send_again(topic, out, failed, outcome, turns)
 
     async def _send_again(
@@ -269,7 +269,7 @@ class SendAttempts:
         out: Outgoing,
         failed: str,
         outcome: SendResult | Exception,
-        turns: LimitTurns,
+        turns: SendTurns,
     ) -> SendResult:
         """Continue after a first attempt that failed, or stored the message less safely than asked
         for."""
@@ -296,7 +296,7 @@ class SendAttempts:
     async def _pause(
         self,
         failures: Failures,
-        turns: LimitTurns,
+        turns: SendTurns,
         failed: str,
         outcome: object,
         brokers: Collection[str] | None = None,
@@ -315,7 +315,7 @@ class SendAttempts:
         queue: MessageQueue,
         out: Outgoing,
         left_s: float,
-        turns: LimitTurns,
+        turns: SendTurns,
         left: str | None = None,
     ) -> SendResult | Exception:
         """One attempt, but not at an address that a master has `left`. If the send had to wait for
@@ -389,7 +389,7 @@ class SendAttempts:
                 return await self._once(queue, out, limit_s - (began_s - start_s))
             except (NetError, BrokerRefused, MasterAway) as error:
                 outcome, gone = error, self._gone(error, began_s)
-        turns = LimitTurns(self._lines, topic, start_s, limit_s)
+        turns = SendTurns(self._lines, topic, start_s, limit_s)
         return await self._send_to_again(queue, choose, out, outcome, gone, turns)
 
     async def _send_to_again(
@@ -399,7 +399,7 @@ class SendAttempts:
         out: Outgoing,
         outcome: SendResult | Exception,
         gone: str | None,
-        turns: LimitTurns,
+        turns: SendTurns,
     ) -> SendResult:
         """Continue after a first attempt that failed; `gone` is a master that has left."""
         topic = queue.topic

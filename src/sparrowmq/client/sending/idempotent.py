@@ -32,9 +32,9 @@ from sparrowmq.client.sending.attempts import (
     is_certainly_not_stored,
     is_outcome_unknown,
 )
-from sparrowmq.client.sending.limit_lines import LimitTurns
 from sparrowmq.client.sending.packing import Outgoing
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues
+from sparrowmq.client.sending.send_lines import SendTurns
 from sparrowmq.net.errors import NetError, NotConnected
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.dedup import DEDUP_ATTRIBUTE, DedupRule, parse_dedup
@@ -80,7 +80,7 @@ class IdempotentAttempts(SendAttempts):
         found = self._queues.known(topic) or await self.find(topic, limit_s)
         queue = choose(found.queues) if choose else self._next(found, None, loop.time())
         course = _Course(topic, self._rules, self._client.rng, is_chosen=choose is not None)
-        turns = LimitTurns(self._lines, topic, start_s, limit_s)
+        turns = SendTurns(self._lines, topic, start_s, limit_s)
         outcome: SendResult | Exception | None
         failed, outcome = self._known_refusal(topic, queue.broker_name if choose else None)
         while True:
@@ -106,7 +106,7 @@ class IdempotentAttempts(SendAttempts):
         out: Outgoing,
         limit_s: float,
         course: "_Course",
-        turns: LimitTurns,
+        turns: SendTurns,
     ) -> SendResult | Exception:
         left_s = turns.left_s
         outcome: SendResult | Exception | None = None

@@ -50,7 +50,7 @@ class _Opening:
         """How many waits began since it took a message."""
 
 
-class LimitLine:
+class SendLine:
     """The sends to one topic, or those with a chosen queue on one broker. Times are the loop's."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -159,18 +159,18 @@ class LimitLine:
             self._asking += 1
 
 
-class LimitLines:
+class SendLines:
     """The lines of a producer; false if there are none, which is the usual case."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._lines: dict[tuple[str, str | None], LimitLine] = {}
+        self._lines: dict[tuple[str, str | None], SendLine] = {}
         self._numbers: Iterator[int] = count()
 
     def __bool__(self) -> bool:
         return bool(self._lines)
 
-    def known(self, topic: str, chosen: str | None = None) -> LimitLine | None:
+    def known(self, topic: str, chosen: str | None = None) -> SendLine | None:
         """The line of a topic, or of sends to a chosen broker; None if nobody has to wait."""
         line = self._lines.get((topic, chosen))
         if line is not None and line.is_over():
@@ -178,11 +178,11 @@ class LimitLines:
             return None
         return line
 
-    def of(self, topic: str, chosen: str | None) -> LimitLine:
+    def of(self, topic: str, chosen: str | None) -> SendLine:
         """The same; begins a line where there is none."""
         line = self._lines.get((topic, chosen))
         if line is None:
-            line = self._lines[topic, chosen] = LimitLine(self._rng)
+            line = self._lines[topic, chosen] = SendLine(self._rng)
         return line
 
     def place(self, began_s: float) -> Place:
@@ -190,16 +190,16 @@ class LimitLines:
         return began_s, next(self._numbers)
 
 
-class LimitTurns:
+class SendTurns:
     """What one send does in a line: it waits for its turn, asks, and perhaps waits again."""
 
-    def __init__(self, lines: LimitLines, topic: str, began_s: float, limit_s: float) -> None:
+    def __init__(self, lines: SendLines, topic: str, began_s: float, limit_s: float) -> None:
         self._lines = lines
         self._topic = topic
         self._began_s = began_s
         self._until_s = began_s + limit_s
         self._place: Place | None = None
-        self._line: LimitLine | None = None
+        self._line: SendLine | None = None
         """Where it has its turn."""
         self._told: Exception | None = None
         """The outcome that its line knows."""
