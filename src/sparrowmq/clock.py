@@ -5,6 +5,7 @@ Everything else is passed a `Clock`, so that tests and simulations control the t
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
@@ -45,6 +46,16 @@ def boot_id() -> str:
 def cpu_clock() -> int:
     """Milliseconds of CPU time used so far: it grows when busy, not when starved."""
     return time.process_time_ns() // 1_000_000
+
+
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_000
+"""The first and the last second of Python's calendar."""
+
+
+def date_of(moment_ms: int) -> datetime:
+    """A moment as a date in UTC. Clients may send any number: what is outside the years 1 to 9999
+    becomes the first or last second of them."""
+    return datetime.fromtimestamp(min(max(moment_ms, _FIRST_MS), _LAST_MS) / 1000, UTC)
 
 
 def utc(moment_ms: int) -> int:

@@ -1,13 +1,16 @@
-"""Servers that do not answer: one that is not there, and a broker that hangs."""
+"""Servers that do not answer: one that is not there, a broker that hangs, and one that refuses."""
 
 import asyncio
+import json
 import socket
+import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sparrowmq.client.client import Client, core_of
 from sparrowmq.client.config import ClientConfig
+from sparrowmq.protocol.frame import FrameDecoder, encode_frame
 from sparrowmq.protocol.headers.nameserver import RegisterBroker
 from sparrowmq.protocol.registration import RegisterBrokerBody
 from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig
@@ -37,6 +40,31 @@ def silent_broker(name_server: str, name: str, *topics: str) -> Iterator[str]:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with _registered(name_server, name, address, topics):
             yield address
+
+
+@contextmanager
+def refusing_broker(name_server: str, name: str, remark: str, *topics: str) -> Iterator[str]:
+    """The address of a broker that refuses every request, with this remark."""
+
+    class Refusal(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            decoder = FrameDecoder()
+            while data := self.request.recv(65536):
+                for _, header, _ in decoder.feed(data):
+                    opaque = json.loads(header)["opaque"]
+                    answer = {"code": 1, "flag": 1, "opaque": opaque, "remark": remark}
+                    self.request.sendall(encode_frame(json.dumps(answer).encode()))
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refusal) as server:
+        address = f"127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with _registered(name_server, name, address, topics):
+                yield address
+        finally:
+            server.shutdown()
+            thread.join(PATIENCE_S)
 
 
 @contextmanager

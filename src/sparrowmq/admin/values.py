@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Generic, TypeVar, overload
+
+from sparrowmq.clock import date_of
 
 T = TypeVar("T", covariant=True)
 
@@ -70,4 +72,4 @@ def time_of(time_ms: int | None) -> datetime | None:
     """A time from the wire, where 0 or -1 means none."""
     if time_ms is None or time_ms <= 0:
         return None
-    return datetime.fromtimestamp(time_ms / 1000, UTC)
+    return date_of(time_ms)

@@ -11,6 +11,7 @@ them as text and, under a key that ends with `Ms`, in milliseconds.
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ Value: TypeAlias = bool | int | float | str | datetime | timedelta | Enum | Sequ
 """A cell. None: the value is unknown. An empty text: there is nothing to show."""
 
 UNKNOWN = "?"
+_BREAKS = re.compile(r"\s*[\r\n\t]\s*")
 
 
 class Versions(str):
@@ -293,6 +295,11 @@ def _time(value: datetime) -> str:
 def _words(key: str) -> str:
     """`lastStored` as `last stored`."""
     return "".join(f" {each.lower()}" if each.isupper() else each for each in key)
+
+
+def one_line(text: str) -> str:
+    """A sentence with words of a server in it: Java's brokers answer with several lines, too."""
+    return harmless(_BREAKS.sub(" ", text))
 
 
 def harmless(text: str) -> str:

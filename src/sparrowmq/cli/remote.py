@@ -18,6 +18,7 @@ from sparrowmq.admin.errors import NameServerRefusal, NameServersAway
 from sparrowmq.cli.completion import complete_contexts
 from sparrowmq.cli.contexts import known_contexts
 from sparrowmq.cli.logs import without_client_warnings
+from sparrowmq.cli.output import one_line
 from sparrowmq.client.errors import NoNameServer
 from sparrowmq.cluster_address import (
     DEFAULT,
@@ -125,7 +126,7 @@ def run_remote(work: Awaitable[T], *, is_long: bool = False) -> T:
         with nullcontext() if is_long else without_client_warnings():
             return asyncio.run(run())
     except SparrowMQError as error:
-        click.echo(f"sparrowmq: {explained(error)}", err=True)
+        click.echo(f"sparrowmq: {one_line(explained(error))}", err=True)
         sys.exit(1)
     except ValueError as error:
         raise click.UsageError(str(error)) from error

@@ -36,6 +36,7 @@ from sparrowmq.cli.output import (
     json_text,
     lines_for_people,
     lines_for_pipes,
+    one_line,
     table,
 )
 from sparrowmq.cli.remote import ORIGIN, explained, name_servers_option, run_remote
@@ -173,7 +174,7 @@ class Shell:
 
     def warn(self, text: str) -> None:
         """Print a failure on standard error, even with --quiet."""
-        click.echo(f"sparrowmq: {text}", err=True)
+        click.echo(f"sparrowmq: {one_line(text)}", err=True)
 
     def done(self, text: str) -> None:
         """Print what was changed, and in which cluster."""

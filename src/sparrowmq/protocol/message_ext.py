@@ -1,11 +1,12 @@
 """Messages read from a broker or a store."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar, overload
 
 from msgspec.structs import replace
 
+from sparrowmq.clock import date_of
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.batch import decode_batch
 from sparrowmq.protocol.compression import CompressionType, decompress
@@ -163,7 +164,7 @@ class MessageExt:
     @property
     def born_at(self) -> datetime:
         """`born_timestamp` as a date, in UTC."""
-        return datetime.fromtimestamp(self.record.born_timestamp / 1000, UTC)
+        return date_of(self.record.born_timestamp)
 
     @property
     def born_host(self) -> Address:
@@ -178,7 +179,7 @@ class MessageExt:
     @property
     def stored_at(self) -> datetime:
         """`store_timestamp` as a date, in UTC."""
-        return datetime.fromtimestamp(self.record.store_timestamp / 1000, UTC)
+        return date_of(self.record.store_timestamp)
 
     @property
     def store_host(self) -> Address:

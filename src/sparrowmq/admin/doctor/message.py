@@ -1,10 +1,10 @@
 """Decides about one message: where it is, and how far each group is with it."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from sparrowmq.admin.doctor.facts import MessageFacts, MessageReader, passes
 from sparrowmq.admin.doctor.findings import Decided, Finding, count_of, found
+from sparrowmq.clock import date_of
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.properties import PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_CHECK_TIMES
 
@@ -22,7 +22,7 @@ def _subject(facts: MessageFacts) -> str:
 
 
 def _time(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{date_of(time_ms):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _place(message: MessageExt) -> str:

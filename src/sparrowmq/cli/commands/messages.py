@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from sparrowmq.cli.option_types import Moment
 from sparrowmq.cli.output import Report, Table, Value, table
 from sparrowmq.cli.queues import MAX_OFFSET, QueueName, QueueType, place_text
 from sparrowmq.cli.shell import Shell, shell_options, topic_option, yes_option
+from sparrowmq.clock import date_of
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.trace import TraceStep
 
@@ -335,12 +336,18 @@ def _trace_report(found: MessageTrace) -> Report:
     )
 
 
+_MOST_MS = 2**31 - 1
+"""The longest time that Java's clients can report; another client may report any number."""
+
+
 def _step_row(step: TraceStep, steps: Sequence[TraceStep]) -> list[Value]:
     begun = next(
         (s for s in steps if s.kind == "SubBefore" and s.request_id == step.request_id), step
     )
-    time: Value = datetime.fromtimestamp(step.time_ms / 1000, UTC) if step.time_ms else None
-    took: Value = "" if step.took_ms is None else timedelta(milliseconds=step.took_ms)
+    time: Value = date_of(step.time_ms) if step.time_ms else None
+    took: Value = (
+        "" if step.took_ms is None else timedelta(milliseconds=max(0, min(step.took_ms, _MOST_MS)))
+    )
     result = step.state or {True: "ok", False: "failed", None: ""}[step.is_ok]
     if step.retries:
         result = f"attempt {step.retries + 1}"

@@ -307,9 +307,9 @@ def _parting(
 
 
 def _utc(time_ms: int) -> str:
-    from datetime import UTC, datetime
+    from sparrowmq.clock import date_of
 
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{date_of(time_ms):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _print_json(found: "Record | DumpedHole") -> None:
