@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import pytest
 
 from sparrowmq.broker.traffic.bucket import Bucket
-from sparrowmq.client.errors import BrokerRefused, LimitReached
+from sparrowmq.client.errors import BrokerRefused, LimitReached, SendFailed
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.topics import CreateTopic
@@ -312,3 +312,26 @@ def test_a_broker_that_dies_while_sends_wait_holds_nobody_up() -> None:
         w.brokers["a"].quota, w.brokers["b"].quota = Bucket(10, 0), Bucket(10, 0)
         w.produce(send, timeout_s=10)
         assert len(w.brokers["a"].taken) + len(w.brokers["b"].taken) == 30
+
+
+def test_a_limit_is_no_sign_that_the_master_leaves() -> None:
+    """What is lost after a refusal by a limit may be stored, and is not sent to a successor."""
+
+    async def send(producer: Producer) -> tuple[SendFailed, float]:
+        await producer.send(Message("orders", b"1"), key="k")
+        began_s = asyncio.get_running_loop().time()
+        waits = asyncio.ensure_future(
+            expect(SendFailed, lambda: producer.send(Message("orders", b"2"), key="k"))
+        )
+        await asyncio.sleep(0.5)
+        w.brokers["a"].script = ["hang up"]  # when its turn has come
+        error = await waits
+        assert isinstance(error, SendFailed)
+        return error, asyncio.get_running_loop().time() - began_s
+
+    with world("a") as w:
+        w.brokers["a"].quota = Bucket(1, 0)
+        error, took_s = w.produce(send)
+        assert error.may_be_stored
+        assert 1 <= took_s < 1.1
+        assert len(w.attempts) == 3

@@ -427,7 +427,7 @@ class SendAttempts:
     def _gone(self, error: Exception, began_s: float) -> str | None:
         """The address of a master that closed its connections after refusing messages: a message
         in flight to it since `began_s` was refused as well."""
-        if isinstance(error, BrokerRefused):
+        if isinstance(error, BrokerRefused) and not isinstance(error, LimitReached):
             self._refused_s[error.address] = asyncio.get_running_loop().time()
         if not isinstance(error, ConnectionLost) or isinstance(error, NotConnected):
             return None
