@@ -50,6 +50,20 @@ def silent_connections(abused: Target) -> Iterator[None]:
 
 
 @contextmanager
+def abandoned_connections(abused: Target) -> Iterator[None]:
+    """Connect, say nothing, and stay until all of them have been closed together."""
+    with ExitStack() as stack, selectors.DefaultSelector() as selector:
+        for _ in range(abused.size):
+            selector.register(_connected(stack, abused.port), selectors.EVENT_READ)
+        yield
+        while selector.get_map():
+            closed = selector.select(PATIENCE_S)
+            assert closed, f"{len(selector.get_map())} silent connections are still open"
+            for key, _ in closed:
+                selector.unregister(key.fileobj)
+
+
+@contextmanager
 def used_up_descriptors(abused: Abused) -> Iterator[None]:
     """Let the broker open nothing, neither files nor connections, until its loops have met it."""
     honest, log = abused.honest, abused.broker.log

@@ -17,6 +17,8 @@ from tests.faults.abused_broker import Abused, abused_broker, allow_open_files
 from tests.faults.hostile_input import tracebacks
 
 MB = 1_000_000
+STALL_MS = 50.0
+"""The longest that the loop may stand still where it is watched."""
 _HONEST_TURNS = 5
 
 
@@ -42,13 +44,17 @@ class Abuse:
     """Whether nobody can be served meanwhile, only told so."""
     may_log: str = ""
     """A failure that belongs to it, as the log names it."""
-    stall_ms: float | None = None
-    """The longest that the loop may stand still where it is watched."""
 
 
 ABUSES: dict[str, Abuse] = {
     "silent connections": Abuse(
         abuses.silent_connections, Size(1_300, 48), Size(5_000, 64), open_files=1_024
+    ),
+    "abandoned connections": Abuse(
+        abuses.abandoned_connections,
+        Size(300, 32, ("--limit-first-frame", "1s")),
+        Size(5_000, 64),
+        open_files=6_000,
     ),
     "used up descriptors": Abuse(
         abuses.used_up_descriptors,
@@ -71,7 +77,7 @@ ABUSES: dict[str, Abuse] = {
     "deaf waiters": Abuse(
         abuses.deaf_waiters, Size(200, 64, ("--limit-max-unread", "32MiB")), Size(1_000, 600)
     ),
-    "a huge heartbeat": Abuse(abuses.huge_heartbeat, Size(30, 32), Size(1_000, 48), stall_ms=50),
+    "a huge heartbeat": Abuse(abuses.huge_heartbeat, Size(30, 32), Size(1_000, 48)),
     "full tables": Abuse(
         abuses.full_tables,
         Size(1_000, 32, ("--max-topics", "800", "--max-groups", "800")),
@@ -132,7 +138,7 @@ def abuse_broker(
             _look_at_the_end(abused, case, result)
     if not is_watched and result.grown_bytes > size.memory_mb * MB:
         result.problems.append(f"{size.memory_mb} MB were allowed")
-    if case.stall_ms is not None and result.stall_ms > case.stall_ms:
+    if result.stall_ms > STALL_MS:
         result.problems.append(f"the loop stood still in {result.stalled_in}")
     return result
 
