@@ -49,8 +49,13 @@ def defined() -> Names:
         dotted = parts[:-1] if parts[-1] == "__init__" else parts
         names.modules.update(".".join(dotted[at:]) for at in range(len(dotted)))
         if not path.name.startswith("test_"):  # nothing else uses what is in there
-            add_names(ast.parse(path.read_text(encoding="utf-8")), names)
+            add_names(tree_of(path), names)
     return names
+
+
+@cache
+def tree_of(path: Path) -> ast.AST:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def add_names(tree: ast.AST, names: Names) -> None:
@@ -178,7 +183,7 @@ def modules_with(finds: Callable[[ast.AST], bool], left_out: tuple[str, ...] = (
 @cache
 def trees() -> dict[str, ast.AST]:
     return {
-        path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        path.relative_to(PACKAGE).as_posix(): tree_of(path)
         for path in sorted(PACKAGE.rglob("*.py"))
     }
 
