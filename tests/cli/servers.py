@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -69,6 +69,23 @@ def clean_environment() -> dict[str, str]:
 
 
 @contextmanager
+def running(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process whose output can be read; killed at the end if it still runs."""
+    with subprocess.Popen(
+        command,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+@contextmanager
 def up(data: Path, *arguments: str, soft_files: int | None = None) -> Iterator[Up]:
     """`sparrowmq up` on free ports; killed at the end if it still runs.
 
@@ -77,49 +94,29 @@ def up(data: Path, *arguments: str, soft_files: int | None = None) -> Iterator[U
     prefix = with_open_files(soft_files) if soft_files is not None else ()
     command = [*prefix, sys.executable, "-m", "sparrowmq", "up", "--data", str(data)]
     ports = ["--port", "0", "--nameserver-port", "0", "--no-console"]
-    with subprocess.Popen(
-        [*command, *ports, *arguments],
-        env=clean_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            ready = process.stdout.readline()
-            found = re.search(r"name server (\S+),", ready)
-            assert found is not None, (ready, process.stderr.read() if process.stderr else "")
-            yield Up(process, ready, found.group(1))
-        finally:
-            if process.poll() is None:
-                process.kill()
+    with running([*command, *ports, *arguments]) as process:
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        found = re.search(r"name server (\S+),", ready)
+        assert found is not None, (ready, process.stderr.read() if process.stderr else "")
+        yield Up(process, ready, found.group(1))
 
 
-def stop(running: Up) -> tuple[int, str]:
+def stop(served: Up) -> tuple[int, str]:
     """SIGTERM; the exit code and what was logged."""
-    running.process.terminate()
-    _, logged = running.process.communicate(timeout=PATIENCE_S)
-    return running.process.returncode, logged
+    served.process.terminate()
+    _, logged = served.process.communicate(timeout=PATIENCE_S)
+    return served.process.returncode, logged
 
 
 @contextmanager
 def broker(data: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A ready `sparrowmq broker` on a free port; killed at the end if it still runs."""
     command = [sys.executable, "-m", "sparrowmq", "broker", "--data", str(data), "--port", "0"]
-    with subprocess.Popen(
-        [*command, *arguments],
-        env=clean_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline().startswith("sparrowmq ready")
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
+    with running([*command, *arguments]) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("sparrowmq ready")
+        yield process
 
 
 def logged_until(process: subprocess.Popen[str], text: str) -> list[str]:

@@ -3,8 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from zlib import crc32
 
@@ -12,7 +11,7 @@ import pytest
 
 from sparrowmq.testing import Cluster
 from tests.cli.in_process import run
-from tests.cli.servers import AS_A_COMMAND, clean_environment, sparrowmq_on_a_full_disk
+from tests.cli.servers import AS_A_COMMAND, running, sparrowmq_on_a_full_disk
 from tests.patience import PATIENCE_S
 
 
@@ -27,22 +26,10 @@ def topic(request: pytest.FixtureRequest) -> str:
     return f"ends-{crc32(request.node.name.encode()):08x}"
 
 
-@contextmanager
-def consuming(topic: str, name_server: str) -> Iterator[subprocess.Popen[str]]:
+def consuming(topic: str, name_server: str) -> AbstractContextManager[subprocess.Popen[str]]:
     """`sparrowmq consume`, killed at the end if it still runs."""
     arguments = ["consume", topic, "--group", f"of-{topic}", "--name-servers", name_server]
-    with subprocess.Popen(
-        [sys.executable, "-c", AS_A_COMMAND, *arguments],
-        env=clean_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
+    return running([sys.executable, "-c", AS_A_COMMAND, *arguments])
 
 
 def send(topic: str, name_server: str, body: str) -> None:

@@ -5,8 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from sparrowmq.blocking import Admin, PushConsumer
 from sparrowmq.testing import cluster
 from sparrowmq.testing.held_port import HeldPort
 from tests.cli.in_process import run
-from tests.cli.servers import AS_A_COMMAND, broker, clean_environment, up
+from tests.cli.servers import AS_A_COMMAND, broker, running, up
 from tests.cli.test_broker_roles import Sender
 from tests.patience import PATIENCE_S
 
@@ -113,22 +113,10 @@ def test_a_broker_that_is_killed_while_it_drains_under_load_loses_nothing(tmp_pa
             slow.until(sender.acknowledged)
 
 
-@contextmanager
-def draining(name_server: str) -> Iterator["subprocess.Popen[str]"]:
+def draining(name_server: str) -> AbstractContextManager[subprocess.Popen[str]]:
     """The command as a process."""
     command = [sys.executable, "-c", AS_A_COMMAND, "broker", "drain", "broker-a"]
-    with subprocess.Popen(
-        [*command, "--name-servers", name_server, "--grace", "0s"],
-        env=clean_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
+    return running([*command, "--name-servers", name_server, "--grace", "0s"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

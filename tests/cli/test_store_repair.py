@@ -1,8 +1,6 @@
 """`sparrowmq store repair`: what it prints, when it asks, and what it leaves behind."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 
@@ -11,6 +9,7 @@ import pytest
 from sparrowmq.disk.real_disk import RealDisk
 from tests.cli.in_process import Ran, run
 from tests.faults.store_run import LAYOUT, StoreRun, open_store, read_all
+from tests.store.stores import in_use
 
 SIZES = ("--index-slots", str(LAYOUT.slots), "--index-entries", str(LAYOUT.entries))
 LOG = "commitlog/00000000000000000000"
@@ -107,25 +106,13 @@ def test_a_whole_store_needs_no_repair(directory: Path) -> None:
 
 def test_a_directory_that_a_broker_has_open_is_refused(directory: Path) -> None:
     damage(directory)
-    hold = (
-        "import sys; from pathlib import Path; from sparrowmq.disk.real_disk import RealDisk;"
-        "lock = RealDisk(Path(sys.argv[1])).lock('lock'); print('held', flush=True);"
-        "sys.stdin.read()"
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", hold, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
+    with in_use(directory):
         before = content(directory)
         for more in ("--yes", "--dry-run"):
             refused = repair(directory, more)
             assert refused.returncode == 2
             assert "stop it first" in refused.stderr
         assert content(directory) == before
-    finally:
-        holder.communicate()
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:

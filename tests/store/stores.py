@@ -1,7 +1,11 @@
 """What the store's tests share: small files, messages by number, and reading everything back."""
 
-from collections.abc import Callable, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import sync_plan
@@ -18,6 +22,7 @@ from sparrowmq.store.messages import (
     StartProgress,
 )
 from sparrowmq.store.store import ColdRead, Store
+from sparrowmq.testing.recording_disk import RecordingDisk
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 SMALL = StoreConfig(
@@ -155,3 +160,34 @@ def flush(store: Store, disk: Disk) -> None:
     if plan is not None:
         sync_plan(disk, plan)
         store.finish_flush(plan)
+
+
+def stopped_store(count: int, queues: int) -> RecordingDisk:
+    """A store of messages of five sizes in queues by turns, with checkpoints, stopped normally."""
+    disk = RecordingDisk()
+    store = open_store(disk)
+    for number in range(count):
+        store.append(message(number, queue_id=number % queues, size=20 + number % 5 * 40), number)
+        if number % 20 == 0:
+            store.tick(number * 10)
+    store.close()
+    return disk
+
+
+@contextmanager
+def in_use(directory: Path) -> Iterator[None]:
+    """Another process holds the lock of the store, as its broker would."""
+    hold = (
+        "import sys; from pathlib import Path; from sparrowmq.disk.real_disk import RealDisk;"
+        "lock = RealDisk(Path(sys.argv[1])).lock('lock'); print('held', flush=True);"
+        "sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", hold, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        yield
+    finally:
+        holder.communicate()

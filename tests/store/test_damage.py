@@ -10,7 +10,16 @@ from sparrowmq.protocol.record_layout import MAGIC_V1
 from sparrowmq.store.errors import StoreCorrupted
 from sparrowmq.store.store import Store
 from sparrowmq.testing.recording_disk import RecordingDisk
-from tests.store.stores import SMALL, Told, message, number_of, numbers, open_store, read_all
+from tests.store.stores import (
+    SMALL,
+    Told,
+    message,
+    number_of,
+    numbers,
+    open_store,
+    read_all,
+    stopped_store,
+)
 
 QUEUES = 2
 COUNT = 180
@@ -19,14 +28,7 @@ COUNT = 180
 @pytest.fixture(scope="module")
 def stopped() -> RecordingDisk:
     """A store of two and a bit log files, stopped normally."""
-    disk = RecordingDisk()
-    store = open_store(disk)
-    for number in range(COUNT):
-        store.append(message(number, queue_id=number % QUEUES, size=20 + number % 5 * 40), number)
-        if number % 20 == 0:
-            store.tick(number * 10)
-    store.close()
-    return disk
+    return stopped_store(COUNT, QUEUES)
 
 
 @pytest.fixture(scope="module")

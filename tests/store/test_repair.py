@@ -12,7 +12,14 @@ from sparrowmq.store.layout import log_path
 from sparrowmq.store.messages import Damage, StartProgress
 from sparrowmq.store.recovery.repair import RepairPlan, RepairStep, carry_out, plan_repair
 from sparrowmq.testing.recording_disk import RecordingDisk
-from tests.store.stores import SMALL, message, number_of, numbers, open_store, read_all
+from tests.store.stores import (
+    SMALL,
+    number_of,
+    numbers,
+    open_store,
+    read_all,
+    stopped_store,
+)
 
 COUNT, QUEUES = 180, 2
 LAYOUT = IndexLayout(SMALL.index_slots, SMALL.index_entries)
@@ -24,14 +31,7 @@ Break = Callable[["Broken"], None]
 @pytest.fixture(scope="module")
 def stopped() -> RecordingDisk:
     """A store of more than two log files, stopped normally."""
-    disk = RecordingDisk()
-    store = open_store(disk)
-    for number in range(COUNT):
-        store.append(message(number, queue_id=number % QUEUES, size=20 + number % 5 * 40), number)
-        if number % 20 == 0:
-            store.tick(number * 10)
-    store.close()
-    return disk
+    return stopped_store(COUNT, QUEUES)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from sparrowmq.cli.commands.store import app
 from sparrowmq.disk.real_disk import RealDisk
 from tests.faults.store_run import CONFIG, LAYOUT, StoreRun, open_store, read_all
+from tests.store.stores import in_use
 
 SIZES = ["--index-slots", str(LAYOUT.slots), "--index-entries", str(LAYOUT.entries)]
 
@@ -96,24 +97,12 @@ def test_a_rebuild_of_a_whole_store_changes_nothing(directory: Path) -> None:
 
 
 def test_a_rebuild_is_refused_while_the_store_is_in_use(directory: Path) -> None:
-    hold = (
-        "import sys; from pathlib import Path; from sparrowmq.disk.real_disk import RealDisk;"
-        "lock = RealDisk(Path(sys.argv[1])).lock('lock'); print('held', flush=True);"
-        "sys.stdin.read()"
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", hold, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
+    with in_use(directory):
         before = derived(directory)
         result = store("rebuild", directory, *SIZES)
         assert result.exit_code == 2
         assert "stop it first" in result.output
         assert derived(directory) == before
-    finally:
-        holder.communicate()
 
 
 def test_messages_are_dumped_as_json_lines(directory: Path) -> None:
