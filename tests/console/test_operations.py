@@ -282,7 +282,7 @@ def test_a_half_message_whose_end_was_not_read_is_not_called_waiting(
         got = as_visitor(sim, work)
     assert "Producer group" not in got.text, "all have ended"
     assert "it is not known whether they have ended" in got.text
-    assert "None of those that were looked at waits" in got.text
+    assert "None of those examined is open" in got.text
 
 
 def test_half_messages_are_shown_and_a_transaction_that_was_set_aside_is_resumed() -> None:
