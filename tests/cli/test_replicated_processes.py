@@ -48,6 +48,26 @@ def test_a_slave_that_was_away_for_too_long_starts_again_in_its_process(tmp_path
     assert (slave / "aside-1" / "commitlog" / f"{0:020}").exists()
 
 
+def test_a_slave_whose_log_was_damaged_gets_the_bytes_from_its_master(tmp_path: Path) -> None:
+    master, slave = tmp_path / "master", tmp_path / "slave"
+    name = Path("commitlog") / f"{0:020}"
+    with up(master, *SYNC, *SMALL) as server:
+        as_slave = ("--broker-id", "1", "--name-servers", server.name_server, *SMALL)
+        with broker(slave, *as_slave) as follower:
+            logged_until(follower, "following")
+            for body in ("before", "to be damaged", "after"):
+                assert send(server.name_server, body) == "SEND_OK"
+            follower.kill()
+        whole = (slave / name).read_bytes()
+        (slave / name).write_bytes(whole.replace(b"to be damaged", b"\xff" * 13))
+        with broker(slave, *as_slave) as follower:
+            lines = logged_until(follower, "put back the bytes")
+            lines += logged_until(follower, "following")
+            assert send(server.name_server, "later") == "SEND_OK"
+        assert (slave / name).read_bytes() == (master / name).read_bytes()
+    assert [line for line in lines if "is damaged at byte" in line]
+
+
 @pytest.mark.slow
 def test_a_master_that_waited_for_its_slave_serves_when_that_is_back(tmp_path: Path) -> None:
     master, slave = tmp_path / "master", tmp_path / "slave"

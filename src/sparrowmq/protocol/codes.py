@@ -180,6 +180,7 @@ class RequestCode(IntEnum):
     LEAVE_CLUSTER = 30011
     END_DRAIN = 30012
     LIST_LIMITS = 30013
+    READ_LOG = 30014
     """SparrowMQ's own codes end here. Apache's binary header only holds codes below 32,768; of
     those, Apache uses none above 5001."""
 

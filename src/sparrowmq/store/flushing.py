@@ -26,6 +26,7 @@ from sparrowmq.store.consume_queue import ConsumeQueue
 from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.durable_marks import MARK, Marks, QueueState, state_of
 from sparrowmq.store.layout import LOG_DIR, log_path
+from sparrowmq.store.recovery.quarantine import DamagedPlace
 
 FILES_AT_ONCE = 32
 """Queue and index files that one flush syncs along with the log."""
@@ -59,6 +60,8 @@ class Recovered(msgspec.Struct):
     """Bytes past the end of the log: a torn tail, or files that cannot be used."""
     rebuilt_queues: int = 0
     """Queues that were rebuilt from the log alone."""
+    filled: list[DamagedPlace] = []
+    """Where messages are missing that were damaged, at this start or before."""
     was_running: bool = False
     """The store was not closed …"""
     was_foreign: bool = False

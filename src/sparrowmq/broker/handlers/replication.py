@@ -13,6 +13,7 @@ from sparrowmq.broker.replication.claims import (
     parted_at,
 )
 from sparrowmq.broker.replication.follower import NotFollowing
+from sparrowmq.broker.replication.log_description import comparable_bytes
 from sparrowmq.broker.replication.replication import Replication, Role
 from sparrowmq.broker.replication.role_change import CannotChange, Inheritance
 from sparrowmq.broker.replication.slave_link import SILENCE_S
@@ -42,6 +43,7 @@ from sparrowmq.protocol.headers.replication import (
     HandedOver,
     HandOver,
     ListSlaves,
+    ReadLog,
     ResetMasterFlushOffset,
     RetireSlave,
     TakenOver,
@@ -50,6 +52,7 @@ from sparrowmq.protocol.headers.replication import (
 from sparrowmq.store.errors import StoreError
 
 routes: Routes[Broker] = Routes()
+_READ_AT_ONCE = 1024 * 1024
 
 
 @routes.on(DescribeLog)
@@ -80,7 +83,8 @@ async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply
     if replication.role is Role.WAITING:
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, replication.reason)
     # The follower's end may lie far back in the log, where reading it waits for the device.
-    verdict = await broker.workers.run(judge, own.claim, claim, broker.store.read_log)
+    read = partial(comparable_bytes, broker.store)
+    verdict = await broker.workers.run(judge, own.claim, claim, read)
     match verdict:
         case Refuse(reason):
             replication.feed.report_refusal(claim.address, reason)
@@ -92,6 +96,20 @@ async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply
             token = replication.feed.admit(claim, start).hex()
             header = FollowAnswer(token=token, ha_address=replication.ha_address, start=start)
             return Reply(header, body=own.to_json())
+
+
+@routes.on(ReadLog)
+async def read_log(broker: Broker, request: Request[ReadLog]) -> Reply:
+    """Bytes of the log as they are, for a slave that has lost them to damage."""
+    store, start = broker.store, request.header.start
+    if not store.min_log_offset <= start < store.max_log_offset:
+        text = (
+            f"log offset {start:,} is not in this log, which has"
+            f" {store.min_log_offset:,} to {store.max_log_offset:,}"
+        )
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
+    size = max(0, min(request.header.size, _READ_AT_ONCE))
+    return Reply(body=await broker.workers.run(store.read_log, start, size))
 
 
 def _check_id_is_free(replication: Replication, claim: LogClaim) -> None:

@@ -24,6 +24,7 @@ from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.log_description import LogDescription, describe_log
+from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.episodes import Causes
 from sparrowmq.net.errors import NetError
@@ -37,9 +38,12 @@ from sparrowmq.protocol.ha import (
     encode_offset,
     encode_token,
 )
-from sparrowmq.protocol.headers.replication import FollowAnswer, FollowMaster
+from sparrowmq.protocol.headers.replication import FollowAnswer, FollowMaster, ReadLog
+from sparrowmq.protocol.record import RecordError
 from sparrowmq.store.epochs import LogStart
-from sparrowmq.store.errors import StoreStopped
+from sparrowmq.store.errors import StoreError, StoreStopped
+from sparrowmq.store.recovery.put_back import Replacement
+from sparrowmq.store.recovery.quarantine import DamagedPlace
 from sparrowmq.store.store import Store
 
 REPORT_S = 5.0
@@ -60,6 +64,10 @@ class NotFollowing(Exception):
 
 class MustStartAnew(Exception):
     """This log ends before the master's begins: this broker can only follow with an empty log."""
+
+
+class MustMend(Exception):
+    """What damage took from this log has come from the master: the next start puts it back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,10 +193,11 @@ class Follower:
         log: logging.Logger,
         durability: Durability | None = None,
         stranger: Stranger | None = None,
+        disk: Disk | None = None,
     ) -> None:
         """`port` is the one that this broker serves. A broker that serves nobody yet has no
         `durability`: it reports what is written, and has no pulls to wake. Without `stranger` only
-        brokers that know the hello are followed."""
+        brokers that know the hello are followed; without `disk` damage is left as it is."""
         self._config = config
         self._store = store
         self._peers = peers
@@ -198,6 +207,9 @@ class Follower:
         """Whether the log is made durable before it is reported."""
         self._log = log
         self._stranger = stranger
+        self._disk = disk
+        self._damaged = store.recovered.filled if disk is not None else []
+        """Places of the log whose bytes no master was asked for yet."""
         self._complaints = Causes()
         self._link: MasterLink | None = None
         self.accepted = asyncio.Event()
@@ -221,7 +233,10 @@ class Follower:
         """Whether the master refused this log: readers must not get what only this broker has."""
 
     async def run(self, find_master: Callable[[], Awaitable[str | None]]) -> None:
-        """Follow the master that `find_master` finds, forever. Raises MustStartAnew."""
+        """Follow the master that `find_master` finds, forever.
+
+        Raises MustStartAnew, MustMend.
+        """
         backoff = Backoff(0.1, 5.0)
         failures, last_master = 0, ""
         while True:
@@ -253,13 +268,16 @@ class Follower:
     async def copy_from(self, address: str, *, until: int | None = None) -> None:
         """Copy the log of the broker at `address`, forever or up to `until`.
 
-        Raises NotFollowing, MustStartAnew, or the error that ends the connection.
+        Raises NotFollowing, MustStartAnew, MustMend, or the error that ends the connection.
         """
         # The first report covers everything in the log: a connection that broke may have left bytes
         # that were appended but not synced.
         await self._sync()
         self._store.forget_held_bytes()
         approach = await self._approach(address, is_returning=until is not None)
+        if until is None and await self._asks_for_damaged(address):
+            # The token of the first hello may have expired meanwhile.
+            approach = await self._approach(address, is_returning=False)
         host, port = split_address(approach.ha_address)
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_CONNECT_S):
@@ -320,6 +338,40 @@ class Follower:
             master_end=source.claim.end,
             greeting=encode_token(bytes.fromhex(answer.token)),
         )
+
+    async def _asks_for_damaged(self, address: str) -> bool:
+        """Ask a master, which has accepted this log as a copy of its own, for what damage took from
+        it; whether there was something to ask for. Raises MustMend when it had some of it."""
+        asked, got = self._damaged, 0
+        for place in asked:
+            what = f"the damaged bytes {place.start:,} to {place.end:,} of the log"
+            try:
+                await self._fetch(address, place)
+                self._log.info("%s came from %s", what, address)
+                got += 1
+            except (RecordError, NotFollowing, StoreError) as error:
+                # Nothing is cut: what follows the damage may be on this broker only.
+                self._log.error("%s stay lost here, none come from %s: %s", what, address, error)
+        self._damaged = []
+        if got:
+            raise MustMend(f"starting again to put back {got} damaged parts of the log")
+        return bool(asked)
+
+    async def _fetch(self, address: str, place: DamagedPlace) -> None:
+        """Keep a place's bytes for the next start. Raises RecordError, NotFollowing, NetError."""
+        assert self._disk is not None
+        replacement = Replacement(self._disk, self._store.config.log_file_size, place)
+        try:
+            while replacement.missing:
+                size = min(_SLICE_BYTES, replacement.missing)
+                header = ReadLog(start=replacement.next_offset, size=size)
+                answer = await self._peers.call(address, header, timeout_s=_HELLO_S)
+                if answer.code != ResponseCode.SUCCESS or not answer.body:
+                    raise NotFollowing(answer.remark or "its log ends before them")
+                replacement.add(answer.body[:size])
+            replacement.finish()
+        finally:
+            replacement.close()
 
     async def _copy(self, link: MasterLink, start: int, until: int | None) -> None:
         expected, unsynced, is_first = start, 0, True

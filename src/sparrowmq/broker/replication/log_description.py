@@ -62,6 +62,8 @@ def describe_log(
     """The log as it is now. Reads up to 64 KiB of its end, which is usually in memory."""
     begin, file_size = store.min_log_offset, store.config.log_file_size
     start, end = tail_range(file_size, begin, _last_record_end(store))
+    # Where this log was damaged it differs from its copies.
+    start = max([start, *(each.end for each in store.recovered.filled if each.end <= end)])
     return LogDescription(
         claim=LogClaim(
             cluster=config.cluster_name,
@@ -79,6 +81,15 @@ def describe_log(
         epochs=store.epochs.table(),
         follows=follows,
     )
+
+
+def comparable_bytes(store: Store, log_offset: int, count: int) -> bytes:
+    """Bytes of the log to compare with a copy's: none where damage was filled, which says nothing
+    about the history of the two."""
+    end = log_offset + count
+    if any(each.start < end and log_offset < each.end for each in store.recovered.filled):
+        return b""
+    return store.read_log(log_offset, count)
 
 
 def _last_record_end(store: Store) -> int:

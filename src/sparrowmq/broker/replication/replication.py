@@ -22,7 +22,7 @@ from sparrowmq.broker.environment import Environment
 from sparrowmq.broker.replication.apache_master import ApacheMaster
 from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.feed import Feed
-from sparrowmq.broker.replication.follower import Approach, Follower, MustStartAnew
+from sparrowmq.broker.replication.follower import Approach, Follower, MustMend, MustStartAnew
 from sparrowmq.broker.replication.fresh_start import ask_for_new_start, set_store_aside
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
 from sparrowmq.broker.replication.log_description import LogDescription, describe_log, note_owner
@@ -35,6 +35,7 @@ from sparrowmq.broker.replication.returning_master import (
 )
 from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.net.peers import Peers
+from sparrowmq.store.recovery.put_back import put_back
 from sparrowmq.store.store import Store
 
 if TYPE_CHECKING:
@@ -86,11 +87,14 @@ async def open_in_role(
     Raises StoreCorrupted, DiskFull, OSError or SlavesHaveMessages.
     """
     set_store_aside(env.disk)
+    report, store_config = env.reporting_start(), config.store_config(port)
+    for place in put_back(env.disk, store_config, env.clock(), report, zone=env.zone):
+        env.log.info("put back the bytes %d to %d of the log", place.start, place.end)
     store = Store.open(
-        config.store_config(port),
+        store_config,
         env.disk,
         env.clock(),
-        env.reporting_start(),
+        report,
         zone=env.zone,
         is_copy=True,
     )
@@ -242,6 +246,7 @@ class Replication:
                 log=self._env.log,
                 durability=durability,
                 stranger=self._approach_apache if self._knows_apache else None,
+                disk=self._env.disk,
             )
 
     async def _approach_apache(self, address: str, own: LogClaim) -> Approach:
@@ -259,6 +264,8 @@ class Replication:
         elif self.follower is not None:
             try:
                 await self.follower.run(self._find_master)
+            except MustMend as error:
+                raise StartAgain(str(error)) from error
             except MustStartAnew as error:
                 aside = await self._env.workers.run(ask_for_new_start, self._env.disk)
                 text = f"starting again with an empty log, the old one goes to {aside}: {error}"

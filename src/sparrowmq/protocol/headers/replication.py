@@ -35,6 +35,14 @@ class FollowAnswer(ResponseHeader, frozen=True, kw_only=True):
     """It may only follow with an empty log: the bytes after the end of its own have expired."""
 
 
+class ReadLog(RequestHeader, frozen=True, kw_only=True):
+    """Ask for bytes of the log as they are, of one file; the body of the answer may be shorter."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.READ_LOG
+    start: int
+    size: int
+
+
 class HandOver(RequestHeader, frozen=True, kw_only=True):
     """Ask a master to hand over its role to one of its slaves."""
 

@@ -7,17 +7,26 @@ it reaches to the end of a file, with the blank record that ends a file.
 
 from itertools import count
 
+import msgspec
+
 from sparrowmq.disk.disk import Disk
-from sparrowmq.protocol.record import encode_blank, encode_record, topic_part
+from sparrowmq.protocol.record import Record, encode_blank, encode_record, topic_part
 from sparrowmq.protocol.record_layout import MIN_RECORD_SIZE
 from sparrowmq.protocol.sys_flag import TRANSACTION_ROLLBACK
-from sparrowmq.store.layout import OWN_DIR, QUARANTINE_DIR, file_name, log_path
+from sparrowmq.store.layout import OWN_DIR, QUARANTINE_DIR, file_name, file_offset, log_path
 from sparrowmq.store.recovery.log_scan import Hole
 
 FILLER_TOPIC = "RMQ_SYS_DAMAGED"
 _NO_HOST = bytes(8)
 SMALLEST_FILLER = MIN_RECORD_SIZE + 1
 _KEPT_AT_ONCE = 4 * 1024 * 1024
+
+
+class DamagedPlace(msgspec.Struct, frozen=True, order=True):
+    """Bytes of one log file that were damaged."""
+
+    start: int
+    end: int
 
 
 def filler(log_offset: int, size: int) -> bytes:
@@ -41,6 +50,44 @@ def filler(log_offset: int, size: int) -> bytes:
         body=body,
         properties=b"",
     )
+
+
+def is_filler(record: Record) -> bool:
+    """Whether this record only fills a place that was damaged."""
+    return record.store_timestamp == 1 and FILLER_TOPIC.startswith(record.topic)
+
+
+def place_of(name: str) -> DamagedPlace | None:
+    """The place whose bytes are kept under this name; None for other names."""
+    start, _, size = name.partition("-")
+    offset = file_offset(start)
+    if offset is None or not (size.isascii() and size.isdigit()):
+        return None
+    return DamagedPlace(offset, offset + int(size))
+
+
+def filled_places(disk: Disk, file_size: int, log_end: int) -> list[DamagedPlace]:
+    """Where the log was damaged and still has nothing but a filling, lowest first."""
+    places = {place_of(name) for name in disk.listdir(QUARANTINE_DIR)}
+    return [
+        place
+        for place in sorted(place for place in places if place is not None)
+        if place.end <= log_end and is_filled(disk, file_size, place)
+    ]
+
+
+def is_filled(disk: Disk, file_size: int, place: DamagedPlace) -> bool:
+    """Whether this place of the log holds what `fill` wrote there."""
+    start, end = place.start, place.end
+    path, file_end = log_path(start - start % file_size), start - start % file_size + file_size
+    if not start < end <= file_end or not disk.exists(path):
+        return False
+    patch = _patch(start, end, file_end)
+    file = disk.open(path, write=False)
+    try:
+        return file.read(start % file_size, len(patch)) == patch
+    finally:
+        file.close()
 
 
 def free_path(disk: Disk, path: str) -> str:

@@ -64,17 +64,19 @@ def rebuild_locked(
     *,
     zone: Zone = utc,
     cut_at: int | None = None,
+    is_copy: bool = False,
 ) -> Rebuilt:
     """`rebuild` for a caller that holds the store's lock.
 
-    With `cut_at`, the log was cut there and is a copy of another broker's: no epoch begins.
+    With `cut_at`, the log was cut there. With `is_copy` it is a copy of another broker's: no epoch
+    begins.
     """
     check_strangers(disk)
     remove_tree(disk, WORK_DIR)
     disk.mkdir(WORK_DIR)
     beside = RelocatedDisk(disk, {path: f"{WORK_DIR}/{_flat(path)}" for path in _MOVED})
     remember_queues(StoreFiles(disk), beside, config, cut_at)
-    store = Store.open(config, beside, now_ms, report, zone=zone, is_copy=cut_at is not None)
+    store = Store.open(config, beside, now_ms, report, zone=zone, is_copy=is_copy)
     log_end = store.max_log_offset
     store.close()
     queues = len(StoreFiles(beside).queues())

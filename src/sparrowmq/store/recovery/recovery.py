@@ -27,7 +27,7 @@ from sparrowmq.store.flushing import Recovered
 from sparrowmq.store.layout import ABORT, LOG_DIR, QUARANTINE_DIR, log_path
 from sparrowmq.store.messages import Damage, Report, StartProgress
 from sparrowmq.store.recovery.log_scan import FileEnd, Hole, LogScan, last_byte
-from sparrowmq.store.recovery.quarantine import fill, free_path, keep_aside
+from sparrowmq.store.recovery.quarantine import fill, filled_places, free_path, keep_aside
 from sparrowmq.store.recovery.queue_recovery import QueueRecovery
 
 _SECTOR = 512
@@ -83,6 +83,8 @@ class Recovery:
         self._result.scanned_bytes = self._result.end - self._scanned_from
         rebuilt = self._queues.lost if snapshot is not None or is_apaches else self._dispatch.queues
         self._result.rebuilt_queues = len(rebuilt)
+        size = self._config.log_file_size
+        self._result.filled = filled_places(self._disk, size, self._result.end)
         return self._result
 
     def _remember(self, snapshot: Snapshot | None, mark: Mark | None, begin: int) -> None:

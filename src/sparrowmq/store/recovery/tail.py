@@ -101,7 +101,7 @@ def cut_tail(
         _promise_less(disk, config, cut_at, last)
         kept += _move_files(disk, config, cut_at)
         _blank_rest(disk, config, cut_at)
-        rebuild_locked(disk, config, now_ms, report, cut_at=cut_at)
+        rebuild_locked(disk, config, now_ms, report, cut_at=cut_at, is_copy=True)
         _forget_starts(disk, cut_at)
     finally:
         lock.release()
