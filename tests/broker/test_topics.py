@@ -76,7 +76,7 @@ REFUSED_ATTRIBUTES = {
     "+cleanup.policy=COMPACTION": "'COMPACTION' is not served by this broker, allowed: DELETE",
     "+message.type=LITE": "'LITE' is not served by this broker",
     "+lite.topic.expiration=5": "'lite.topic.expiration': is not served by this broker",
-    "+reserve.time=-2": "no number from -1",
+    "+reserve.time=-2": "is not a number from -1",
     "-message.type": "not set",
 }
 
