@@ -102,7 +102,7 @@ def test_charts_of_messages_have_whole_numbers_and_attributes_break_at_their_sig
 
     group, topic = as_visitor(sim, work)
     assert "unread <b>8</b>" in group.html
-    assert '<td class="words">sparrowmq.dedup=<wbr>10m/3' in topic.html
+    assert re.search(r'<td class="words">\s*sparrowmq.dedup=<wbr>10m/3', topic.html)
 
 
 class AsksTheCluster(Exception):
@@ -548,7 +548,8 @@ def test_a_search_shows_names_first_and_says_how_many_more_there_are() -> None:
     with SimCluster(seed=32).run() as running:
         names, key = as_visitor(running, work)
     assert names.html.count('<li><a href="/topics/team-') == 20
-    assert '<a href="/topics?match=team&amp;all=1">All 23 topics</a>' in names.html
+    assert '<a href="/topics?match=team&amp;all=1">' in names.html
+    assert "All 23 topics" in names.text
     assert names.text.index("team-0") < names.text.index("A message with this key")
     assert key.text.index("A message with this key") < key.text.index("No topic has this")
 

@@ -21,6 +21,18 @@ def test_a_template_escapes_everything_and_has_no_inline_code(template: Path) ->
     assert not re.search(r"""(?:src|href|action)="(?!/|\?|#|\{)""", text), "another site"
 
 
+def test_no_line_is_longer_than_an_editor_shows() -> None:
+    sources = [*TEMPLATES, *(CONSOLE / "static").glob("console.*")]
+    long = [
+        f"{path.name}:{number}"
+        for path in sources
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > 120
+    ]
+    assert len(sources) > 20
+    assert long == []
+
+
 def test_code_of_the_console_never_marks_text_as_safe() -> None:
     for path in CONSOLE.rglob("*.py"):
         assert "Markup" not in path.read_text(encoding="utf-8"), path

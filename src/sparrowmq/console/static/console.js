@@ -27,7 +27,8 @@ const live = { stream: null, isPaused: false, retry: 0, announced: 0, seen: docu
 
 /** Whether the user is working in a part: it is left alone, and the next change updates it. */
 function isInUse(element) {
-  if (element.contains(document.activeElement) && document.activeElement.matches("input,select,textarea,button")) return true;
+  const focused = document.activeElement;
+  if (element.contains(focused) && focused.matches("input,select,textarea,button")) return true;
   if (element.querySelector("details[open], dialog[open], input:checked")) return true;
   const selection = document.getSelection();
   return selection && !selection.isCollapsed && element.contains(selection.anchorNode);
@@ -127,7 +128,8 @@ function setUpForms() {
   for (const each of document.querySelectorAll("[data-check-all]")) {
     each.hidden = false;
     each.addEventListener("change", () => {
-      for (const box of each.closest("form").querySelectorAll("input[type=checkbox][name=id]")) box.checked = each.checked;
+      const boxes = each.closest("form").querySelectorAll("input[type=checkbox][name=id]");
+      for (const box of boxes) box.checked = each.checked;
     });
   }
   // A second click must not send a form again.
@@ -137,7 +139,9 @@ function setUpForms() {
       form.dataset.sent = "1";
     });
   }
-  addEventListener("pageshow", () => document.querySelectorAll("form[data-sent]").forEach((form) => delete form.dataset.sent));
+  addEventListener("pageshow", () => {
+    for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+  });
 }
 
 /** "/" goes to the search box, as people expect. */
