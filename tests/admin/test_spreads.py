@@ -58,6 +58,21 @@ def test_brokers_with_fewer_queues_get_as_many_as_the_one_with_most() -> None:
         as_operator(sim, work)
 
 
+def test_a_spread_that_stopped_half_way_is_finished_by_repeating_it() -> None:
+    with THREE.run() as sim:
+
+        async def work(admin: Admin) -> None:
+            await admin.create_topic("orders", queues=6, brokers=["broker-a", "broker-b"])
+            await admin.create_topic("orders", queues=2, brokers=["broker-c"])
+            # broker-b got the topic, and then the command was killed
+            found = await admin.spread_topic("orders", ["broker-b"])
+            assert shares(found) == [("broker-a", 6, 6), ("broker-b", 6, 6), ("broker-c", 2, 6)]
+            with pytest.raises(AdminError, match="nothing was changed: topic orders is on brok"):
+                await admin.spread_topic("orders", ["broker-b"])
+
+        as_operator(sim, work)
+
+
 def test_a_topic_that_is_being_shrunk_is_spread_with_the_queues_that_stay() -> None:
     with THREE.run() as sim:
 

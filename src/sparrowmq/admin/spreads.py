@@ -107,11 +107,6 @@ def plan_spread(
     having = {name: config for name, config in known.items() if config is not None}
     sources = {name: each for name, each in having.items() if name not in wanted} or having
     model = max(sources.values(), key=lambda each: each.write_queue_nums)
-    if not wanted - having.keys():
-        raise AdminError(
-            f"nothing was changed: topic {topic} is on {shown(wanted)} already; it is on"
-            f" {shown(having)}, name brokers that lack it"
-        )
     _check_alike(topic, model, having, wanted)
     queues = max(1, model.write_queue_nums)
     shares, changes = [], {}
@@ -127,6 +122,11 @@ def plan_spread(
             read = max(config.read_queue_nums, after)
             new = msgspec.structs.replace(config, read_queue_nums=read, write_queue_nums=after)
             changes[name] = changed_request(new)
+    if not changes:  # with changes left, a spread that stopped half-way is being finished
+        raise AdminError(
+            f"nothing was changed: topic {topic} is on {shown(wanted)} already; it is on"
+            f" {shown(having)}, name brokers that lack it"
+        )
     return _Plan(tuple(shares), changes, _disorder(topic, having, configuration))
 
 
