@@ -97,7 +97,8 @@ def running() -> Iterator[Cluster]:
         assert run("send", "orders", "x", "--count", "4", *at).returncode == 0
         one = ("consume", "orders", "--group", "billing", "--count", "1")
         assert run(*one, *at).returncode == 0
-        assert run("nameserver", "kv", "set", "SHOP", "region", "eu", *at).returncode == 0
+        for key, value in (("region", "eu"), ("country", "de")):
+            assert run("nameserver", "kv", "set", "SHOP", key, value, *at).returncode == 0
         yield started
 
 

@@ -3,6 +3,7 @@
 import click
 
 from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.errors import NotFound
 from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.cli.cluster_tables import change_table
@@ -156,7 +157,7 @@ def get_key(namespace: str, key: str, shell: Shell) -> None:
 @click.argument("namespace")
 @click.argument("key")
 @click.argument("value")
-@shell_options(json=False)
+@shell_options()
 def set_key(namespace: str, key: str, value: str, shell: Shell) -> None:
     """Set the value of a key on all name servers.
 
@@ -164,7 +165,16 @@ def set_key(namespace: str, key: str, value: str, shell: Shell) -> None:
     Example:
       sparrowmq nameserver kv set ORDER_TOPIC_CONFIG orders broker-a:4
     """
-    shell.ask(lambda admin: admin.set_key_value(namespace, key, value))
+
+    async def work(admin: Admin) -> str:
+        try:
+            before = await admin.key_value(namespace, key)
+        except NotFound:
+            before = ""
+        await admin.set_key_value(namespace, key, value)
+        return before
+
+    shell.show(_changed_key(key, shell.ask(work), value))
     shell.done(f"key {key} of namespace {namespace} is set")
 
 
@@ -173,7 +183,7 @@ def set_key(namespace: str, key: str, value: str, shell: Shell) -> None:
 @click.argument("key")
 @dry_run_option
 @yes_option
-@shell_options(json=False)
+@shell_options()
 def delete_key(namespace: str, key: str, dry_run: bool, yes: bool, shell: Shell) -> None:
     """Delete a key from all name servers.
 
@@ -184,11 +194,18 @@ def delete_key(namespace: str, key: str, dry_run: bool, yes: bool, shell: Shell)
     value = shell.ask(lambda admin: admin.key_value(namespace, key))
     what = f"key {key} of namespace {namespace} ({value}) would be deleted"
     if dry_run:
-        shell.say(f"{what}; nothing was changed: a dry run")
+        shell.show(_changed_key(key, value, ""))
+        shell.dry()
         return
     shell.confirm(what, key, yes=yes)
     shell.ask(lambda admin: admin.delete_key_value(namespace, key))
+    shell.show(_changed_key(key, value, ""))
     shell.done(f"key {key} of namespace {namespace} is deleted")
+
+
+def _changed_key(key: str, before: str, after: str) -> Report:
+    columns = (("KEY", "key"), ("WAS", "was"), ("NOW", "now"))
+    return Report([table(columns, [[key, before, after]])])
 
 
 def commands() -> list[click.Command]:
