@@ -126,8 +126,8 @@ _ALL = (
         About.CLUSTER,
         Severity.WARNING,
         what="a slave is away or lacks messages of its master",
-        cause="the slave is stopped, or the network between them is too slow",
-        remedy="start the slave; if it will not come back, retire it",
+        cause="the slave is stopped, its disk is full, or the network between them is too slow",
+        remedy="start the slave or free space on its disk; if it will not come back, retire it",
     ),
     Diagnosis(
         "version-mixed",

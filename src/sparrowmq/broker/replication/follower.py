@@ -270,6 +270,8 @@ class Follower:
 
         Raises NotFollowing, MustStartAnew, MustMend, or the error that ends the connection.
         """
+        # Otherwise master and slave log a connection, and its end, with every attempt.
+        self._store.admission.check_copying()
         # The first report covers everything in the log: a connection that broke may have left bytes
         # that were appended but not synced.
         await self._sync()
