@@ -95,7 +95,11 @@ def test_bad_handles_are_refused_with_a_reason(world: DeliveryWorld) -> None:
         ("orders", "%%%", "is not a recall handle"),
         ("orders", "", "is not a recall handle"),
         ("orders", urlsafe_b64encode(b"v1 a b").decode(), "is not a recall handle"),
-        ("orders", urlsafe_b64encode(b"v1 orders broker-a x U1").decode(), "is not a recall handle"),
+        (
+            "orders",
+            urlsafe_b64encode(b"v1 orders broker-a x U1").decode(),
+            "is not a recall handle",
+        ),
         ("others", str(good), "one of topic orders"),
         ("orders", str(good._replace(broker_name="broker-z")), "broker broker-z"),
         ("orders", str(good._replace(time_ms=EPOCH_MS)), "too late"),
