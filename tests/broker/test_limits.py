@@ -58,6 +58,21 @@ def test_heartbeats_create_groups_up_to_the_limit(world: World) -> None:
     assert "second" in world.broker.groups
 
 
+def test_heartbeats_register_producer_groups_up_to_the_limit(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    change(world, "maxGroups", 3)
+    first, second = world.client("first"), world.client("second")
+    first.beat(producers=("a", "b", "c", "d", "e"))
+    second.beat(producers=("a", "f"))
+    assert sorted(name for name, _ in world.broker.producers.groups()) == ["a", "b", "c"]
+    assert len(world.broker.producers.members("a")) == 2
+    assert "2 producer groups of first are not registered" in caplog.text
+    first.disconnect()
+    second.beat(producers=("a", "f"))
+    assert sorted(name for name, _ in world.broker.producers.groups()) == ["a", "f"]
+
+
 def test_a_body_of_exactly_the_limit_is_taken_and_one_byte_more_is_not() -> None:
     with world_with(max_message_bytes=1_000) as world:
         world.send("orders", bytes(1_000))

@@ -201,7 +201,9 @@ class BrokerConfig:
         more_than(0),
     )
     max_groups: int = setting(
-        10_000, "No more consumer groups than this are created.", more_than(0)
+        10_000,
+        "No more consumer groups than this are created, and no more producer groups registered.",
+        more_than(0),
     )
     max_queues_per_topic: int = setting(
         4_096,

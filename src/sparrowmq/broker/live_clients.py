@@ -12,6 +12,7 @@ A member that names an ended session learns that its queues may belong to others
 """
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -294,11 +295,14 @@ class Producers:
         self._groups_of: dict[Connection, set[str]] = {}
         self._by_client_id: dict[str, LiveMember] = {}
 
-    def join(self, group: str, member: LiveMember) -> None:
-        """Register a producer by its heartbeat."""
+    def join(self, group: str, member: LiveMember, most_groups: int = sys.maxsize) -> bool:
+        """Register a producer by its heartbeat; False if its group would be one too many."""
+        if group not in self._groups and len(self._groups) >= most_groups:
+            return False
         self._groups.setdefault(group, {})[member.connection] = member
         self._groups_of.setdefault(member.connection, set()).add(group)
         self._by_client_id[member.client_id] = member
+        return True
 
     def leave(self, connection: Connection, group: str) -> None:
         """A producer unregistered."""

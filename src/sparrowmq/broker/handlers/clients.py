@@ -100,8 +100,14 @@ def _register_producers(
     data: HeartbeatData,
     producers: tuple[ProducerData, ...],
 ) -> None:
-    for producer in producers:
-        broker.producers.join(producer.group_name, _member(broker, request, data))
+    most = broker.groups.max_groups
+    left_out = sum(
+        not broker.producers.join(producer.group_name, _member(broker, request, data), most)
+        for producer in producers
+    )
+    if left_out:
+        text = "%d producer groups of %s are not registered: %d are known (max_groups)"
+        broker.log.warning(text, left_out, data.client_id, most)
 
 
 def _member(broker: Broker, request: Request[Heartbeat], data: HeartbeatData) -> LiveMember:
