@@ -321,17 +321,23 @@ def test_progress_never_moves_back_over_50_losses_of_the_master(history: int) ->
             if number % 10 == 9:
                 reached //= 2
                 reset(sim, reached)
-            sim.advance(1.0)
-            assert progress(sim, of=slave_of(sim)) == reached
             node = master_of(sim)
-            rng.choice((node.kill, node.stop, node.lose_power))()
+            loss = rng.choice((node.kill, node.stop, node.lose_power))
+            # A kill undoes nothing that was answered. A power cut may undo a second; and a slave
+            # needs as long to learn of a reset, and then that a member has applied it.
+            has_time = number % 10 in (9, 0) or loss != node.kill
+            if has_time:
+                sim.advance(1.0)
+                assert progress(sim, of=slave_of(sim)) == reached
+            loss()
             sim.client.disconnect()
             for _ in range(rng.randrange(4)):
                 reached += rng.randrange(5)
                 assert commit(sim, reached, at=slave_of(sim)) == ResponseCode.SUCCESS
                 assert progress(sim, of=slave_of(sim)) == reached
             if rng.randrange(3) == 0:
-                sim.advance(1.0)
+                if has_time:
+                    sim.advance(1.0)
                 slave_of(sim).kill()
                 slave_of(sim).start()
             node.start()

@@ -263,7 +263,7 @@ class BrokerConfig:
         at_least(LOCK_LIFE_S, "members rely on a lock for that long after they renewed it"),
     )
     offsets_journal_s: float = setting(
-        1.0, "The most progress of consumer groups that a crash can undo.", more_than(0)
+        1.0, "The most progress of consumer groups that a power cut can undo.", more_than(0)
     )
     offsets_save_s: float = setting(
         5.0, "How often consumerOffset.json is rewritten.", more_than(0)

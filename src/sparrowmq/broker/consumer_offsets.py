@@ -1,7 +1,8 @@
 """Where each group stands in each queue.
 
-Changes are journaled within a second and the whole table is saved every few seconds: a crash
-redelivers at most what was consumed since the last journal entry.
+A commit is in `CommitSlots` before it is answered, so that a kill undoes none. All changes are
+journaled within a second and the whole table is saved every few seconds: a power cut redelivers at
+most what was consumed since the last journal entry.
 
 A reset is pending until the member that has the queue applies it:
 
@@ -27,6 +28,7 @@ from typing import TypeVar
 
 import msgspec
 
+from sparrowmq.broker.commit_slots import CommitSlots
 from sparrowmq.broker.replication.table_rules import OffsetChange, RecentChanges, merged
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 
@@ -58,6 +60,8 @@ class ConsumerOffsets:
         """What the master may lack."""
         self.is_copy = False
         """Whether this is a slave's table, where offsets only move forward."""
+        self.slots: CommitSlots | None = None
+        """Where commits survive a kill; set once the table has been opened."""
         self._rewinds: dict[Place, int] = {
             (key, queue_id): number
             for key, row in (rewinds or {}).items()
@@ -113,13 +117,17 @@ class ConsumerOffsets:
         if row is None:
             row = self._table[key] = {}
         row[queue_id] = offset
-        self._dirty[key, queue_id] = None
+        place = key, queue_id
+        self._dirty[place] = None
+        if self.slots is not None and not self.slots.update(place, offset):
+            self.slots.add(place, offset, self._rewinds.get(place, 0))
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set an operator's offset; commits are ignored until the queue's member has applied it."""
         key = f"{topic}@{group}"
         self._rewind(key, queue_id)
-        self._put(key, queue_id, offset)
+        # Not in the slots, which know no resets: it is journaled before it is answered.
+        self._table.setdefault(key, {})[queue_id] = offset
         self._resets[key, queue_id] = set()
         self._dirty[key, queue_id] = None
         self.pulled.pop((group, topic, queue_id), None)
@@ -168,12 +176,24 @@ class ConsumerOffsets:
         if not self.is_copy:
             self.last_rewind += 1
             self._rewinds[key, queue_id] = self.last_rewind
+            if self.slots is not None:
+                self.slots.rewound((key, queue_id))
 
     def _put(self, key: str, queue_id: int, offset: int) -> None:
         row = self._table.setdefault(key, {})
         if row.get(queue_id) != offset:
             row[queue_id] = offset
             self._dirty[key, queue_id] = None
+            self._keep((key, queue_id), offset)
+
+    def _keep(self, place: Place, offset: int) -> None:
+        if self.slots is not None and not self.slots.update(place, offset):
+            self.slots.add(place, offset, self._rewinds.get(place, 0))
+
+    def _keep_removal(self, place: Place) -> None:
+        """What the slots have of this place does not count any more."""
+        if self.slots is not None and self.slots.has(place):
+            self._keep(place, -1)
 
     def queues(self, group: str, topic: str) -> QueueOffsets:
         """A copy of a group's offsets in a topic."""
@@ -220,6 +240,7 @@ class ConsumerOffsets:
             self._dirty[key, queue_id] = None
             self._resets.pop((key, queue_id), None)
             self._rewind(key, queue_id)
+            self._keep_removal((key, queue_id))
             if (key, queue_id) in self._rewinds:
                 self._removed.add((key, queue_id))
 
@@ -313,6 +334,8 @@ class ConsumerOffsets:
             if merged(own, change) != own:
                 self._set(change)
                 touched[place] = None
+                if not self.is_copy and change.offset >= 0 and not change.is_reset:
+                    self._keep(place, change.offset)
             elif self.is_copy:
                 self._unsent[place] = None
         self._forget_rewinds()
@@ -344,6 +367,8 @@ class ConsumerOffsets:
         key, queue_id, offset, is_reset, rewind = change
         self._resets.pop((key, queue_id), None)
         if rewind:
+            if self.slots is not None and rewind != self._rewinds.get((key, queue_id)):
+                self.slots.rewound((key, queue_id))
             self._rewinds[key, queue_id] = rewind
             self.last_rewind = max(self.last_rewind, rewind)
             if offset < 0:
@@ -353,6 +378,7 @@ class ConsumerOffsets:
             if is_reset:
                 self._resets[key, queue_id] = set()
         else:
+            self._keep_removal((key, queue_id))
             row = self._table.get(key, {})
             row.pop(queue_id, None)
             if not row:

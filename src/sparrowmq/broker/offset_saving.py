@@ -1,7 +1,8 @@
 """Saves the progress of groups: a journal at least every half second, the table every few seconds.
 
 ```
-progress ──────▶ journaled within a second; what a crash loses is only redelivered
+progress ──────▶ in `commit_slots`, which survive a kill, before the answer; journaled within a
+                 second: what a power cut loses is only redelivered
 an operator's ─▶ journaled at once, before the answer: a recreated topic or group must not get the
 change           old progress back, nor a group that was reset
 ```

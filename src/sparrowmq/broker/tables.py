@@ -2,7 +2,8 @@
 groups subscribed to at the last graceful shutdown, and whether the broker is drained.
 
 Topics, groups, request modes and the drain are rewritten whole (`table_saving`). Consumer offsets
-change with every commit, so a journal of changes complements their table and is replayed at start.
+change with every commit, so a journal of changes complements their table and is replayed at start,
+as are the last commits (`commit_slots`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from sparrowmq.broker.commit_slots import CommitSlots, read_commits
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets, updated
 from sparrowmq.broker.environment import Environment
 from sparrowmq.broker.live_clients import ConsumerGroup, Consumers
@@ -105,33 +107,32 @@ Changes = list[OffsetChange]
 
 
 class OffsetsTable:
-    """consumerOffset.json and the journal of what changed since it was written."""
+    """consumerOffset.json, the journal of what changed since it was written, and the commits that
+    may not be journaled yet."""
 
     def __init__(self, disk: Disk, report: Report) -> None:
         self._file = TableFile(disk, "consumerOffset.json", _decoder(ConsumerOffsetTable))
         self._journal = Journal(disk, "consumerOffset")
+        self._slots = CommitSlots(disk)
         self._report = report
 
     def load(self, *, store_is_used: bool) -> ConsumerOffsets:
-        """Progress of all groups: the table, then what the journal adds.
+        """Progress of all groups: the table, then what the journal adds, then the last commits.
 
-        A table that Apache's broker wrote is newer than our journal, which is then dropped. Raises
+        A table that Apache's broker wrote is newer than these, which are then dropped. Raises
         TableMissing when a used store has lost both copies.
         """
         table = self._file.load(self._report, store_is_used=store_is_used)
         offsets = ConsumerOffsets({})
         if table is not None:
-            offsets = ConsumerOffsets(
-                table.offset_table,
-                table.pending_resets,
-                table.rewinds,
-                table.forgotten_rewind or 0,
-            )
+            offsets = _offsets_of(table)
         if table is None or table.written_by != _OWN_MARK:
             self._journal.discard()
+            self._slots.discard()
             # From here on the journal is valid, so the table under it has to be marked as ours.
             self._file.save(_marked(offsets.table()).to_json())
         replay_journal(self._journal, offsets, self._report)
+        offsets.merge(self._slots.replay(self._report))
         return offsets
 
     def open(
@@ -166,6 +167,10 @@ class OffsetsTable:
             self._append(changes)
         except DiskFull:
             offsets.mark_dirty(changes)
+        else:
+            self._slots.clear()
+            self._slots.cleared()
+        offsets.slots = self._slots
         return offsets
 
     async def journal(self, offsets: ConsumerOffsets, workers: Workers, slices: Slices) -> None:
@@ -189,6 +194,7 @@ class OffsetsTable:
 
         The loop runs while the table is copied, so the changes are taken after that.
         """
+        self._slots.begin()
         table = await in_slices(offsets.copying(), slices)
         changes = await in_slices(offsets.taking_dirty(), slices)
         try:
@@ -196,6 +202,7 @@ class OffsetsTable:
         except DiskFull:
             offsets.mark_dirty(changes)
             raise
+        self._slots.cleared()
 
     def _save(self, changes: Changes, table: ConsumerOffsetTable) -> None:
         # The journal first: it must never hold less than a saved table.
@@ -204,10 +211,19 @@ class OffsetsTable:
         # would add the rest, but it is gone when the table has become the .bak.
         if self._file.save(_marked(updated(table, changes)).to_json()):
             self._journal.rotate()
+        # The table has these commits, or the journal of a table that did not change.
+        self._slots.clear()
 
     def close(self) -> None:
-        """Close the journal's file."""
+        """Close the files of journal and commits."""
         self._journal.close()
+        self._slots.close()
+
+
+def _offsets_of(table: ConsumerOffsetTable) -> ConsumerOffsets:
+    return ConsumerOffsets(
+        table.offset_table, table.pending_resets, table.rewinds, table.forgotten_rewind or 0
+    )
 
 
 def _marked(table: ConsumerOffsetTable) -> ConsumerOffsetTable:
@@ -215,13 +231,22 @@ def _marked(table: ConsumerOffsetTable) -> ConsumerOffsetTable:
 
 
 def read_progress(disk: Disk, table: ConsumerOffsetTable) -> Mapping[str, Mapping[int, int]]:
-    """Progress as a start would find it: the table, plus the journal if the table is ours."""
-    offsets = ConsumerOffsets(table.offset_table)
+    """Progress as a start would find it: the table, plus journal and commits if it is ours."""
+    offsets = _offsets_of(table)
     if table.written_by == _OWN_MARK:
         for entry in Journal(disk, "consumerOffset").read():
             for change in msgspec.json.decode(entry, type=Changes):
                 offsets.replay(change)
+        offsets.merge(read_commits(disk))
     return offsets.table().offset_table
+
+
+def progress_without_table(disk: Disk) -> ConsumerOffsets:
+    """What journal and commits know, for a table that was lost."""
+    offsets = ConsumerOffsets({})
+    replay_journal(Journal(disk, "consumerOffset"), offsets, lambda damage: None)
+    offsets.merge(read_commits(disk))
+    return offsets
 
 
 def replay_journal(journal: Journal, offsets: ConsumerOffsets, report: Report) -> None:

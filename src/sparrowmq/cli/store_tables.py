@@ -3,7 +3,7 @@
 ```
 table broken, .bak whole     the .bak takes its place
 .bak broken, table whole     the table is copied
-both broken                  made from the queues (topics), the journal (progress), else empty
+both broken                  made from the queues (topics), journal and commits (progress), else empty
 ```
 
 Broken files are moved to sparrowmq/quarantine, never deleted.
@@ -13,8 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from sparrowmq.broker.consumer_offsets import ConsumerOffsets
-from sparrowmq.broker.tables import replay_journal
+from sparrowmq.broker.tables import progress_without_table
 from sparrowmq.disk.atomic_file import AtomicFile, read_file
 from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.errors import BodyError
@@ -22,7 +21,6 @@ from sparrowmq.protocol.json_reader import parse_json
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
 from sparrowmq.store.files import StoreFiles
-from sparrowmq.store.journal import Journal
 from sparrowmq.store.layout import CONFIG_DIR, LOCK, OWN_DIR, QUARANTINE_DIR
 from sparrowmq.store.recovery.quarantine import free_path
 from sparrowmq.store.recovery.repair import RepairStep
@@ -163,6 +161,4 @@ def _topics(disk: Disk) -> TopicConfigTable:
 
 
 def _offsets(disk: Disk) -> ConsumerOffsetTable:
-    offsets = ConsumerOffsets({})
-    replay_journal(Journal(disk, "consumerOffset"), offsets, lambda _: None)
-    return offsets.table()
+    return progress_without_table(disk).table()
