@@ -306,7 +306,12 @@ def unset(
     async def work(admin: Admin) -> list[SettingChange]:
         return await admin.unset_limits(scope, name, which=which, brokers=brokers, dry_run=dry_run)
 
-    _show(shell, shell.ask(work), f"{scope} {name}", "removed", dry_run=dry_run)
+    given = zip(
+        ("messages", "bytes", "the largest backlog"), (messages, size, backlog), strict=True
+    )
+    named = " and ".join(what for what, is_given in given if is_given)
+    done = f"removed: {named}" if named else "removed"
+    _show(shell, shell.ask(work), f"{scope} {name}", done, dry_run=dry_run)
 
 
 def _show(
