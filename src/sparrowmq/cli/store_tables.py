@@ -3,7 +3,7 @@
 ```
 table broken, .bak whole     the .bak takes its place
 .bak broken, table whole     the table is copied
-both broken                  made from the queues (topics), journal and commits (progress), else empty
+both broken                  made from queues (topics), journal and commits (progress), else empty
 ```
 
 Broken files are moved to sparrowmq/quarantine, never deleted.
