@@ -45,3 +45,35 @@ def test_a_program_whose_block_does_not_wait_for_messages_is_warned() -> None:
     assert ended.returncode == 0, ended.stderr
     assert "the block of the consumer of group billing ended " in ended.stderr
     assert "call run() instead" in ended.stderr
+
+
+ASYNC_SCRIPT = """
+import asyncio
+from sparrowmq import Producer, PushConsumer
+
+async def handle(messages): ...
+
+async def main():
+    member = {member}
+    await member.start({handler})
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("member", "handler", "said"),
+    [
+        (PUSH, "handle", "call stop(), or use `async with`; to consume until then, await run()"),
+        ('Producer("till", name_servers="127.0.0.1:1")', "", "call stop(), or use `async with`\n"),
+    ],
+    ids=["consumer", "producer"],
+)
+def test_a_program_with_asyncio_whose_main_function_returns_is_told_what_to_do(
+    member: str, handler: str, said: str
+) -> None:
+    command = [sys.executable, "-c", ASYNC_SCRIPT.format(member=member, handler=handler)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    text = "its tasks were cancelled, as when the event loop ends; before that "
+    assert f"{text}{said}" in ended.stderr

@@ -205,11 +205,21 @@ class ClientCore:
         is_failure = not isinstance(error, asyncio.CancelledError | KeyboardInterrupt | SystemExit)
         self.log.log(
             logging.ERROR if is_failure else logging.WARNING,
-            "client %s has ended without stop(), and with it groups %s: %r",
+            "client %s has ended without stop(), and with it groups %s: %s",
             self.client_id,
             ", ".join(members) or "(none)",
-            error,
+            self._cause(error),
             exc_info=error if is_failure else None,
+        )
+
+    def _cause(self, error: BaseException) -> str:
+        """Most often the main function of a first program returned right after start()."""
+        if not isinstance(error, asyncio.CancelledError):
+            return repr(error)
+        forever = "; to consume until then, await run()" if self.consumers else ""
+        return (
+            "its tasks were cancelled, as when the event loop ends; before that call stop(), or use"
+            f" `async with`{forever}"
         )
 
     async def ended(self) -> None:
