@@ -129,6 +129,12 @@ def test_no_page_is_shown_without_a_login(path: str, users: Path) -> None:
     assert got.status == 401 or got.headers["location"].startswith("/login?back=")
 
 
+@pytest.mark.parametrize("path", ["/logins", "/login/x", "/healthz/x", "/staticx", "/@x/login"])
+def test_an_address_that_begins_like_an_open_one_needs_a_login(path: str, users: Path) -> None:
+    _, visitor = offline(Clock(), users=users)
+    assert run(visitor.get(path, follow=False)).status == 303
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CHANGED)
 @pytest.mark.parametrize(

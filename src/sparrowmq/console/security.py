@@ -41,8 +41,8 @@ HEADERS = {
 }
 LOCAL = User("local", UserRole.OPERATOR)
 """The user if there is no users file: anyone on this machine."""
-OPEN = ("/login", "/static/", "/healthz")
-"""Addresses that need no login."""
+OPEN = ("/login", "/healthz")
+"""Addresses that need no login; files of the console need none, either."""
 HARMLESS = ("/login", "/logout", "/theme")
 """POSTs that change nothing in the cluster, so readers may send them."""
 _MOST_FORM_BYTES = 1024 * 1024
@@ -92,7 +92,7 @@ class Guard:
         user = self._user(visitor)
         if not self._is_our_host(headers.get("host", "")):
             refusal = _refused(421, _WRONG_HOST)
-        elif user is None and not scope["path"].startswith(OPEN):
+        elif user is None and not _is_open(scope["path"]):
             refusal = _to_login(scope)
         elif scope["method"] == "POST":
             try:
@@ -172,6 +172,10 @@ class Guard:
         if self._config.read_only:
             return _refused(403, "refused: this console was started with --read-only")
         return _refused(403, "refused: changes need the role operator, yours is reader")
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN or path.startswith("/static/")
 
 
 def _is_address(name: str) -> bool:
