@@ -805,7 +805,7 @@ def test_the_page_for_monitors_says_that_it_drains() -> None:
         as_operator(sim, lambda admin: admin.drain_broker(A))
         is_ready, text = page()
         assert not is_ready
-        assert ":9876: this broker is drained; take it back with: sparrowmq broker resume" in text
+        assert ":9876: this broker is drained; resume it with: sparrowmq broker resume" in text
 
 
 def test_drains_and_resumes_that_race_leave_one_clear_state() -> None:

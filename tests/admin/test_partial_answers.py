@@ -256,7 +256,7 @@ def test_an_admin_that_is_not_started_says_so() -> None:
 def test_settings_that_would_not_count_are_refused() -> None:
     with SimCluster(seed=1).run() as sim:
         client = sim.client_on("operator")
-        with pytest.raises(ValueError, match="client and name_servers exclude each other"):
+        with pytest.raises(ValueError, match="client and name_servers cannot be combined"):
             Admin("a:9876", client=client)
     with pytest.raises(ValueError, match="timeout_s is 0"):
         Admin("a:9876", timeout_s=0)

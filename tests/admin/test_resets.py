@@ -75,7 +75,7 @@ def test_an_undo_is_refused_when_members_have_gone_on_unless_forced(tmp_path: Pa
             pass
         await send(client, *numbered("orders", 2))
         with pytest.raises(
-            AdminError, match=r"has gone on since reset .*broker-a/0 is at 3, not 0.*--force"
+            AdminError, match=r"has moved since reset .*broker-a/0 is at 3, not 0.*--force"
         ):
             await admin.undo_reset("billing", journal=journal, who="ann")
         assert (await admin.lag("billing", "orders")).lag == 2

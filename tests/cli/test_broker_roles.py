@@ -155,7 +155,7 @@ def test_a_slave_that_was_started_without_a_master_is_promoted_by_its_address() 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("promote", "a", "--id", "1", "--address", "h:1"), "--id and --address exclude each"),
+        (("promote", "a", "--id", "1", "--address", "h:1"), "--id and --address cannot be"),
         (("promote", "a", "--port", "1"), "--port is for a server that is started, and promote w"),
         (("promote", "a", "--accept-loss", "b", "--yes"), "the broker is 'a'; nothing was changed"),
         (("promote", "a", "--id", "0"), "0 is not in the range x>=1"),

@@ -69,7 +69,7 @@ def test_raw_bodies_are_lines_and_a_single_one_is_its_bytes(at: list[str]) -> No
 def test_two_forms_exclude_each_other() -> None:
     refused = run("consume", "orders", "--group", "g", "--json", "--raw")
     assert refused.returncode == 2
-    assert "--json and --raw exclude each other" in refused.stderr
+    assert "--json and --raw cannot be combined" in refused.stderr
 
 
 def test_fewer_messages_than_asked_for_are_reported_when_the_time_is_up(at: list[str]) -> None:

@@ -175,7 +175,7 @@ def test_an_address_and_a_context_exclude_each_other(home: Path) -> None:
     added("known")
     refused = run("topic", "list", "-n", AWAY, "--context", "known")
     assert refused.returncode == 2
-    assert "--name-servers and --context exclude each other" in refused.stderr
+    assert "--name-servers and --context cannot be combined" in refused.stderr
     unknown = run("topic", "list", "--context", "other")
     assert unknown.returncode == 2
     assert "--context names the context 'other', which is not in" in unknown.stderr

@@ -501,5 +501,5 @@ def test_a_dead_letter_goes_back_to_its_group_only_and_only_once(
     consume(desk, "auditor", 1)
     gone_on = story("undo", "auditor", "--yes")
     assert gone_on.returncode == 1
-    assert "has gone on since reset" in gone_on.stderr
+    assert "has moved since reset" in gone_on.stderr
     assert story("undo", "auditor", "--force", "--yes").returncode == 0

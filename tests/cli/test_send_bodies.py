@@ -76,7 +76,7 @@ def test_an_argument_is_sent_as_it_is_whatever_the_shell_believes(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["text", "--file", "x"], "BODY and --file exclude each other"),
+        (["text", "--file", "x"], "BODY and --file cannot be combined"),
         (["--file", "missing"], "'missing' does not exist"),
         (["--file", "empty"], "the message is empty"),
         (["--file", "."], "is a directory"),

@@ -79,7 +79,7 @@ def test_without_a_master_nothing_is_changed(parted: Path) -> None:
         where = ("--name-servers", running.name_server)
         for flags, says in (
             ((*where, "--broker-name", "other"), "knows no master of other"),
-            (("--master", "127.0.0.1:1"), "127.0.0.1:1 does not say what its log is"),
+            (("--master", "127.0.0.1:1"), "127.0.0.1:1 does not describe its log"),
         ):
             refused = run("store", "follow", slave, *flags, "--yes")
             assert refused.returncode == 2

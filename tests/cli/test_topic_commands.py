@@ -121,17 +121,17 @@ def test_a_list_is_cut_and_says_so_and_asks_only_for_what_it_prints(
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (("create", "t", "--broker", "a", "--cluster", "b"), "--broker and --cluster exclude"),
+        (("create", "t", "--broker", "a", "--cluster", "b"), "--broker and --cluster cannot be"),
         (("create", "t", "--attribute", "x"), "--attribute 'x' is neither KEY=VALUE nor -KEY"),
         (("create", "t", "--attribute", "-x"), "an attribute of a new topic needs a value"),
         (("create", "t", "--type", "lite"), "'lite' is not one of 'normal', 'fifo'"),
         (
             ("create", "t", "--type", "fifo", "--attribute", "message.type=DELAY"),
-            "--type and --attribute message.type exclude each other",
+            "--type and --attribute message.type cannot be combined",
         ),
         (("update", "t"), "nothing to change is given"),
         (("update", "t", "--queues", "1", "--read-queues", "1", "--write-queues", "1"), "--queues"),
-        (("stats", "t", "--match", "x"), "NAME and --match exclude each other"),
+        (("stats", "t", "--match", "x"), "NAME and --match cannot be combined"),
         (("stats", "--sort", "name"), "'name' is not one of 'in', 'out', 'size'"),
         (("list", "--limit", "-1"), "-1 is not in the range x>=0"),
         (("list", "--timeout", "0s"), "must be more than 0"),

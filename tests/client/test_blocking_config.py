@@ -113,7 +113,7 @@ def test_the_client_of_a_program_without_asyncio_is_set_up_by_its_config(kind: s
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
-        ({"config": ClientConfig(), "name_servers": "a:9876"}, "name_servers and config exclude"),
+        ({"config": ClientConfig(), "name_servers": "a:9876"}, "name_servers and config cannot"),
         ({"config": "a:9876"}, "config is 'a:9876', must be a ClientConfig"),
     ],
 )
@@ -130,7 +130,7 @@ def test_settings_that_would_not_count_are_refused(
 )
 def test_a_shared_client_has_its_settings_already(kind: str, name: str, value: Any) -> None:
     shared = Client(ClientConfig())
-    with pytest.raises(ValueError, match=f"client and {name} exclude each other"):
+    with pytest.raises(ValueError, match=f"client and {name} cannot be combined"):
         KINDS[kind](getattr(sparrowmq, kind), client=shared, **{name: value})
 
 

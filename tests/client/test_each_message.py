@@ -80,7 +80,7 @@ async def each(message: MessageExt) -> None:
     ("batch", "handlers", "fault"),
     [
         (4, {"each": each}, "batch is 4, but `each` gets one message at a time"),
-        (1, {"each": each, "handler": each}, "exclude each other"),
+        (1, {"each": each, "handler": each}, "cannot be combined"),
         (1, {}, "handler is None, must be a function"),
         (1, {"each": 5}, "each is 5, must be a function that takes message"),
         (1, {"each": lambda: None}, r"each takes \(\), must take one argument: the message"),

@@ -72,8 +72,8 @@ def test_the_least_that_settings_allow_is_enough() -> None:
     ("how", "fault"),
     [
         ({"queue": ELSEWHERE}, "the queue belongs to topic payments, the message to orders"),
-        ({"queue": HERE, "key": "k"}, "exclude each other"),
-        ({"key": "k", "selector": lambda queues, message: queues[0]}, "exclude each other"),
+        ({"queue": HERE, "key": "k"}, "cannot be combined"),
+        ({"key": "k", "selector": lambda queues, message: queues[0]}, "cannot be combined"),
     ],
 )
 def test_a_queue_that_cannot_be_meant_is_refused_before_anything_is_sent(

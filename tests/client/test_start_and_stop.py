@@ -86,7 +86,7 @@ def test_members_start_without_a_block_and_leave_nothing_behind(kind: str) -> No
         await member.stop()
         await member.stop()
         assert running_clients() == 0
-        with pytest.raises(NotStarted, match="make another"):
+        with pytest.raises(NotStarted, match="create a new one"):
             await started(member)
 
     at_nobody(work)

@@ -115,7 +115,7 @@ def test_a_message_that_comes_while_the_interpreter_ends_has_not_failed(
         sim.run(work(), on=sim.host("member"))
         assert stored_offset(sim) == 0
         assert " failed for " not in caplog.text
-        assert "ends before stop(), for its threads take nothing more" in caplog.text
+        assert "ends before stop(), for its threads accept no more work" in caplog.text
 
 
 def test_a_run_that_is_cancelled_ends_at_once_and_leaves_a_whole_consumer_to_be_stopped() -> None:

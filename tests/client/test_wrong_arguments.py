@@ -161,7 +161,7 @@ def test_a_transactional_producer_whose_listener_is_none(listener: Any) -> None:
         ({"from_time": 5}, "from_time is 5, must be a datetime; from_timestamp_ms takes ms"),
         (
             {"from_time": datetime(2026, 1, 1, tzinfo=UTC), "from_timestamp_ms": 5},
-            "exclude each other, give one",
+            "cannot be combined, give one",
         ),
         ({"strategy": "AVG"}, "strategy is 'AVG', must be a Strategy"),
         ({"listener": 5}, "listener is 5, must be a function"),

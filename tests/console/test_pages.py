@@ -264,7 +264,7 @@ def test_an_undo_after_members_went_on_needs_a_tick(tmp_path: Path) -> None:
 
     with SimCluster(seed=7).run() as sim:
         (preview, _), (refused, lines), (forced, more) = as_visitor(sim, work, resets_dir=tmp_path)
-    assert "has gone on since reset" in preview.text and "is at 10, not 0" in preview.text
+    assert "has moved since reset" in preview.text and "is at 10, not 0" in preview.text
     assert "Nothing was changed: tick the box" in refused.text
     assert lines == 1, "the reset alone"
     assert "was undone" in forced.text and more == 2

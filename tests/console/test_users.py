@@ -64,7 +64,7 @@ def test_a_file_that_changes_is_read_again_and_a_broken_one_changes_nothing(
         path.unlink()
         assert users.check("bob", "battery staple") == User("bob", UserRole.READER)
     first, second = [record.getMessage() for record in caplog.records]
-    assert "the users of before stay" in first and "line 1" in first
+    assert "the previous users stay" in first and "line 1" in first
     assert "cannot be read" in second
     path.write_text(good.replace("bob:reader", "bob:operator"))
     assert users.check("bob", "battery staple") == User("bob", UserRole.OPERATOR)

@@ -201,7 +201,7 @@ async def _run(seed: int, steps: int, root: Path, module: str) -> Steps:
             await run.drain()
         await run.end()
         log = (root / "data.log").read_text(errors="replace")
-        run.seen.silenced = log.count("no heartbeat in time") + log.count("no beat for")
+        run.seen.silenced = log.count("no heartbeat in time") + log.count("no keep-alive for")
         return run.seen
     finally:
         kills.close()

@@ -117,7 +117,7 @@ class Admin(Block):
         once. Raises ValueError.
         """
         if client is not None and name_servers is not None:
-            raise ValueError("client and name_servers exclude each other: the client has its own")
+            raise ValueError("client and name_servers cannot be combined: the client has its own")
         check_time("timeout_s", timeout_s)
         self._owns_client = client is None
         if client is not None:

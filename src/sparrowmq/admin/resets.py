@@ -172,7 +172,7 @@ async def _places_before(
     ]
     if gone_on and not force:
         raise AdminError(
-            f"group {record.group} has gone on since reset {record.id}"
+            f"group {record.group} has moved since reset {record.id}"
             f" ({'; '.join(gone_on[:3])}{' …' if len(gone_on) > 3 else ''}); nothing was changed:"
             " an undo would deliver or skip other messages than the reset did, --force does it"
         )

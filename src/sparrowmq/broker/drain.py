@@ -167,7 +167,7 @@ class Drain:
     def _refuse(self) -> None:
         self.refusal = (
             f"broker {self._broker_name} drains and takes no new messages; send to another one, or"
-            f" take it back with: sparrowmq broker resume {self._broker_name}"
+            f" resume it with: sparrowmq broker resume {self._broker_name}"
         )
         self._topics.forget_checked()
 

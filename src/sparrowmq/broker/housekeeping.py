@@ -133,7 +133,7 @@ async def end_silent_sessions(broker: Broker) -> None:
     while life_s:
         await asyncio.sleep(life_s / SCANS)
         for connection in broker.sessions.scan():
-            broker.log.warning("closing %s: no beat for %g s", connection.peer, life_s)
+            broker.log.warning("closing %s: no keep-alive for %g s", connection.peer, life_s)
             # Not `close`, which would wait for the peer to read what was written to it.
             connection.abort()
 

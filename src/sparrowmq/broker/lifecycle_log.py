@@ -36,7 +36,7 @@ def log_start(broker: Broker, began_ms: int) -> None:
     )
     if broker.drain.is_on:
         name = broker.config.broker_name
-        text = "%s %s; take it back with: sparrowmq broker resume %s"
+        text = "%s %s; resume it with: sparrowmq broker resume %s"
         broker.log.warning(text, name, broker.drain.words, name)
     if warning := space_warning(broker.config.store, broker.disk.usage()):
         broker.log.warning("the disk of %s is %s", broker.config.data_dir, warning)

@@ -136,7 +136,7 @@ class BrokerRegistration:
         reasons = {**missing, **untried, **self._taken}
         if self._drain.has_left:
             name = self._config.broker_name
-            drained = f"this broker is drained; take it back with: sparrowmq broker resume {name}"
+            drained = f"this broker is drained; resume it with: sparrowmq broker resume {name}"
             reasons = dict.fromkeys(self._config.name_servers, drained)
         if self._has_unregistered:
             reasons = dict.fromkeys(self._config.name_servers, "this broker is stopping")

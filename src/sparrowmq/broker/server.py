@@ -232,7 +232,9 @@ def open_broker(
         unlisted = unlisted_topics(store.queues(), topic_table)
         topic_table.add_missing(unlisted)
         for topic in unlisted:
-            log.warning("made topic %s of which only messages were copied", topic.topic_name)
+            log.warning(
+                "created topic %s, of which only messages had been copied", topic.topic_name
+            )
     consumer_offsets = tables.offsets.open(
         store,
         log,

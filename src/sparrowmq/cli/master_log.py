@@ -66,10 +66,10 @@ async def _describe(peers: Peers, address: str) -> LogDescription:
     try:
         answer = await peers.call(address, DescribeLog(), timeout_s=_ANSWER_S)
         if answer.code != ResponseCode.SUCCESS:
-            raise NoMaster(f"{address} does not say what its log is: {answer.remark}")
+            raise NoMaster(f"{address} does not describe its log: {answer.remark}")
         found = LogDescription.from_json(answer.body)
     except (NetError, ProtocolError) as error:
-        raise NoMaster(f"{address} does not say what its log is: {error}") from error
+        raise NoMaster(f"{address} does not describe its log: {error}") from error
     if found.claim.broker_id != MASTER_ID:
         raise NoMaster(f"{address} is slave {found.claim.broker_id}, not a master")
     return found

@@ -50,7 +50,7 @@ def found_addresses(ctx: click.Context, param: click.Parameter, text: str | None
 
     context: str | None = ctx.meta.get(_CONTEXT)
     if text is not None and context is not None:
-        raise click.UsageError("--name-servers and --context exclude each other", ctx)
+        raise click.UsageError("--name-servers and --context cannot be combined", ctx)
     try:
         addresses, origin = _of_command(text, context)
     except ValueError as error:

@@ -31,7 +31,7 @@ from sparrowmq.protocol.ids import UniqueIds
 _ANOTHER_LOOP = (
     "started on another event loop: start one in each asyncio.run, or use sparrowmq.blocking"
 )
-_STOPPED = "the client was stopped before its producers and consumers: make another one"
+_STOPPED = "the client was stopped before its producers and consumers: create a new one"
 
 
 class ClientCore:
@@ -117,7 +117,7 @@ class ClientCore:
         if self._owner.is_running:
             raise ValueError("this client is running already, it is started once")
         if self._owner.is_over:
-            raise NotStarted("what was stopped cannot be started again: make another one")
+            raise NotStarted("what was stopped cannot be started again: create a new one")
         ip = self.config.client_ip or await find_own_address(self.config.name_servers[0])
         self._loop = self._home = asyncio.get_running_loop()
         await self._owner.start()
@@ -251,7 +251,7 @@ class ClientCore:
         """Raises NotStarted if the client ended without `stop`; the text names the cause."""
         if self.failure is None:
             return
-        text = f"the client has ended without stop(): {self.failure!r}; make another one"
+        text = f"the client has ended without stop(): {self.failure!r}; create a new one"
         is_end_of_loop = self._loop is not None and self._loop.is_closed()
         raise NotStarted(_ANOTHER_LOOP if is_end_of_loop else text) from self.failure
 

@@ -124,10 +124,10 @@ def config_of(
     names_servers = name_servers is not FROM_ENVIRONMENT
     if has_client and (names_servers or config is not None):
         given = "name_servers" if names_servers else "config"
-        raise ValueError(f"client and {given} exclude each other: the client has settings already")
+        raise ValueError(f"client and {given} cannot be combined: the client has settings already")
     if config is None:
         return ClientConfig(name_servers=name_servers)  # type: ignore[arg-type]  # it takes a text too
     check_kind("config", config, ClientConfig)
     if names_servers:
-        raise ValueError("name_servers and config exclude each other: put them into the config")
+        raise ValueError("name_servers and config cannot be combined: put them into the config")
     return config

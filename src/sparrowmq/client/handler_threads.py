@@ -49,7 +49,7 @@ class _Crew:
         """Give a job to an idle thread, or to a new one. Raises WorkersClosed."""
         with self._changed:
             if self._is_dismissed:
-                raise WorkersClosed("these threads take nothing more")
+                raise WorkersClosed("these threads accept no more work")
             self._unfinished += 1
             self._jobs.put(job)
             if self._unfinished > self._begun < self._most:

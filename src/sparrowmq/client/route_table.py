@@ -74,7 +74,7 @@ def _ordered_queues(topic: str, configuration: str) -> list[MessageQueue]:
         broker, _, count = part.partition(":")
         if not count.isdecimal():
             text = f"its order configuration {configuration!r} must be like broker-a:4;broker-b:4"
-            raise NoRoute(topic, f"{text}; an operator has to mend it at the name servers")
+            raise NoRoute(topic, f"{text}; an operator has to fix it at the name servers")
         queues += [MessageQueue(topic, broker, queue_id) for queue_id in range(int(count))]
     return queues
 

@@ -158,7 +158,7 @@ class Application:
     async def _console(self, name: str) -> Console:
         found = await self._clusters.find(name)
         if found is None:
-            raise HTTPException(404, f"This console shows no cluster that is called {name!r}.")
+            raise HTTPException(404, f"This console shows no cluster named {name!r}.")
         return found
 
     async def _view(self, request: Request) -> View:

@@ -148,7 +148,7 @@ class UsersFile:
             try:
                 self._users = Users.read(self._path)
             except ConsoleError as error:
-                log.warning("the users of before stay: %s", error)
+                log.warning("the previous users stay: %s", error)
         return self._users.check(name, password)
 
 

@@ -202,7 +202,7 @@ def _made(kind: type[M], topic: str, body: bytes, settings: MessageSettings) -> 
 
 
 _ONE_DELAY = (
-    "delay_level, delay, delay_ms, deliver_at and deliver_time_ms exclude each other, give one"
+    "delay_level, delay, delay_ms, deliver_at and deliver_time_ms cannot be combined, give one"
 )
 _TEXT: tuple[type, ...] = (str, type(None))
 _NUMBER: tuple[type, ...] = (int, type(None))
@@ -237,7 +237,7 @@ def _body_fault(body: object) -> str | None:
             return f"{fault}; Message.json takes a value for JSON"
         return fault
     if not body:
-        return "body is empty, must have 1 byte at least"
+        return "body is empty, must have at least 1 byte"
     return None
 
 

@@ -104,7 +104,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "zeros": (lambda data: bytes(len(data)), "was cut short"),
     "another number": (
         lambda data: data.replace(b'"version":', b'"version":1'),
-        "is damaged: its check sum is",
+        "is damaged: its checksum is",
     ),
     "no JSON": (lambda data: b"{,}", "is damaged: it is not JSON"),
     "another object": (

@@ -299,7 +299,7 @@ def test_a_mistake_of_ours_is_one_message_with_where_its_trace_is(
     monkeypatch.setattr("sparrowmq.cli.commands.pipeline_copies.check_dead_letters", fail)
     done = CliRunner().invoke(app, ["pipeline", "dead-letters", "any"])
     assert (done.exit_code, done.output.count("\n")) == (1, 1), done.output
-    assert "sparrowmq: KeyError: 'unexpected' (a mistake of SparrowMQ's; --verbose" in done.output
+    assert "sparrowmq: KeyError: 'unexpected' (a bug in SparrowMQ; --verbose" in done.output
     done = CliRunner().invoke(app, ["pipeline", "dead-letters", "any", "--verbose"])
     assert "Traceback (most recent call last):" in done.output
 

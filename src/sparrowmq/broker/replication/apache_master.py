@@ -130,7 +130,7 @@ def check_settings(address: str, settings: Mapping[str, str], own: LogClaim) -> 
     needed = (*wanted, "brokerRole", "brokerIP2", "haListenPort")
     missing = [name for name in needed if not settings.get(name)]
     if missing:
-        raise NotFollowing(f"{address} does not say its {', '.join(missing)} (request 26)")
+        raise NotFollowing(f"{address} does not report its {', '.join(missing)} (request 26)")
     for name, value in wanted.items():
         if settings[name] != value:
             raise NotFollowing(

@@ -74,7 +74,7 @@ def show(name: str, broker_id: int, is_long: bool, shell: Shell) -> None:
             raise NotFound(
                 "broker",
                 name,
-                f"it was drained and is at {left[name]}; take it back with: sparrowmq broker resume"
+                f"it was drained and is at {left[name]}; resume it with: sparrowmq broker resume"
                 f" {name}",
             )
         if found is None:

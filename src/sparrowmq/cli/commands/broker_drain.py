@@ -222,7 +222,7 @@ def _outlook(found: BrokerDrain) -> str:
     return f"nothing was changed: a dry run; {found.broker} would wait for what is listed above"
 
 
-_WHAT_NEXT = "it can be stopped; take it back with: sparrowmq broker resume {0}"
+_WHAT_NEXT = "it can be stopped; resume it with: sparrowmq broker resume {0}"
 
 
 def _farewell(ended: BrokerDrain) -> str:

@@ -67,7 +67,7 @@ def promote(
       sparrowmq broker promote broker-a --accept-loss broker-a
     """
     if address is not None and slave_id is not None:
-        raise click.UsageError("--id and --address exclude each other")
+        raise click.UsageError("--id and --address cannot be combined")
 
     async def change(admin: Admin, is_dry: bool) -> RoleChange:
         return await admin.promote(

@@ -60,7 +60,7 @@ def list_clients(
     """
     if producers and topic:
         raise click.UsageError(
-            "--producers and --topic exclude each other: brokers do not know who sends to a topic"
+            "--producers and --topic cannot be combined: brokers do not know who sends to a topic"
         )
 
     async def look(admin: Admin) -> Report:

@@ -33,7 +33,7 @@ def show(shell: Shell) -> None:
         listed = await admin.brokers()
         drained = await admin.drained_brokers()
         notes = [
-            f"{name} at {address} is drained; take it back with: sparrowmq broker resume {name}"
+            f"{name} at {address} is drained; resume it with: sparrowmq broker resume {name}"
             for name, address in sorted(drained.items())
         ]
         return Report([broker_table(listed)], errors=listed.errors, notes=notes)

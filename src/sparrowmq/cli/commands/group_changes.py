@@ -115,7 +115,7 @@ def create(
       sparrowmq group create billing --retries 3 --broker broker-a
     """
     if brokers and cluster:
-        raise click.UsageError("--broker and --cluster exclude each other")
+        raise click.UsageError("--broker and --cluster cannot be combined")
     given = _given(retries, broadcast, consume, order, retry_queues)
     wanted = _attributes(attributes)
 

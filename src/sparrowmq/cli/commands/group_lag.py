@@ -77,7 +77,7 @@ def lag(
       sparrowmq group lag billing --wait 10m                   # until everything is read
     """
     if wait_s is not None and shell.watch_s is not None:
-        raise click.UsageError("--wait and --watch exclude each other")
+        raise click.UsageError("--wait and --watch cannot be combined")
     kind = by or ("queue" if len(names) == 1 else "topic")
     last: list[GroupLag] = []
 

@@ -165,7 +165,7 @@ def _form_name(given: str | None, *, as_json: bool, raw: bool) -> str:
     named = {"--format": given, "--json": as_json and "json", "--raw": raw and "body"}
     chosen = {name: form for name, form in named.items() if form}
     if len(chosen) > 1:
-        raise click.UsageError(f"{' and '.join(chosen)} exclude each other")
+        raise click.UsageError(f"{' and '.join(chosen)} cannot be combined")
     return next(iter(chosen.values()), "text")
 
 

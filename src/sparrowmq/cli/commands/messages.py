@@ -137,7 +137,7 @@ def _check_question(
     if message_id is None and not (key or queue or has_time):
         raise click.UsageError("say which: --id, --key, --queue and --offset, or --since")
     if queue is not None and key:
-        raise click.UsageError("--queue and --key exclude each other")
+        raise click.UsageError("--queue and --key cannot be combined")
     if topic is None and message_id is None:
         raise click.UsageError("TOPIC is missing; only an offset id is found without it")
 

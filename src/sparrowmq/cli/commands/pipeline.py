@@ -59,7 +59,7 @@ def _message(error: Exception) -> str:
     reason = spark_reason(error)
     if reason is not None:
         return reason
-    return f"{type(error).__name__}: {error} (a mistake of SparrowMQ's; --verbose shows its trace)"
+    return f"{type(error).__name__}: {error} (a bug in SparrowMQ; --verbose shows its trace)"
 
 
 def spark_reason(error: Exception) -> str | None:

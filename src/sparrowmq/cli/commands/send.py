@@ -191,7 +191,7 @@ def _when(
     given = {"--delay-level": delay_level, "--delay": delay_s, "--at": at}
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
-        raise click.UsageError(f"{' and '.join(named)} exclude each other")
+        raise click.UsageError(f"{' and '.join(named)} cannot be combined")
     if at is not None and at.timestamp() * 1000 <= system_clock():
         raise click.UsageError(f"--at {at.isoformat()} is not in the future")
     return {
@@ -222,7 +222,7 @@ def sent_line(result: SendResult, *, as_json: bool) -> str:
 def _body(body: str | None, file: str | None) -> bytes:
     """The bytes of a body, unchanged: an argument need not be UTF-8 text."""
     if body is not None and file is not None:
-        raise click.UsageError("BODY and --file exclude each other")
+        raise click.UsageError("BODY and --file cannot be combined")
     if file not in (None, "-"):
         return Path(file).read_bytes()
     if body is None or body == "-":

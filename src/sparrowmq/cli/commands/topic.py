@@ -309,7 +309,7 @@ def stats(
       sparrowmq topic stats --sort in --limit 10
     """
     if names and match:
-        raise click.UsageError("NAME and --match exclude each other")
+        raise click.UsageError("NAME and --match cannot be combined")
 
     async def look(admin: Admin) -> Report:
         for name in names:

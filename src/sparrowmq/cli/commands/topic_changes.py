@@ -89,7 +89,7 @@ def _attributes(texts: Sequence[str], message_type: str | None) -> dict[str, str
         found[name] = value_or_none
     if message_type is not None:
         if _TYPE in found:
-            raise click.UsageError(f"--type and --attribute {_TYPE} exclude each other")
+            raise click.UsageError(f"--type and --attribute {_TYPE} cannot be combined")
         found[_TYPE] = message_type.upper()
     return found or None
 
@@ -125,7 +125,7 @@ def create(
       sparrowmq topic create orders --broker broker-a --broker broker-b --if-missing
     """
     if brokers and cluster:
-        raise click.UsageError("--broker and --cluster exclude each other")
+        raise click.UsageError("--broker and --cluster cannot be combined")
     _check_queues(settings)
     attributes = _attributes(attribute_texts, message_type)
     if None in (attributes or {}).values():

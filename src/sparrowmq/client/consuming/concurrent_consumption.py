@@ -168,7 +168,7 @@ class ConcurrentConsumption:
                     return
                 if not _is_in_work(held, message):
                     return
-            text = "the handler has message %s for more than %g s: it is delivered again later"
+            text = "the handler has had message %s for more than %g s: it is delivered again later"
             self._log.warning(text, message.msg_id, self._timeout_s)
             held.process_queue.remove([message])
             self._ownership.note_progress(held)

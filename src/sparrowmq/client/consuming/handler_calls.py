@@ -34,7 +34,7 @@ def chosen_handler(handler: Handler | None, each: EachHandler | None, batch: int
     if each is None:
         raise ValueError("handler is None, must be a function that takes messages; or give each=…")
     if handler is not None:
-        raise ValueError("handler and each exclude each other: a message has one handler")
+        raise ValueError("handler and each cannot be combined: a message has one handler")
     check_handler(each, "each", "the message")
     if batch != 1:
         raise ValueError(
@@ -133,7 +133,7 @@ _IGNORED = (
     "the handler of group %s returned %r, which is ignored and counts as success: raise an"
     " exception, such as RetryLater, for messages that shall come again"
 )
-THREADS_CLOSED = "a worker of %s ends before stop(), for its threads take nothing more: %s"
+THREADS_CLOSED = "a worker of %s ends before stop(), for its threads accept no more work: %s"
 
 
 class HandlerCalls:

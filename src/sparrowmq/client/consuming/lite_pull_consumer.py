@@ -148,7 +148,7 @@ class LitePullConsumer(GroupConsumer):
         """Share the queues of a topic with the group. Raises ValueError after `assign`."""
         if self._is_manual:
             raise ValueError(
-                "queues were assigned manually: subscribe and assign exclude each other"
+                "queues were assigned manually: subscribe and assign cannot be combined"
             )
         without_functions({topic: choice})
         self._subscriptions.add(topic, choice, self._client.clock())
@@ -169,7 +169,7 @@ class LitePullConsumer(GroupConsumer):
         """
         self._running()
         if len(self._subscriptions):
-            raise ValueError("topics are subscribed: subscribe and assign exclude each other")
+            raise ValueError("topics are subscribed: subscribe and assign cannot be combined")
         wanted = frozenset(queues)
         for queue in wanted:
             check_kind("a queue", queue, MessageQueue)

@@ -86,7 +86,7 @@ def with_start(chosen: dict[str, Any]) -> dict[str, Any]:
     start = {name: value for name, value in chosen.items() if name != "from_time"}
     if at is not None:
         if start.get("from_timestamp_ms") is not None:
-            raise ValueError("from_time and from_timestamp_ms exclude each other, give one")
+            raise ValueError("from_time and from_timestamp_ms cannot be combined, give one")
         if not isinstance(at, datetime):
             raise ValueError(f"from_time is {at!r}, must be a datetime; from_timestamp_ms takes ms")
         start["from_timestamp_ms"] = to_ms("from_time", at)

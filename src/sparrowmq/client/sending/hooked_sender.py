@@ -113,6 +113,8 @@ class HookedSender(Sender):
         try:
             return [replace(one, properties={**added, **one.properties}) for one in messages]
         except (TypeError, ValueError) as error:
-            text = "hooks of group %s add properties that no message can have, it goes without: %s"
+            text = (
+                "hooks of group %s add properties that no message can have; sent without them: %s"
+            )
             self._client.log.error(text, self._packing.group, error)
             return messages

@@ -72,7 +72,7 @@ def chooser(
     """
     check_kind("message", message, Message)
     if (queue is not None) + (key is not None) + (selector is not None) > 1:
-        raise ValueError("queue, key and selector exclude each other, give one")
+        raise ValueError("queue, key and selector cannot be combined, give one")
     if queue is not None:
         _check_queue(queue, message.topic)
         return lambda _: queue

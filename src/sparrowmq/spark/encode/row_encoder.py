@@ -93,7 +93,7 @@ class RowEncoder:
             raise ColumnError("body", f"is null in {column.null_count} rows, must have a value")
         bodies = binary(column)
         if pc.any(pc.equal(pc.binary_length(bodies), 0)).as_py():
-            raise ColumnError("body", "is empty in a row, must have 1 byte at least")
+            raise ColumnError("body", "is empty in a row, must have at least 1 byte")
         return bodies
 
     def _topics(

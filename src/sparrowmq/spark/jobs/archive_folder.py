@@ -147,7 +147,7 @@ def check_data(files: ArchiveFiles, sizes: Mapping[str, int]) -> None:
                 state = f"has {there[name]:,} bytes" if name in there else "is missing"
                 raise JobError(
                     f"{files.local_folder or files.root}/{name} {state}, and the archive's log says"
-                    f" {size:,} bytes: bring it back from a backup"
+                    f" {size:,} bytes: restore it from a backup"
                 )
 
 

@@ -39,9 +39,7 @@ SNAPSHOT_EVERY = 50
 
 _TRIES = 5
 
-_REMEDY = (
-    "Nothing is read, written or deleted; bring the file back, from a backup of the folder _log"
-)
+_REMEDY = "Nothing is read, written or deleted; restore the file from a backup of the folder _log"
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 
@@ -278,7 +276,7 @@ def decode_record(data: bytes) -> dict[str, Any]:
         raise ValueError(f"is damaged: it is not JSON ({error})") from error
     found = value.pop("check", None)
     if found is not None and found != (wanted := f"{zlib.crc32(_text(value).encode()):08x}"):
-        raise ValueError(f"is damaged: its check sum is {found} and should be {wanted}")
+        raise ValueError(f"is damaged: its checksum is {found} and should be {wanted}")
     number = value.setdefault("format", 1)
     if number > FORMAT:
         raise ValueError(

@@ -57,7 +57,7 @@ class FolderLock:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            text = f"another run works on {self._what} ({self._folder}); wait for its end"
+            text = f"another run works on {self._what} ({self._folder}); wait until it has ended"
             raise JobError(text) from None
         if _is_still_there(file, path):
             return file

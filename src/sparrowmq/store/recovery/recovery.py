@@ -157,7 +157,7 @@ class Recovery:
             return
         lost = snapshot.log_offset - max(snapshot.min_log_offset, 0)
         reason = "every log file is missing; if their disk is not mounted, stop and mount it"
-        action = f"the log goes on at {snapshot.log_offset:,}, without the messages before it"
+        action = f"the log continues at {snapshot.log_offset:,}, without the messages before it"
         self._report(Damage(LOG_DIR, 0, lost, reason, action))
 
     def _refuse_size(self, found: str) -> None:
