@@ -255,9 +255,10 @@ def test_sql_conditions_are_checked_by_the_broker(running: Cluster) -> None:
         [Message("puller-sql", b"%d" % n, properties={"price": str(n)}) for n in range(1, 10)],
     )
     base = {"nameServer": running.name_server, "subscribe": "puller-sql"}
-    assert read_all(parse_options({**base, "sql": "price > 6"})) == [b"7", b"8", b"9"]
+    options = parse_options({**base, "sql": "price > 6"})
+    assert read_all(options) == [b"7", b"8", b"9"]
     with pytest.raises(ServerRefused, match="SQL"):
-        read_all(parse_options({**base, "sql": "price >"}))
+        read_all(replace(options, sql="price >"))  # of a driver without our parser
 
 
 def test_thousands_of_messages_come_in_few_pulls(running: Cluster) -> None:

@@ -15,7 +15,6 @@ from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.worker_errors import HIDE_TRACEBACK, IN_WORKER, reported_by_text
 from sparrowmq.testing import Cluster
 from tests.spark.admin import create_topic
-from tests.spark.topics import fill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,12 +108,16 @@ def test_a_batch_read_that_is_refused_says_why_in_one_line(
 def test_an_error_in_a_task_is_the_first_thing_that_spark_says_of_it(
     spark: SparkSession, running: Cluster, topic: str
 ) -> None:
-    fill(running, topic, 1)
-    text = said(spark, "rocketmq", nameServer=running.name_server, subscribe=topic, sql="amount >")
-    assert text.startswith(
+    from pyspark.errors import PySparkException
+
+    create_topic(running, topic, 1)
+    rows = spark.sql("select cast(null as binary) body").write.format("rocketmq").mode("append")
+    with pytest.raises(PySparkException) as caught:
+        rows.options(nameServer=running.name_server, topic=topic).save()
+    assert str(caught.value).startswith(
         "An exception was thrown from the Python worker:\n"
-        "sparrowmq.spark.errors.ServerRefused: PULL_MESSAGE at "
-    ), text
+        "sparrowmq.spark.schema.ColumnError: column body: is null in 1 rows"
+    )
 
 
 def test_a_function_of_the_users_keeps_its_traceback(spark: SparkSession) -> None:
