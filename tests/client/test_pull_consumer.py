@@ -59,6 +59,18 @@ def test_a_pull_returns_what_it_found_and_where_to_go_on() -> None:
         run(sim, read)
 
 
+def test_a_topic_whose_broker_is_away_is_not_called_missing() -> None:
+    async def ask(consumer: PullConsumer) -> None:
+        with pytest.raises(NoRoute, match="no broker that has the topic is alive: broker broker-a"):
+            await consumer.queues(TOPIC)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        sim.brokers["broker-a"].kill()
+        sim.advance(1)
+        run(sim, ask)
+
+
 def test_a_pull_chooses_by_tags_or_by_a_condition() -> None:
     async def read(consumer: PullConsumer) -> None:
         tagged = await consumer.pull(QUEUE, 0, choice="paid")

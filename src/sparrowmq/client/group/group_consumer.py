@@ -147,7 +147,9 @@ class GroupConsumer(Lifecycle):
         self._running_here()
         route = await self._client.route_table.fetch(topic)
         if route is None:
-            raise NoRoute(topic, "it does not exist; create it or send to it first")
+            lost = await self._client.name_servers.lost_route(topic)
+            missing = "it does not exist; send to it, or create it with: sparrowmq topic create"
+            raise NoRoute(topic, lost or f"{missing} {topic}")
         # A broker keeps progress only for groups that it has heard of.
         await self._client.heartbeats.reach_new_brokers(route)
         return sorted(subscribe_queues(topic, route))
