@@ -77,6 +77,40 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
             {"GetTopicConfig": 1, "GetTopicStats": 2, "GetConsumersOfTopic": 1},
         ),
         (
+            ("group", "list"),
+            100,
+            "100 of 1,000; --limit 0 for all\n",
+            {
+                "GetAllGroupConfig": 2,
+                "GetConsumerConnections": 100,
+                "GetTopicsOfConsumer": 100,
+                "GetConsumeStats": 100,
+            },
+        ),
+        (
+            ("group", "list", "--offline"),
+            100,
+            "100 of 1,000; --limit 0 for all\n",
+            {
+                "GetAllGroupConfig": 3,
+                "GetConsumerConnections": None,
+                "GetTopicsOfConsumer": 100,
+                "GetConsumeStats": 100,
+            },
+        ),
+        (
+            ("group", "lag", "group-0123"),
+            0,
+            "lag: 0\n",
+            {
+                "GetAllGroupConfig": 1,
+                "GetConsumerConnections": None,
+                "GetTopicsOfConsumer": 1,
+                "GetConsumeStats": 1,
+            },
+        ),
+        (("dlq", "list"), 0, "", {}),
+        (
             ("client", "list"),
             0,
             "",
@@ -99,4 +133,4 @@ def test_a_list_asks_only_about_what_it_prints(
     assert set(asked) == set(questions)
     for question, number in questions.items():
         assert number in (None, asked[question])
-    assert asked["GetConsumerConnections"] <= GROUPS + 50  # brokers have some groups of their own
+    assert asked["GetConsumerConnections"] <= GROUPS + 150  # brokers have some groups of their own

@@ -7,7 +7,8 @@ from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
 from sparrowmq.admin.errors import AdminError, NoBrokerAnswers
-from sparrowmq.admin.lag import group_lag
+from sparrowmq.admin.groups import GroupTables, find_group, group_tables
+from sparrowmq.admin.lag import known_lag
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.values import BrokerFailure, Listing
 from sparrowmq.admin.waiting import with_waiting
@@ -37,7 +38,11 @@ async def group_rows(
     """A row for each name, in their order. A group of which nothing could be learned has a row
     without figures. Raises NoBrokerAnswers."""
     check_names("names", names)
-    asks = [partial(_row, cluster, check_group(name), waiting) for name in names]
+    for name in names:
+        check_group(name)
+    # Of a group without progress, brokers say only in the table of all groups that it exists
+    tables = (await group_tables(cluster)).by_broker if names else {}
+    asks = [partial(_row, cluster, name, waiting, tables) for name in names]
     results = await at_once(asks)
     for result in results:
         if isinstance(result, NoBrokerAnswers):
@@ -66,10 +71,11 @@ def _unknown(name: str) -> GroupRow:
 
 
 async def _row(
-    cluster: ClusterCalls, name: str, waiting: bool
+    cluster: ClusterCalls, name: str, waiting: bool, tables: GroupTables
 ) -> tuple[GroupRow, tuple[BrokerFailure, ...]]:
     online = await connected(cluster, name)
-    lag = await group_lag(cluster, name, None, owners=False)
+    await find_group(cluster, name, online, tables)
+    lag = await known_lag(cluster, name, None, online, owners=False)
     if waiting and lag.lag:
         lag = await with_waiting(cluster, lag)
     first = next((each for each in online.by_broker.values() if each.connection_set), None)

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 import click
 
 from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.clients import ClientRole
 from sparrowmq.admin.doctor.findings import Examination
 from sparrowmq.admin.group_rows import GroupRow
 from sparrowmq.admin.groups import GroupInfo, GroupSubscription, subscriptions_of
@@ -85,7 +86,10 @@ def list_groups(
             for each in found
             if (show_all or not is_system_group(each)) and fnmatchcase(each, match or "*")
         ]
-        asks_all = bool(lagging) or offline
+        if offline and not lagging:  # who is online takes one question a group, its figures many
+            online = await admin.clients(role=ClientRole.CONSUMER)
+            names = sorted(set(names).difference(*(each.groups for each in online)))
+        asks_all = bool(lagging)
         rows = list(await admin.group_rows(names if asks_all or not limit else names[:limit]))
         if asks_all:
             rows = [each for each in rows if _is_wanted(each, lagging, offline)]
