@@ -1,4 +1,4 @@
-"""Members of our own client beat four times as often: one that stops is missed within seconds."""
+"""Members of our own client send keep-alives: one that stops is detected within seconds."""
 
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.codes import ResponseCode

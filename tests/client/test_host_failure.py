@@ -1,4 +1,4 @@
-"""A host that vanished is missed within 5 s, and its messages are consumed by others."""
+"""A vanished host is detected within 5 s, and its messages are consumed by others."""
 
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import owned, send

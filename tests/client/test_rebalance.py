@@ -36,8 +36,8 @@ def test_after_a_plan_exactly_the_assigned_queues_are_held(
     in_route: frozenset[MessageQueue],
     silent: frozenset[MessageQueue],
 ) -> None:
-    anew = dict.fromkeys(silent, Reason.SILENT)
-    plan = plan_rebalance(held, assigned, in_route | assigned, anew)
+    restarting = dict.fromkeys(silent, Reason.SILENT)
+    plan = plan_rebalance(held, assigned, in_route | assigned, restarting)
     drop, take = plan.reasons(Action.DROP).keys(), plan.reasons(Action.TAKE).keys()
     assert drop <= held
     assert not take & (held - drop)
@@ -52,7 +52,7 @@ def test_a_plan_says_why_for_each_queue() -> None:
         held={kept, silent, elsewhere, gone},
         assigned={kept, silent, new},
         in_route={kept, silent, elsewhere, new},
-        anew={silent: Reason.SILENT},
+        restarting={silent: Reason.SILENT},
     )
     assert [str(decision) for decision in plan.decisions] == [
         "keep t b 0: assigned to this member",

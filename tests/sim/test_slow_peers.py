@@ -1,4 +1,4 @@
-"""Peers that do not read cost the broker a bounded buffer, and nobody else anything."""
+"""Peers that do not read cost the broker a bounded buffer, and other peers nothing."""
 
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 

@@ -1,4 +1,4 @@
-"""A write or sync that fails ends acknowledgements: nobody knows what reached the disk."""
+"""A write or sync that fails ends acknowledgements: there is no knowing what reached the disk."""
 
 import errno
 from random import Random

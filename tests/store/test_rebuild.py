@@ -1,4 +1,4 @@
-"""A rebuild makes queues and index anew from the log, and forgets nothing the log does not tell."""
+"""A rebuild makes queues and index from the log again, and keeps what the log does not have."""
 
 from contextlib import suppress
 from random import Random

@@ -138,7 +138,7 @@ async def _lag_without_progress(
     cluster: ClusterCalls, group: str, online: Connected, known: Answers[_BrokerLag]
 ) -> Answers[_BrokerLag]:
     """The group's topics on the brokers on which it has no progress in them, such as one that a
-    topic was spread to: nobody has read their messages yet."""
+    topic was spread to: their messages are all unread."""
     listed = {
         name: {each.queue.topic for each in found} for name, (found, _) in known.by_broker.items()
     }

@@ -3,7 +3,7 @@
 Clients that trace write to RMQ_SYS_TRACE_TOPIC: producers what they sent, Java's and Go's consumers
 each call of a handler. Groups that do not trace are judged by offsets: a group whose progress in
 the message's queue is past it has consumed it, or its filter left it out. One whose handler failed
-is retrying while a copy of the message is to come again, also one that somebody sent again from the
+is retrying while a copy of the message is to come again, also one that was sent again from the
 group's dead letters; else it is dead where it lies there.
 """
 

@@ -279,8 +279,8 @@ class BrokerRegistration:
         return await self._unregister_from(self._registered)
 
     async def _note_everywhere(self) -> None:
-        """Let every name server have the address of this drained master. One that is away is told
-        in a later round."""
+        """Give every name server the address of this drained master. One that is away gets it in a
+        later round."""
         if self._config.broker_id == MASTER_ID:
             await asyncio.gather(*(self._note_at(each) for each in self._config.name_servers))
 

@@ -181,8 +181,8 @@ class ClientCore:
 
     def broker_failed(self, error: Exception) -> bool:
         """Note that a broker could not be reached. Returns whether this is part of its outage,
-        which is logged once for the whole client, whoever meets it how often. So is a refusal by a
-        broker that has just come back and does not know our members yet."""
+        which is logged once for the whole client, however many of its parts meet it. So is a
+        refusal by a broker that has just come back and does not know our members yet."""
         if not isinstance(error, ConnectionLost | CallTimedOut | BrokerRefused):
             return False
         broker = self.route_table.label(error.address)

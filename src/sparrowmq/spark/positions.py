@@ -102,7 +102,7 @@ def checked(
         raise DataLoss(text)
     _log.warning("%s", text)
     is_exact = at.epoch != UNKNOWN_EPOCH and end.valid_end is not None
-    # Without epochs nobody knows what was lost: reading twice is better than never.
+    # Without epochs there is no way to know what was lost: reading twice is better than never.
     back_to = good if is_exact else min(good, cluster.min_offset(queue))
     return QueuePosition(back_to, end.position.epoch)
 

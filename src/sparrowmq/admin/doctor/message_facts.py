@@ -333,5 +333,5 @@ async def reader_of(where: Places, stored: MessageExt, group: str) -> MessageRea
 
 
 def _newness(copy: MessageExt) -> tuple[int, int, bool]:
-    """Sorts copies without the clocks of brokers: a resend begins to count attempts anew."""
+    """Sorts copies without the clocks of brokers: a resend counts attempts from 0 again."""
     return resends_of(copy), copy.reconsume_times, copy.topic != SCHEDULE_TOPIC

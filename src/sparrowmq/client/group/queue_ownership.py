@@ -129,7 +129,7 @@ class QueueOwnership:
 
     def silent_master(self, queue: MessageQueue) -> str | None:
         """The address of a queue's master while that answers no keep-alives and another broker of
-        its name can be read from: nobody has to wait for its answer. None otherwise."""
+        its name can be read from, so that no caller waits for its answer. None otherwise."""
         address = self._client.route_table.master(queue.broker_name)
         stands_in = self._client.route_table.has_another(queue.broker_name, MASTER_ID)
         is_silent = stands_in and self._client.sessions.is_unreachable(address)

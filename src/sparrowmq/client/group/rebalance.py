@@ -157,13 +157,13 @@ class Rebalance:
     def _plan(
         self, topic: str, queues: list[MessageQueue], assigned: set[MessageQueue]
     ) -> RebalancePlan:
-        anew = dict.fromkeys(self._handover.leaving(), Reason.INTERRUPTED)
+        restarting = dict.fromkeys(self._handover.leaving(), Reason.INTERRUPTED)
         if self._settings.drops_silent:
             since_s = asyncio.get_running_loop().time() - self._silence_s
-            anew |= dict.fromkeys(self._ownership.silent(since_s), Reason.SILENT)
+            restarting |= dict.fromkeys(self._ownership.silent(since_s), Reason.SILENT)
         held = {queue for queue in self._ownership.held if queue.topic == topic}
         why = Reason.BROADCAST if self._settings.is_broadcasting else Reason.ASSIGNED
-        plan = plan_rebalance(held, assigned, set(queues), anew, why)
+        plan = plan_rebalance(held, assigned, set(queues), restarting, why)
         for decision in plan.decisions:
             if decision.action is Action.KEEP:
                 self._log.note(decision)

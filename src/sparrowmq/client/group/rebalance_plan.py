@@ -94,21 +94,21 @@ def plan_rebalance(
     held: Set[MessageQueue],
     assigned: Set[MessageQueue],
     in_route: Set[MessageQueue],
-    anew: Mapping[MessageQueue, Reason],
+    restarting: Mapping[MessageQueue, Reason],
     why: Reason = Reason.ASSIGNED,
 ) -> RebalancePlan:
     """How to get from the queues a member holds to those it should hold.
 
-    `anew` names queues that restart if they are held and assigned; `why` is the reason why the
-    assigned queues are this member's.
+    `restarting` names queues that restart if they are held and assigned; `why` is the reason why
+    the assigned queues are this member's.
     """
     decisions = []
     for queue in sorted(held | assigned):
         if queue in assigned:
             if queue not in held:
                 decisions.append(QueueDecision(queue, Action.TAKE, why))
-            elif queue in anew:
-                decisions.append(QueueDecision(queue, Action.DROP, anew[queue]))
+            elif queue in restarting:
+                decisions.append(QueueDecision(queue, Action.DROP, restarting[queue]))
                 decisions.append(QueueDecision(queue, Action.TAKE, why))
             else:
                 decisions.append(QueueDecision(queue, Action.KEEP, why))

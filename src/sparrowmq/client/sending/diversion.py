@@ -119,8 +119,8 @@ class DivertingAttempts:
         return result
 
     async def _check_exists(self, topic: str, other: str) -> None:
-        """Raises NoRoute for a topic that nobody made: brokers would, for a name with a typo too,
-        and nothing reads it."""
+        """Raises NoRoute for a topic that does not exist: brokers would create it, for a name
+        with a typo too, and nothing reads it."""
         if await self._client.route_table.fetch(other) is None:
             raise NoRoute(
                 other,

@@ -67,8 +67,8 @@ def pinned_machines(addresses: Collection[str]) -> Strategy:
 def by_configuration(configured: Sequence[MessageQueue]) -> Strategy:
     """This member consumes exactly `configured`, regardless of other members.
 
-    As in RocketMQ, nothing is checked: whoever configures the members has to make sure that
-    together they cover every queue once.
+    As in RocketMQ, nothing is checked: the configuration of the members has to cover every queue
+    once.
     """
     chosen = tuple(configured)
 
