@@ -161,6 +161,47 @@ def test_locks_of_a_client_that_never_sent_a_heartbeat_end_by_time_only(world: W
     assert lock(b, FIRST) == {FIRST}
 
 
+def test_locks_have_a_limit_and_ended_ones_make_room() -> None:
+    now_ms = 0
+    locks = QueueLocks(Notices(), clock=lambda: now_ms, timeout_s=60, most=3)
+    assert locks.lock("billing", "a", [FIRST, SECOND]) == [FIRST, SECOND]
+    assert locks.lock("audit", "b", [FIRST, SECOND]) == [FIRST]
+    assert locks.lock("audit", "b", [FIRST]) == [FIRST], "renewed"
+    locks.unlock("billing", "a", [SECOND])
+    assert locks.lock("audit", "c", [SECOND]) == [SECOND]
+    now_ms = 50_000
+    locks.lock("audit", "b", [FIRST])
+    now_ms = 70_000
+    for _ in locks.forgetting_free():
+        pass
+    assert (len(locks), locks.owner("audit", FIRST)) == (1, "b")
+    assert locks.lock("billing", "a", [FIRST, SECOND]) == [FIRST, SECOND]
+    assert locks.lock("more", "a", [FIRST]) == []
+    locks.unlock_all("billing", "a")
+    locks.unlock_all("audit", "b")
+    assert len(locks) == 0
+
+
+def test_an_ended_lock_that_others_wait_for_stays() -> None:
+    now_ms = 0
+    notices = Notices()
+    locks = QueueLocks(notices, clock=lambda: now_ms, timeout_s=60)
+    locks.lock("billing", "a", [FIRST])
+    locks.lock("billing", "b", [FIRST], notify_when_freed=True)
+    now_ms = 70_000
+    for _ in locks.forgetting_free():
+        pass
+    locks.unlock_all("billing", "a")
+    assert notices.sent == [("billing", ["b"])]
+
+
+def test_a_broker_forgets_locks_that_are_not_renewed(world: World) -> None:
+    lock(world.client("stranger"), FIRST, queue("no-such-topic", 7), group="nobody")
+    assert len(world.broker.locks) == 2
+    world.sim.advance(80)
+    assert len(world.broker.locks) == 0
+
+
 def test_a_lock_request_without_group_or_client_is_refused(world: World) -> None:
     for body in (asked("", FIRST), asked("a", FIRST, group="")):
         assert world.ask(LockBatch(), body).code == ResponseCode.INVALID_PARAMETER

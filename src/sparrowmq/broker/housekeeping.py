@@ -6,6 +6,7 @@ from functools import partial
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import SCANS
+from sparrowmq.broker.reports import in_slices
 from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.disk.errors import DiskFull, NoDescriptors
 from sparrowmq.episodes import Episode
@@ -117,7 +118,7 @@ async def clean(broker: Broker, *, any_hour: bool = False) -> list[int]:
 
 
 async def forget_silent_clients(broker: Broker) -> None:
-    """Close connections of clients without a heartbeat for two minutes."""
+    """Close connections of clients without a heartbeat for two minutes; remove ended locks."""
     while True:
         await asyncio.sleep(_CLIENTS_S)
         before_ms = broker.monotonic() - int(broker.config.client_timeout_s * 1000)
@@ -125,6 +126,7 @@ async def forget_silent_clients(broker: Broker) -> None:
         for connection, client_id in {each.connection: each.client_id for each in silent}.items():
             broker.log.info("closing %s: no heartbeat in time", client_id)
             connection.close()
+        await in_slices(broker.locks.forgetting_free(), broker.slices)
 
 
 async def end_silent_sessions(broker: Broker) -> None:

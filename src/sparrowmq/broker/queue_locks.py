@@ -8,12 +8,15 @@ its owner unlocks it or is gone; clients that were refused it or wait for its en
 """
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from sparrowmq.clock import Clock
 from sparrowmq.protocol.message import MessageQueue
+
+_MOST_LOCKS = 1_000_000
+"""Some 300 MB. As at Apache's broker, anybody may lock queues, also of topics that do not exist."""
 
 
 @dataclass(slots=True)
@@ -35,13 +38,23 @@ class FreedNotices(Protocol):
 
 
 class QueueLocks:
-    """Locks by group and queue. A lock that is not renewed in time is free."""
+    """Locks by group and queue. A lock that is not renewed in time is free.
 
-    def __init__(self, notices: FreedNotices, *, clock: Clock, timeout_s: float) -> None:
+    Beyond `most`, nobody gets a queue that was not locked before.
+    """
+
+    def __init__(
+        self, notices: FreedNotices, *, clock: Clock, timeout_s: float, most: int = _MOST_LOCKS
+    ) -> None:
         self._notices = notices
         self._clock = clock
         self._timeout_ms = int(timeout_s * 1000)
+        self._most = most
+        self._count = 0
         self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
+
+    def __len__(self) -> int:
+        return self._count
 
     def lock(
         self,
@@ -66,8 +79,11 @@ class QueueLocks:
                 if notify_when_freed:
                     lock.refused[client_id] = None
                 continue
+            elif lock is None and self._count >= self._most:
+                continue
             else:
                 held[queue] = _Lock(client_id, now)
+                self._count += lock is None
                 if lock is not None:
                     # Other clients that were refused now wait for the new owner.
                     lock.refused.pop(client_id, None)
@@ -87,6 +103,7 @@ class QueueLocks:
             lock = held.get(queue)
             if lock is not None and lock.client_id == client_id:
                 del held[queue]
+                self._count -= 1
                 refused |= lock.refused
                 if lock.ended is not None:
                     lock.ended.set()
@@ -125,6 +142,24 @@ class QueueLocks:
         """Forget all locks: another broker has been granting them since."""
         self.release_waiters()
         self._locks.clear()
+        self._count = 0
+
+    def forgetting_free(self) -> Generator[None, None, None]:
+        """Remove locks that were not renewed in time and that nobody waits for, with a step
+        wherever the loop may run."""
+        for group in tuple(self._locks):
+            held = self._locks.get(group, {})
+            for queue in tuple(held):
+                lock = held.get(queue)
+                if lock is not None and self._is_forgotten(lock):
+                    del held[queue]
+                    self._count -= 1
+                yield
+            if not held and self._locks.get(group) is held:
+                del self._locks[group]
+
+    def _is_forgotten(self, lock: _Lock) -> bool:
+        return not lock.refused and lock.ended is None and self._is_free(lock, self._clock())
 
     def owners(self, group: str, topic: str) -> dict[int, str]:
         """Queue id to the client that currently holds it, for one topic."""
