@@ -61,7 +61,7 @@ PAGES = {
     "/messages?key=key-3": "choose one",
     "/messages?id=00": "No message with id 00 was found",
     "/dead-letters": "There are no dead letters",
-    "/waiting": "Nothing waits",
+    "/waiting": "Nothing waits at any delay level.",
     "/waiting/timers": "No message waits",
     "/waiting/transactions": "None was set aside",
     "/nameservers": "ORDER_TOPIC_CONFIG",
@@ -579,6 +579,8 @@ def test_a_broker_that_drains_is_shown_as_such(path: str, text: str) -> None:
         ("/groups/shipping", 1, "Unread ≥ 3 in 1 group (groups not counted yet)"),
         ("sampled", 1, "Unread 3 in 1 group"),
         ("sampled", 0, "Unread 0 in 0 groups"),
+        ("sampled", 0, "Busiest topics No message is known in any topic."),
+        ("/audit", 0, "Busiest topics No topic has been sampled yet."),
     ],
 )
 def test_unread_messages_are_not_zero_before_all_groups_were_counted(

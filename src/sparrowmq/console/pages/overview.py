@@ -41,7 +41,6 @@ async def show(view: View) -> Answer:
             "is_sampled": figures.group_count is not None,
             "lag": figures.lag,
             "busiest": topics[:_MOST],
-            "topic_count": len(figures.topics),
             "span": span,
             "charts": [
                 chart(
