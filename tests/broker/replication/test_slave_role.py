@@ -105,3 +105,27 @@ def test_a_slave_registers_when_its_master_has_accepted_it(sim: RunningCluster) 
     sim.until(lambda: follows(sim))
     sim.advance(1.0)
     assert registered(sim)[1] == slave.address
+
+
+def test_a_broker_that_starts_in_the_directory_of_another_one_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with SimCluster(brokers=2, slaves=1).run() as sim:
+        one, other = sim.brokers["broker-a.1"], sim.brokers["broker-b.1"]
+        masters = sim.brokers["broker-a"], sim.brokers["broker-b"]
+
+        def follow() -> bool:
+            return all(each.broker.replication.feed.links for each in masters)
+
+        sim.until(follow)
+        one.restart()
+        sim.until(follow)
+        assert "was last used by" not in caplog.text
+        one.stop()
+        other.stop()
+        one.disk, other.disk = other.disk, one.disk
+        one.start()
+        other.start()
+        assert "was last used by broker broker-b of cluster DefaultCluster" in caplog.text
+        assert "was last used by broker broker-a of cluster DefaultCluster" in caplog.text
+        sim.until(follow)

@@ -132,7 +132,8 @@ def judge(source: LogClaim, follower: LogClaim, read: ReadLog) -> Verdict:
         return Refuse(
             f"bytes {follower.tail_start:,} to {follower.tail_end:,} of the logs of"
             f" {follower.address} and {source.address} differ, though their history is the same;"
-            " one of them is damaged: check both with sparrowmq store verify"
+            " one of them is damaged, or another broker's; check the master's with sparrowmq store"
+            " verify, and if it is sound, start the slave with an empty directory"
         )
     return Follow(follower.end)
 

@@ -5,6 +5,8 @@ of them may be empty. So every broker notes its name and cluster in its store, f
 finds a store without its broker (`sparrowmq store follow`).
 """
 
+import logging
+
 import msgspec
 
 from sparrowmq.broker.config import BrokerConfig
@@ -36,13 +38,23 @@ def owner_of(disk: Disk) -> LogOwner | None:
     return None if data is None else msgspec.json.decode(data, type=LogOwner)
 
 
-def note_owner(disk: Disk, config: BrokerConfig) -> None:
-    """Note whose store this is, unless it is already noted. Raises DiskFull or OSError."""
+def note_owner(disk: Disk, config: BrokerConfig, log: logging.Logger) -> None:
+    """Note whose store this is, unless it is already noted. Raises DiskFull or OSError.
+
+    Another owner is only logged: a broker that was renamed goes on with its store.
+    """
     owner = LogOwner(config.cluster_name, config.broker_name)
     try:
         known = owner_of(disk)
     except ValueError:
         known = None
+    if known is not None and known != owner:
+        log.warning(
+            "%s was last used by broker %s of cluster %s, and this is %s of %s: if it was not"
+            " renamed, stop it now and correct --data or --broker-name",
+            *(config.data_dir, known.broker_name, known.cluster),
+            *(owner.broker_name, owner.cluster),
+        )
     if known != owner:
         AtomicFile(disk, OWNER).replace(msgspec.json.encode(owner))
 

@@ -99,7 +99,7 @@ async def open_in_role(
         is_copy=True,
     )
     try:
-        note_owner(env.disk, config)
+        note_owner(env.disk, config, env.log)
         known = KnownSlaves.load(env.disk)
         if config.is_slave:
             store.admission.hold("role", _slave_reason(config))
