@@ -9,14 +9,18 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparrowmq[spark]")
 
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
 from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.spark.errors import BrokerAway
+from sparrowmq.spark.offsets import from_json
 from sparrowmq.spark.wire.remoting import Remoting
 from sparrowmq.testing import Cluster, cluster
 from tests.patience import PATIENCE_S
 from tests.spark.scripted_broker import Said, ScriptedBroker
 from tests.spark.stream_readers import ALL, Open, bodies, total
+from tests.spark.test_stream_progress import committed
 from tests.spark.topics import SHORT_LOG, fill
 
 EPOCH = "sparrowEpoch"
@@ -58,6 +62,25 @@ def test_a_stream_reads_on_from_the_slave_and_returns_to_the_master(
     last = fill(replicated, "orders", 10, first=100)
     end = reader.latestOffset(later, ALL)
     assert bodies(reader, later, end) == last
+
+
+def test_a_streams_group_goes_forward_at_the_slave_and_at_the_master_that_returns(
+    replicated: Cluster, reader_of: Open
+) -> None:
+    replicated.create_topic("orders", queues=2)
+    fill(replicated, "orders", 50)
+    reader = reader_of(replicated.name_server, "orders", group="billing")
+    first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(20))
+    reader.commit(first)
+    assert committed(replicated, "billing", "orders") == from_json(first)
+    until_copied(replicated, "orders")
+    replicated.stop_broker("broker-a")
+    second = reader.latestOffset(first, ALL)
+    bodies(reader, first, second)
+    reader.commit(second)
+    assert committed(replicated, "billing", "orders") == from_json(second)
+    replicated.start_broker("broker-a")
+    assert committed(replicated, "billing", "orders") == from_json(second)
 
 
 # ---- a slave that has less than its master had
