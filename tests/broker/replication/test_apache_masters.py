@@ -31,6 +31,7 @@ from sparrowmq.protocol.headers.groups import CreateGroup, DeleteGroup, SetMessa
 from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.headers.topics import CreateTopic, DeleteTopic
 from sparrowmq.store.store import Store
+from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
 from sparrowmq.testing.wire import Refused
@@ -192,6 +193,43 @@ def test_a_slave_that_is_longer_than_its_master_does_not_follow(
     master.start()
     sim.until(lambda: "it has messages that the master lost" in caplog.text)
     assert not is_followed(sim)
+
+
+def test_a_master_that_lost_its_disk_is_not_followed_even_when_it_has_grown_past_the_slave(
+    sim: RunningCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        sim.wait(sim.client.send(TOPIC, b"on the slave only"))
+    sim.advance(2.0)
+    master = master_of(sim)
+    master.kill()
+    sim.client.disconnect()
+    master.disk = RecordingDisk()
+    master.config = replace(master.config, accept_loss="broker-a")
+    master.start()
+    sim.until(lambda: "it has messages that the master lost" in caplog.text)
+    assert TOPIC in slave_of(sim).broker.topics, "an empty master's tables are not taken over"
+    for _ in range(10):
+        send_alone(sim, b"something else" * 100)
+    sim.until(lambda: "the logs have diverged" in caplog.text)
+    assert len(records(slave_of(sim))) == 3
+
+
+def test_an_empty_slave_does_not_follow_a_master_with_files_of_another_size(
+    sim: RunningCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    sim.wait(sim.client.send(TOPIC, b"cut into other files"))
+    slave = slave_of(sim)
+    slave.kill()
+    slave.disk = RecordingDisk()
+    store = slave.config.store
+    slave.config = replace(
+        slave.config, store=replace(store, log_file_size=2 * store.log_file_size)
+    )
+    slave.start()
+    sim.until(lambda: "mappedFileSizeCommitLog" in caplog.text)
+    assert "they must be equal" in caplog.text
+    assert records(slave) == []
 
 
 def call(sim: RunningCluster, header: RequestHeader, body: bytes = b"") -> None:
