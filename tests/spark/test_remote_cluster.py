@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sparrowmq.blocking import Message
-from sparrowmq.protocol.codes import RequestCode, ResponseCode
+from sparrowmq.protocol.codes import ROUTE_LOST, RequestCode, ResponseCode
 from sparrowmq.spark.errors import BrokerAway, ClusterUnreachable, ServerRefused, TopicMissing
 from sparrowmq.spark.wire.cluster import Queue, QueuePosition, split_name_servers
 from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
@@ -32,6 +32,20 @@ def test_queues_offsets_and_times_of_a_topic(running: Cluster) -> None:
 def test_an_unknown_topic_is_named_with_the_remedy(running: Cluster) -> None:
     with Routes(running.name_server) as routes, pytest.raises(TopicMissing, match="topic create"):
         routes.queues("routes-nowhere")
+
+
+LOST = f"{ROUTE_LOST}broker broker-a at 10.0.0.3:10911 left 3 s ago; start it again"
+
+
+def test_a_topic_whose_brokers_are_away_is_not_called_missing() -> None:
+    with ScriptedBroker() as names, Routes(names.address) as routes:
+        names.on(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            lambda _: Said(code=ResponseCode.TOPIC_NOT_EXIST, remark=LOST),
+        )
+        with pytest.raises(TopicMissing) as caught:
+            routes.queues("orders")
+    assert str(caught.value) == f"topic orders at name server {names.address}: {LOST}"
 
 
 def test_user_topics_are_without_the_brokers_own(running: Cluster) -> None:

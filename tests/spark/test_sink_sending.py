@@ -203,7 +203,9 @@ def test_a_task_waits_for_a_topic_that_was_there_although_other_brokers_are(
         pauses.append(seconds)
 
     with Brokers(fragile.name_server) as brokers:
-        with pytest.raises(UnknownTopic):
+        with pytest.raises(
+            UnknownTopic, match=r"topic only-b .* is alive: broker broker-b at .* left"
+        ):
             sender(brokers, pause=pause).queue_count("only-b")
         waiting = sender(brokers, pause=pause, waits_for_topics=True)
         assert waiting.queue_count("only-b") == QUEUES

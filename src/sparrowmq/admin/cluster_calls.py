@@ -32,14 +32,14 @@ from sparrowmq.client.errors import NotStarted
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import CallTimedOut, NetError, NotConnected
 from sparrowmq.protocol.body import Body
-from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.codes import ROUTE_LOST, ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.consumer_calls import (
     ConsumeMessageDirectly,
     GetConsumerRunningInfo,
 )
-from sparrowmq.protocol.headers.nameserver import ROUTE_LOST, GetClusterInfo, GetTopicRoute
+from sparrowmq.protocol.headers.nameserver import GetClusterInfo, GetTopicRoute
 from sparrowmq.protocol.names import topic_fault
 from sparrowmq.protocol.route import BrokerData, ClusterInfo, TopicRoute
 

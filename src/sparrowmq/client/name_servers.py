@@ -11,10 +11,10 @@ from sparrowmq.client.outages import Outages
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
-from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.codes import ROUTE_LOST, ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.protocol.headers.nameserver import ROUTE_LOST, GetClusterInfo, GetTopicRoute
+from sparrowmq.protocol.headers.nameserver import GetClusterInfo, GetTopicRoute
 from sparrowmq.protocol.route import ClusterInfo, TopicRoute
 
 T = TypeVar("T")

@@ -275,6 +275,11 @@ class ResponseCode(IntEnum):
     POLICY_NOT_EXIST = 3002
 
 
+ROUTE_LOST = "no broker that has the topic is alive: "
+"""The beginning of our name server's reason for TOPIC_NOT_EXIST if the brokers that had the topic
+are gone. Apache's no longer knows about them."""
+
+
 class Language(IntEnum):
     """Language of a frame's sender: a number in the binary header, a name in the JSON header."""
 

@@ -39,13 +39,16 @@ class OptionError(RocketMQError, ValueError):
 
 
 class TopicMissing(RocketMQError):
-    """The name servers do not know `topic`."""
+    """The name servers do not know `topic`, or, if `lost` says so, none of its brokers is there."""
 
-    def __init__(self, topic: str, name_servers: str) -> None:
+    def __init__(self, topic: str, name_servers: str, lost: str = "") -> None:
         super().__init__(
-            f"topic {topic} does not exist at name server {name_servers};"
+            f"topic {topic} at name server {name_servers}: {lost}"
+            if lost
+            else f"topic {topic} does not exist at name server {name_servers};"
             f" create it (sparrowmq topic create {topic}) or correct the option subscribe"
         )
+        self.lost = lost
         self.topic = topic
         self.name_servers = name_servers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from sparrowmq.cli.main import app
-from sparrowmq.protocol.codes import RequestCode
+from sparrowmq.protocol.codes import ROUTE_LOST, RequestCode, ResponseCode
 from sparrowmq.spark.jobs.archive import check_archived
 from sparrowmq.spark.jobs.archive_files import OF_HADOOP, local_files
 from sparrowmq.spark.jobs.archive_log import Archive
@@ -85,6 +86,20 @@ def test_a_name_server_without_brokers_is_reported_with_the_remedy(job: tuple[st
         text = said(job, names.address)
         assert f"no broker is registered at {names.address}" in text
         assert f"sparrowmq broker --name-servers {names.address}" in text
+
+
+def test_a_topic_whose_brokers_are_away_is_not_called_missing() -> None:
+    lost = f"{ROUTE_LOST}broker broker-b at 10.0.0.3:10911 left 3 s ago; start it again"
+    table = {"broker-a": {"brokerName": "broker-a", "brokerAddrs": {"0": "127.0.0.1:1"}}}
+    with ScriptedBroker() as names:
+        info = json.dumps({"brokerAddrTable": table, "clusterAddrTable": {"c": ["broker-a"]}})
+        names.on(RequestCode.GET_BROKER_CLUSTER_INFO, lambda _: Said(body=info.encode()))
+        names.on(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            lambda _: Said(code=ResponseCode.TOPIC_NOT_EXIST, remark=lost),
+        )
+        text = said(JOBS["drain"], names.address)
+    assert text.endswith(f": {lost}\n")
 
 
 @pytest.mark.parametrize("name", ["archive once", "drain", "replay"])

@@ -88,6 +88,8 @@ def _brokers(cluster: RemoteCluster, name_server: str) -> None:
 def _exists(cluster: RemoteCluster, topic: str) -> bool:
     try:
         cluster.route(topic)
-    except TopicMissing:
+    except TopicMissing as missing:
+        if missing.lost:
+            raise JobError(str(missing)) from missing
         return False
     return True

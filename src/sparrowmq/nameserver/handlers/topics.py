@@ -10,10 +10,9 @@ from sparrowmq.nameserver.route_encoding import encode_route
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
-from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.codes import ROUTE_LOST, ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.nameserver import (
-    ROUTE_LOST,
     DeleteTopicRoute,
     GetAllTopics,
     GetSystemTopics,

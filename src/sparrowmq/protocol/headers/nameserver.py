@@ -11,9 +11,6 @@ NAME_TAKEN = ResponseCode.CONTROLLER_MASTER_STILL_EXIST
 """Refuses a registration because another master has the name and answers. Apache's controller uses
 this code for elections; no other answer to a registration has it, and Apache's broker logs the text
 of any code other than success."""
-ROUTE_LOST = "no broker that has the topic is alive: "
-"""The beginning of our name server's reason for TOPIC_NOT_EXIST if the brokers that had the topic
-are gone. Apache's no longer knows about them."""
 
 
 class RegisterBroker(RequestHeader, frozen=True, kw_only=True):

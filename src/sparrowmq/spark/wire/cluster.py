@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from sparrowmq.protocol.codes import RequestCode, ResponseCode
+from sparrowmq.protocol.codes import ROUTE_LOST, RequestCode, ResponseCode
 from sparrowmq.protocol.hosts import parse_address
 from sparrowmq.protocol.json_reader import parse_json
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC, is_system_topic
@@ -138,7 +138,8 @@ class RemoteCluster:
                 return self._routes[topic]
             raise
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            raise TopicMissing(topic, str(self))
+            is_lost = answer.remark.startswith(ROUTE_LOST)
+            raise TopicMissing(topic, str(self), answer.remark if is_lost else "")
         _check(answer, str(self), "GET_ROUTEINFO_BY_TOPIC")
         route = self._routes[topic] = _route(topic, parse_json(answer.body))
         return route

@@ -71,11 +71,13 @@ class Send:
 
 
 class UnknownTopic(RocketMQError):
-    """The topic of the rows does not exist."""
+    """The topic of the rows does not exist, or, if `lost` says so, none of its brokers is there."""
 
-    def __init__(self, topic: str, name_servers: str) -> None:
+    def __init__(self, topic: str, name_servers: str, lost: str = "") -> None:
         super().__init__(
-            f"topic {topic} does not exist at name server {name_servers}; create it (sparrowmq"
+            f"topic {topic} at name server {name_servers}: {lost}"
+            if lost
+            else f"topic {topic} does not exist at name server {name_servers}; create it (sparrowmq"
             f" topic create {topic}, or the option createTopic=true), or correct the option topic"
             " or the column topic"
         )
@@ -331,7 +333,7 @@ def write_queues(
         if waits:
             text = f"no broker that has topic {topic} is registered at name server {servers}"
             raise BrokerAway(f"{text}, or the topic does not exist") from missing
-        raise UnknownTopic(topic, servers) from missing
+        raise UnknownTopic(topic, servers, missing.lost) from missing
     if not queues:
         raise NoWriteQueue(topic)
     return queues
