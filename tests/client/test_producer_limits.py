@@ -1,6 +1,7 @@
 """Producers whose broker refuses messages by a limit: they wait, or take another broker."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from sparrowmq.protocol.headers.topics import CreateTopic
 from sparrowmq.protocol.message import Message, MessageQueue
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.virtual_tasks import SimTask
-from tests.client.scripted import world
+from tests.client.scripted import Answer, World, world
 
 T = TypeVar("T")
 
@@ -301,6 +302,26 @@ def test_a_send_that_is_cancelled_in_the_line_lets_the_next_one_pass() -> None:
         assert broker.taken == [b"%d" % number for number in (*range(10), 15)]
 
 
+def test_a_send_that_is_cancelled_when_its_turn_comes_lets_the_next_one_pass() -> None:
+    async def send(producer: Producer) -> None:
+        loop = asyncio.get_running_loop()
+        sends = [
+            asyncio.ensure_future(producer.send(Message("orders", b"%d" % number)))
+            for number in range(13)
+        ]
+        opens_s = loop.time() + 0.1
+        await asyncio.sleep(0.05)
+        loop.call_at(opens_s, sends[10].cancel)
+        await asyncio.gather(*sends, return_exceptions=True)
+        assert sends[10].cancelled()
+
+    with world("a") as w:
+        broker = w.brokers["a"]
+        broker.quota = Bucket(10, 0)
+        w.produce(send)
+        assert broker.taken == [b"%d" % number for number in (*range(10), 11, 12)]
+
+
 def test_a_broker_that_dies_while_sends_wait_holds_nobody_up() -> None:
     async def send(producer: Producer) -> None:
         waiting = asyncio.ensure_future(send_at_once(producer, 30))
@@ -335,3 +356,69 @@ def test_a_limit_is_no_sign_that_the_master_leaves() -> None:
         assert error.may_be_stored
         assert 1 <= took_s < 1.1
         assert len(w.attempts) == 3
+
+
+class Storm:
+    """Sends to two brokers whose quotas change, that fail, and callers that lose patience."""
+
+    def __init__(self, w: World, seed: int) -> None:
+        self.w = w
+        self.rng = random.Random(seed)
+        self.sends: list[asyncio.Future[bool]] = []
+
+    async def send(self, producer: Producer, number: int) -> bool:
+        """Whether it was stored. It has to end in time, however it ends."""
+        key, timeout_s = self.rng.choice([None, "k", "other"]), self.rng.choice([0.3, 1.0, 3.0])
+        until_s = self.w.sim.now_s + timeout_s
+        try:
+            await producer.send(Message("orders", b"%d" % number), key=key, timeout_s=timeout_s)
+        except (LimitReached, SendFailed, BrokerRefused):
+            return False
+        finally:
+            assert self.w.sim.now_s <= until_s + 0.01
+        return True
+
+    async def disturb(self) -> None:
+        rng = self.rng
+        for _ in range(60):
+            await asyncio.sleep(rng.choice([0.0, 0.02, 0.3]))
+            broker, now_ms = self.w.brokers[rng.choice("ab")], round(self.w.sim.now_s * 1000)
+            match rng.randrange(3):
+                case 0:
+                    answers: list[Answer] = ["silent", "hang up", ResponseCode.SYSTEM_BUSY]
+                    broker.script = rng.sample(answers, 2)
+                case 1:
+                    broker.quota = rng.choice([None, Bucket(1, now_ms), Bucket(50, now_ms)])
+                case _:
+                    rng.choice(self.sends).cancel()
+
+    async def rage(self, producer: Producer) -> None:
+        for broker in self.w.brokers.values():
+            broker.dedup, broker.quota = "10m", Bucket(20, 0)
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(400):
+                self.sends.append(tasks.create_task(self.send(producer, number)))
+                if number == 0:
+                    tasks.create_task(self.disturb())
+                if number % 20 == 0:
+                    await asyncio.sleep(self.rng.choice([0.0, 0.1, 0.5]))
+        for broker in self.w.brokers.values():
+            broker.script, broker.quota = [], Bucket(10, round(self.w.sim.now_s * 1000))
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("settings", [{}, {"idempotent": True}, {"avoid_faults": True}], ids=str)
+def test_every_send_ends_in_time_whatever_happens_to_those_before_it(
+    settings: dict[str, Any], seed: int
+) -> None:
+    async def work(producer: Producer) -> list[float | Exception]:
+        await storm.rage(producer)
+        assert {each.result() for each in storm.sends if not each.cancelled()} == {True, False}
+        await asyncio.sleep(3)  # nothing was refused for longer
+        in_turn = send_at_once(producer, 50, timeout_s=10)
+        by_key = send_at_once(producer, 50, key="k", timeout_s=12)
+        return [each for found in await asyncio.gather(in_turn, by_key) for each in found]
+
+    with world("ab", seed=seed) as w:
+        storm = Storm(w, seed)
+        assert all(isinstance(each, float) for each in w.produce(work, **settings))
