@@ -232,7 +232,7 @@ def test_a_reset_is_previewed_made_undone_and_recorded(tmp_path: Path) -> None:
     reset = "sparrowmq group reset billing --topic orders --to earliest --dry-run"
     assert COMMAND.findall(preview.html) == [reset]
     assert COMMAND.findall(back.html) == ["sparrowmq group undo billing --dry-run"]
-    assert "billing goes on elsewhere in 1 queues" in done.text
+    assert "billing was moved in 1 queue" in done.text
     assert "Undo the reset" in done.text
     assert "Skipped 10 messages never read" in back.text
     assert "was undone" in undone.text

@@ -130,7 +130,7 @@ def test_a_group_is_reset_and_the_reset_is_undone(page: Any, address: str) -> No
     page.locator("#reset").get_by_role("button", name="Preview").click()
     assert "Repeated" in page.locator("dl.figures").inner_text()
     page.get_by_role("button", name="Move the group").click()
-    assert "goes on elsewhere" in page.get_by_role("status").first.inner_text()
+    assert "was moved in" in page.get_by_role("status").first.inner_text()
     page.get_by_role("button", name="Undo the reset").click()
     page.get_by_role("button", name="Move the group").click()
     assert "was undone" in page.get_by_role("status").first.inner_text()

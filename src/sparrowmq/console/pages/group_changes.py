@@ -13,7 +13,7 @@ from sparrowmq.admin.errors import AdminError
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
 from sparrowmq.admin.resets import JournaledReset
 from sparrowmq.console.scan import parse_cursor
-from sparrowmq.console.text import instant, parse_time, segment
+from sparrowmq.console.text import instant, parse_time, plural, segment
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel
 from sparrowmq.protocol.message import MessageQueue
 
@@ -52,7 +52,7 @@ async def reset(view: View) -> Answer:
     work = _move(view, name, topic, {each.queue: each.after for each in moves})
     await changing(view, "reset group", f"{name} in {topic}", before, after, work)
     queues = sum(each.before != each.after for each in moves)
-    return Done(f"/groups/{segment(name)}", f"{name} goes on elsewhere in {queues} queues.")
+    return Done(f"/groups/{segment(name)}", f"{name} was moved in {plural(queues, 'queue')}.")
 
 
 async def _move(view: View, name: str, topic: str, to: Mapping[MessageQueue, int]) -> None:
