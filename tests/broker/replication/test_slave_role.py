@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.broker.replication.log_description import owner_of
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.nameserver import GetClusterInfo
 from sparrowmq.protocol.headers.send import SendBack
@@ -120,6 +121,9 @@ def test_a_broker_that_starts_in_the_directory_of_another_one_says_so(
         sim.until(follow)
         one.restart()
         sim.until(follow)
+        sim.wait(sim.client.send("orders", b"only in broker-a"))
+        end = sim.broker.store.max_log_offset
+        sim.until(lambda: one.broker.store.max_log_offset == end)
         assert "was last used by" not in caplog.text
         one.stop()
         other.stop()
@@ -128,4 +132,8 @@ def test_a_broker_that_starts_in_the_directory_of_another_one_says_so(
         other.start()
         assert "was last used by broker broker-b of cluster DefaultCluster" in caplog.text
         assert "was last used by broker broker-a of cluster DefaultCluster" in caplog.text
-        sim.until(follow)
+        sim.until(lambda: "restart the master, which then copies them back" in caplog.text)
+        owner = owner_of(other.disk)
+        assert owner is not None, "nobody's"
+        assert owner.broker_name == "broker-a", "it was refused, and took the store over"
+        sim.advance(2.0)

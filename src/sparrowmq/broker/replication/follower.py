@@ -23,7 +23,7 @@ from sparrowmq.backoff import Backoff
 from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.replication.claims import LogClaim
-from sparrowmq.broker.replication.log_description import LogDescription, describe_log
+from sparrowmq.broker.replication.log_description import LogDescription, describe_log, note_owner
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.episodes import Causes
@@ -293,6 +293,8 @@ class Follower:
             self.accepted.set()
             self.times_followed += 1
             self._log.info("following %s from log offset %d", address, approach.start)
+            if self._disk is not None:
+                note_owner(self._disk, self._config)
             await self._copy(link, approach.start, until)
         finally:
             self._link = None

@@ -38,25 +38,33 @@ def owner_of(disk: Disk) -> LogOwner | None:
     return None if data is None else msgspec.json.decode(data, type=LogOwner)
 
 
-def note_owner(disk: Disk, config: BrokerConfig, log: logging.Logger) -> None:
-    """Note whose store this is, unless it is already noted. Raises DiskFull or OSError.
-
-    Another owner is only logged: a broker that was renamed goes on with its store.
-    """
+def note_owner(disk: Disk, config: BrokerConfig) -> None:
+    """Note that this is the broker's store, unless it is noted. Raises DiskFull or OSError."""
     owner = LogOwner(config.cluster_name, config.broker_name)
-    try:
-        known = owner_of(disk)
-    except ValueError:
-        known = None
-    if known is not None and known != owner:
-        log.warning(
-            "%s was last used by broker %s of cluster %s, and this is %s of %s: if it was not"
-            " renamed, stop it now and correct --data or --broker-name",
-            *(config.data_dir, known.broker_name, known.cluster),
-            *(owner.broker_name, owner.cluster),
-        )
-    if known != owner:
+    if _readable_owner(disk) != owner:
         AtomicFile(disk, OWNER).replace(msgspec.json.encode(owner))
+
+
+def is_anothers(disk: Disk, config: BrokerConfig, log: logging.Logger) -> bool:
+    """Whether another broker used this store last, which is logged: a broker that was renamed goes
+    on with its store. Raises OSError."""
+    owner = _readable_owner(disk)
+    if owner is None or owner == LogOwner(config.cluster_name, config.broker_name):
+        return False
+    log.warning(
+        "%s was last used by broker %s of cluster %s, and this is %s of %s: if it was not renamed,"
+        " stop it now and correct --data or --broker-name",
+        *(config.data_dir, owner.broker_name, owner.cluster),
+        *(config.broker_name, config.cluster_name),
+    )
+    return True
+
+
+def _readable_owner(disk: Disk) -> LogOwner | None:
+    try:
+        return owner_of(disk)
+    except ValueError:
+        return None
 
 
 class LogDescription(Body, frozen=True, kw_only=True):

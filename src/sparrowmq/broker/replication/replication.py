@@ -25,7 +25,12 @@ from sparrowmq.broker.replication.feed import Feed
 from sparrowmq.broker.replication.follower import Approach, Follower, MustMend, MustStartAnew
 from sparrowmq.broker.replication.fresh_start import ask_for_new_start, set_store_aside
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
-from sparrowmq.broker.replication.log_description import LogDescription, describe_log, note_owner
+from sparrowmq.broker.replication.log_description import (
+    LogDescription,
+    describe_log,
+    is_anothers,
+    note_owner,
+)
 from sparrowmq.broker.replication.replicas import Replicas
 from sparrowmq.broker.replication.returning_master import (
     ReturnOutcome,
@@ -99,7 +104,8 @@ async def open_in_role(
         is_copy=True,
     )
     try:
-        note_owner(env.disk, config, env.log)
+        if not is_anothers(env.disk, config, env.log) or not config.is_slave:
+            note_owner(env.disk, config)  # a slave in a wrong directory is refused by its master
         known = KnownSlaves.load(env.disk)
         if config.is_slave:
             store.admission.hold("role", _slave_reason(config))
