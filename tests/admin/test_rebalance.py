@@ -56,7 +56,7 @@ def test_members_report_since_when_and_why_they_hold_a_queue() -> None:
     assert {each.owner for each in found.queues} == set(ids)
     assert not any(each.is_inferred for each in found.queues)
     assert {each.why for each in found.queues} == {
-        "AVG: 4 queues, 1 members: 4 for this member",
+        "AVG: 4 queues, 1 member: 4 for this member",
         "AVG: 4 queues, 2 members: 2 for this member",
     }
     since = {each.owner: each.since for each in found.queues}
@@ -79,7 +79,7 @@ def test_the_last_moves_are_told_newest_first_with_their_reasons() -> None:
     shares = [move.why for move in found.moves if move.action == "share" and move.member == ids[0]]
     assert shares == [
         "4 queues, 2 members: 2 for this member",
-        "4 queues, 1 members: 4 for this member",
+        "4 queues, 1 member: 4 for this member",
     ]
     assert not [move for move in found.moves if move.topic.startswith("%RETRY%")]
 

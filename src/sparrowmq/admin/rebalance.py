@@ -19,6 +19,7 @@ from sparrowmq.admin.messages import read_messages
 from sparrowmq.admin.rebalance_simulation import SimulatedGroup, shares_of
 from sparrowmq.admin.topics import topic_stats
 from sparrowmq.admin.values import BrokerFailure, time_of
+from sparrowmq.client.errors import counted
 from sparrowmq.client.group.rebalance_plan import Reason
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.strategies import NAMED
@@ -369,7 +370,7 @@ def _inferred(found: _Found, strategy: str | None, owners: int) -> str:
         return Reason.BROADCAST.value
     if owners > 1:
         return "two members hold it: a rebalance is under way, or their strategies differ"
-    of = f"{len(found.queues)} queues, {len(found.members)} members"
+    of = f"{counted(len(found.queues), 'queue')}, {counted(len(found.members), 'member')}"
     if strategy is None:
         return f"no known strategy gives these shares: {of}"
     return f"{strategy}: {of}"

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Collection
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.broker_calls import group_members, queue_owners
 from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.errors import ClientError, NoNameServer, StrategyFailed
+from sparrowmq.client.errors import ClientError, NoNameServer, StrategyFailed, counted
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.queue_handover import MISSED_S, NEVER, QueueHandover, QueueReader
@@ -174,7 +174,9 @@ class Rebalance:
     async def _allocate(self, topic: str, queues: list[MessageQueue]) -> set[MessageQueue]:
         """The queues that this member should hold. Raises StrategyFailed, ClientError, NetError."""
         if self._settings.is_broadcasting:
-            self._log.note_share(topic, f"{len(queues)} queues, all of them for this member")
+            self._log.note_share(
+                topic, f"{counted(len(queues), 'queue')}, all of them for this member"
+            )
             return set(queues)
         group, strategy = self._settings.group, self._settings.strategy
         members = sorted(await group_members(self._client, topic, group))
@@ -192,7 +194,7 @@ class Rebalance:
             text = f"it gave a queue that the topic does not have: {min(unknown)}"
             raise StrategyFailed(strategy.name, text)
         self._report_idle(why_idle)
-        counts = f"{len(queues)} queues, {len(members)} members"
+        counts = f"{counted(len(queues), 'queue')}, {counted(len(members), 'member')}"
         self._log.note_share(topic, f"{counts}: {len(assigned)} for this member")
         return assigned
 
