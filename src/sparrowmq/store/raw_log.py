@@ -82,7 +82,10 @@ class RawAppend:
 
     def _check(self, data: bytes, at: int, log_offset: int) -> RecordOutline:
         """Check a record that is not an ordinary one. Raises RecordError, ValueError."""
-        record = check_record(data, at, log_offset)
+        try:
+            record = check_record(data, at, log_offset)
+        except RecordError as error:
+            raise RecordError(log_offset, error.reason) from error
         if log_offset + record.size > self._room_to:
             raise ValueError(f"the record at {log_offset} leaves no room for a blank")
         return RecordOutline.of(record)

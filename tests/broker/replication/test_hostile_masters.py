@@ -87,8 +87,8 @@ def _flipped(body: bytes) -> bytes:
 
 
 BODIES: dict[str, tuple[Spoil, str]] = {
-    "garbage": (lambda body: b"\xa5" * len(body), "not following"),
-    "zeros": (lambda body: bytes(len(body)), "not following"),
+    "garbage": (lambda body: b"\xa5" * len(body), "stop it and run sparrowmq store repair"),
+    "zeros": (lambda body: bytes(len(body)), "sent no record for log offset"),
     "bytes of another log": (_flipped, "not following"),
     "the middle of a record": (lambda body: body[10:] + body[:10], "not following"),
     "the end of a file where there is none": (

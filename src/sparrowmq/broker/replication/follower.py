@@ -411,7 +411,15 @@ class Follower:
         for at in range(0, len(chunk.body), _SLICE_BYTES):
             if at:
                 await asyncio.sleep(0)
-            self._store.append_raw(chunk.log_offset + at, chunk.body[at : at + _SLICE_BYTES])
+            try:
+                self._store.append_raw(chunk.log_offset + at, chunk.body[at : at + _SLICE_BYTES])
+            except RecordError as error:
+                text = (
+                    f"the master sent no record for log offset {error.position:,} ({error.reason});"
+                    " if it does so again, its log is damaged there: stop it and run sparrowmq"
+                    " store repair"
+                )
+                raise HaError(text) from error
             for topic, queue_id in self._store.take_copied():
                 if self._durability is not None and not self._syncs:
                     # A sync announces by itself what it makes visible.
