@@ -111,10 +111,10 @@ CASES = {
         batches, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=12.5, instructions=156)
     ),
     "a message that a pull finds": Case(
-        pulls, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=4.4, instructions=118)
+        pulls, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=4.5, instructions=121)
     ),
     "a send that a parked pull waits for": Case(
-        parked_pulls, REQUESTS, 2 * REQUESTS, Budget(calls=145, instructions=2450)
+        parked_pulls, REQUESTS, 2 * REQUESTS, Budget(calls=146, instructions=2530)
     ),
 }
 
