@@ -19,7 +19,7 @@ from sparrowmq.cli.option_types import Wait
 from sparrowmq.cli.output import Column, Report, Table, Value, duration_text
 from sparrowmq.cli.queues import queue_text
 from sparrowmq.cli.shell import IN_PART, Shell, limit_option, shell_options, topic_option
-from sparrowmq.protocol.names import is_system_group
+from sparrowmq.protocol.names import check_group, check_topic, is_system_group
 
 _POLL_S = 1.0
 
@@ -133,6 +133,10 @@ def over(lags: Sequence[GroupLag], most: int | None, older_s: float | None) -> l
 
 
 async def _lags(admin: Admin, names: Sequence[str], topic: str | None) -> list[GroupLag]:
+    for name in names:  # among questions at once, a wrong name would end in a trace
+        check_group(name)
+    if topic is not None:
+        check_topic(topic)
     wanted = names or [each for each in await admin.groups() if not is_system_group(each)]
     asks = [partial(admin.lag, name, topic, waiting=True, matching=True) for name in wanted]
     found = []
