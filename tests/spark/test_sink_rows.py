@@ -179,7 +179,7 @@ def test_delayed_rows_and_those_of_retry_topics_go_alone() -> None:
     ("row", "text"),
     [
         ({"body": None}, "column body: is null in 1 rows, must have a value"),
-        ({"body": b""}, "column body: is empty in a row, must have 1 byte"),
+        ({"body": b""}, "column body: is empty in a row, must have at least 1 byte"),
         ({"body": bytes(1001)}, "column body: 1001 bytes in a row, at most 1000"),
         ({"topic": None}, "column topic: is null in 1 rows; fill it or set the option topic"),
         ({"topic": "a b"}, r"column topic: topic 'a b' has characters that are not allowed"),
