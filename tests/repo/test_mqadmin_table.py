@@ -1,11 +1,22 @@
 """The table of mqadmin's commands in docs/compatibility.md is the one that its run wrote."""
 
+from collections import Counter
+
 import pytest
 
 from sparrowmq.protocol.codes import RequestCode
 from tests.interop.mqadmin_commands import COMMANDS, Command, Kind
-from tests.interop.mqadmin_table import HEAD, PAGE, ROW, table_of, with_table
+from tests.interop.mqadmin_table import (
+    HEAD,
+    NOT_YET,
+    PAGE,
+    ROW,
+    is_as_expected,
+    table_of,
+    with_table,
+)
 from tests.interop.scenarios.mqadmin import Result
+from tests.repo.test_compatibility_table import ROWS as REQUEST_ROWS
 
 DOCUMENT = PAGE.read_text(encoding="utf-8")
 ROWS = {name: (state, codes) for name, state, codes in ROW.findall(DOCUMENT)}
@@ -25,18 +36,46 @@ def test_a_row_says_what_is_expected_of_the_command(command: Command) -> None:
 
 
 def test_a_command_that_differs_from_apache_is_not_there_yet() -> None:
-    served, refused = (
-        next(one for one in COMMANDS if one.kind is kind) for kind in (Kind.SERVED, Kind.REFUSED)
+    served, refused, planned = (
+        next(one for one in COMMANDS if one.kind is kind)
+        for kind in (Kind.SERVED, Kind.REFUSED, Kind.PLANNED)
     )
+    apache = {served.name: ["success"]}
+    results = [
+        Result(served, ["failure"], [17], is_refused=False),
+        Result(refused, [], [513], is_refused=False),
+        Result(planned, [], [3001], is_refused=False),
+    ]
+    assert _states(table_of(results, apache)) == ["not yet", "not yet", "not yet"]
+    assert not any(is_as_expected(one, apache) for one in results)
     results = [
         Result(served, ["success"], [17], is_refused=False),
-        Result(refused, [], [513], is_refused=False),
+        Result(refused, [], [513], is_refused=True),
+        Result(planned, [], [3001], is_refused=True),
     ]
-    table = table_of(results, {served.name: ["failure"]})
-    assert [state for _, state, _ in ROW.findall(table)] == ["not yet", "not yet"]
-    results = [results[0], Result(refused, [], [513], is_refused=True)]
-    table = table_of(results, {served.name: ["success"]})
-    assert [state for _, state, _ in ROW.findall(table)] == ["works", "refused by design"]
+    assert _states(table_of(results, apache)) == ["works", "refused by design", "not yet"]
+    assert all(is_as_expected(one, apache) for one in results)
+
+
+def _states(table: str) -> list[str]:
+    return [state for _, state, _ in ROW.findall(table)]
+
+
+def test_a_command_is_not_there_yet_exactly_if_its_requests_are_not() -> None:
+    """The table of commands and the table of requests say the same of users and access lists."""
+    for name, (state, codes) in ROWS.items():
+        asked = {REQUEST_ROWS[int(code)][1] for code in codes.split(",") if code.strip()}
+        assert (state == NOT_YET) == (NOT_YET in asked), name
+
+
+def test_the_status_counts_the_table() -> None:
+    kinds = Counter(command.kind for command in COMMANDS)
+    works = kinds[Kind.SERVED] + kinds[Kind.LOCAL]
+    counts = (
+        f"{works} of {len(COMMANDS)} commands work, {kinds[Kind.REFUSED]} are refused by design, "
+        f"{kinds[Kind.PLANNED]} wait for authentication"
+    )
+    assert counts in (PAGE.parent / "status.md").read_text(encoding="utf-8")
 
 
 def test_only_the_table_is_replaced() -> None:
