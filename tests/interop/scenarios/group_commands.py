@@ -13,17 +13,29 @@ from tests.interop.scene import Scene
 
 
 def command(scene: Scene, *arguments: str) -> dict[str, Any]:
-    """What a command says as JSON. Its journal lies in the scenario's folder."""
+    """What a command says as JSON."""
+    found: dict[str, Any] = json.loads(output(scene, *arguments))
+    return found
+
+
+def output(scene: Scene, *arguments: str) -> str:
+    """What a command prints with --json."""
+    with started(scene, *arguments) as process:
+        printed, errors = process.communicate()
+    check(process.returncode == 0, f"{' '.join(arguments)}: {process.returncode} {errors}")
+    return printed
+
+
+def started(scene: Scene, *arguments: str) -> subprocess.Popen[str]:
+    """A command that runs. Its journal lies in the scenario's folder."""
     at = ("--name-servers", scene.cluster.name_server, "--timeout", f"{PATIENCE_S}s", "--json")
-    ran = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-m", "sparrowmq", *arguments, *at],
         env={**os.environ, "XDG_STATE_HOME": str(Path(scene.folder) / "state")},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
-    check(ran.returncode == 0, f"{' '.join(arguments)}: {ran.returncode} {ran.stderr}")
-    found: dict[str, Any] = json.loads(ran.stdout)
-    return found
 
 
 def rows(found: dict[str, Any], *keys: str) -> list[list[Any]]:
