@@ -1,12 +1,13 @@
-"""Servers that do not answer: one that is not there, a broker that hangs, and one that refuses."""
+"""Servers that do not answer: one that is not there, a broker that hangs, one that refuses, and one
+that answers all but some requests."""
 
 import asyncio
 import json
 import socket
 import socketserver
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 
 from sparrowmq.client.client import Client, core_of
 from sparrowmq.client.config import ClientConfig
@@ -55,13 +56,54 @@ def refusing_broker(name_server: str, name: str, remark: str, *topics: str) -> I
                     answer = {"code": 1, "flag": 1, "opaque": opaque, "remark": remark}
                     self.request.sendall(encode_frame(json.dumps(answer).encode()))
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refusal) as server:
-        address = f"127.0.0.1:{server.server_address[1]}"
+    with _serving(Refusal) as address, _registered(name_server, name, address, topics):
+        yield address
+
+
+@contextmanager
+def withholding_broker(
+    name_server: str,
+    name: str,
+    *topics: str,
+    behind: str,
+    withheld: Collection[int],
+    came: Callable[[], None],
+) -> Iterator[str]:
+    """The address of a broker that answers as the one behind it does, but keeps requests with these
+    codes: `came` is called for them, and they are never answered."""
+    host, _, port = behind.rpartition(":")
+
+    class Between(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            decoder = FrameDecoder()
+            with socket.create_connection((host, int(port))) as upstream:
+                back = threading.Thread(target=self._give_back, args=(upstream,))
+                back.start()
+                while data := self.request.recv(65536):
+                    codes = [json.loads(header)["code"] for _, header, _ in decoder.feed(data)]
+                    if any(code in withheld for code in codes):
+                        came()
+                    else:
+                        upstream.sendall(data)
+                upstream.shutdown(socket.SHUT_RDWR)
+                back.join(PATIENCE_S)
+
+        def _give_back(self, upstream: socket.socket) -> None:
+            with suppress(OSError):  # the command has ended
+                while data := upstream.recv(65536):
+                    self.request.sendall(data)
+
+    with _serving(Between) as address, _registered(name_server, name, address, topics):
+        yield address
+
+
+@contextmanager
+def _serving(handler: type[socketserver.BaseRequestHandler]) -> Iterator[str]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            with _registered(name_server, name, address, topics):
-                yield address
+            yield f"127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
             thread.join(PATIENCE_S)

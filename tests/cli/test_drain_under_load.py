@@ -134,7 +134,11 @@ def test_the_command_may_be_interrupted_and_says_how_to_go_on(number: signal.Sig
             process.send_signal(number)
             _, said = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 128 + number
-        assert "interrupted; broker-a stays read-only. Continue with: sparrowmq broker" in said
+        assert said.splitlines()[-1] == (
+            "sparrowmq: stopped before it ended: broker-a goes on draining and stays read-only."
+            " Continue with: sparrowmq broker drain broker-a; undo with: sparrowmq broker resume"
+            " broker-a"
+        )
         assert "R--" in run("topic", "route", "orders", *at).stdout
         ended = run("broker", "drain", "broker-a", "--ignore-group", "billing", *at)
         assert "broker-a is drained: it can be stopped" in ended.stderr

@@ -400,6 +400,7 @@ def test_a_resend_that_is_cut_short_says_what_was_sent(
     assert (ran.returncode, ran.stdout.count("\tsent\t")) == (code, 1), ran.stderr
     assert f"1 dead letter of {group} sent again" in ran.stderr
     assert "run it again: what was sent is left out then" in ran.stderr
+    assert "stopped before it ended" not in ran.stderr
     rest = desk.json("dlq", "resend", group, "--all", "--yes")
     assert (rest["sent"], rest["sentBefore"]) == (2, 1)
 

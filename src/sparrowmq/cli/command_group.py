@@ -60,9 +60,11 @@ class LazyGroup(Group):
         try:
             with sigterm_like_ctrl_c(ctx.meta):
                 return super().invoke(ctx)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             number = ctx.meta.get(STOPPED_BY, signal.SIGINT)
             self.report_stop(number)
+            for note in getattr(stop, "__notes__", ()):  # of `changing`
+                click.echo(f"sparrowmq: {note}", err=True)
             sys.exit(128 + number)
 
     def report_stop(self, number: int) -> None:

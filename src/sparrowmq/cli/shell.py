@@ -40,6 +40,7 @@ from sparrowmq.cli.output import (
     table,
 )
 from sparrowmq.cli.remote import ORIGIN, explained, name_servers_option, run_remote
+from sparrowmq.cli.stop_signal import RUN_AGAIN, changing
 
 T = TypeVar("T")
 IN_PART = 3
@@ -73,6 +74,20 @@ class Shell:
         """Run an operation. A failure is one line on standard error and exit code 1; a change made
         on only some brokers is exit code 3."""
         return run_remote(self._with_admin(work))
+
+    def change(
+        self,
+        work: Callable[[Admin], Awaitable[T]],
+        *,
+        dry_run: bool = False,
+        next_step: Callable[[], str] = lambda: RUN_AGAIN,
+    ) -> T:
+        """Like `ask`, for work that changes something: if a signal ends it, the command says what
+        to do next."""
+        if dry_run:
+            return self.ask(work)
+        with changing(next_step):
+            return self.ask(work)
 
     def report(self, look: Callable[[Admin], Awaitable[Report]]) -> None:
         """Print what an operation finds, once or repeatedly, and end with exit code 3 if brokers

@@ -1,7 +1,8 @@
 """Requests to stop: SIGTERM, Ctrl-C, or the end of the parent process.
 
 Servers and consumers wait for a `StopSignal`. Every other command ends with KeyboardInterrupt, and
-SIGTERM is made to do the same: files are closed and Spark is stopped, as after Ctrl-C.
+SIGTERM is made to do the same: files are closed and Spark is stopped, as after Ctrl-C. A command
+that is ended within `changing` says that it did not end, and what to do next; others are silent.
 """
 
 import asyncio
@@ -9,13 +10,15 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 STOPPED_BY = "sparrowmq.stopped_by"
 """The key in a command's context for the number of the signal that ended it, if not SIGINT."""
+
+RUN_AGAIN = "what was changed stays changed; run it again, which finishes it"
 
 log = logging.getLogger("sparrowmq")
 
@@ -97,6 +100,20 @@ def sigterm_like_ctrl_c(notes: MutableMapping[str, Any]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def changing(next_step: Callable[[], str] = lambda: RUN_AGAIN) -> Iterator[None]:
+    """Around work that changes something: if a signal ends it, the command reports that.
+
+    `next_step` says what is left behind and what to do; "" if the command says so itself.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if text := next_step():
+            stop.add_note(f"stopped before it ended: {text}")
+        raise
 
 
 @contextmanager

@@ -184,7 +184,7 @@ def set_config(
         )
         return changes, is_kept
 
-    changes, is_kept = shell.ask(work)
+    changes, is_kept = shell.change(work, dry_run=dry_run)
     shell.show(Report([change_table(changes)]))
     if dry_run:
         shell.dry()
@@ -230,7 +230,7 @@ def clean(name: str, log: bool, queues: bool, unused_topics: bool, yes: bool, sh
     shell.ask(look)
     question = f"expired or unused {', '.join(what)} of broker {name} would be deleted"
     shell.confirm(question, name, yes=yes)
-    done = shell.ask(work)
+    done = shell.change(work)
     rows: list[list[Value]] = [[each.what, each.deleted] for each in done]
     shell.show(Report([table((("WHAT", "what"), ("DELETED", "deleted")), rows)]))
     shell.done(f"broker {name} is cleaned")

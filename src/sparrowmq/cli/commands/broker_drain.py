@@ -124,14 +124,14 @@ def _wait(shell: Shell, name: str, work: Callable[[Callable[[BrokerDrain], None]
         except DrainUnfinished as error:
             return error
 
-    try:
-        ended = shell.ask(run)
-    except KeyboardInterrupt:
-        shell.warn(
-            f"interrupted; {name} stays read-only. Continue with: sparrowmq broker drain {name};"
+    def next_step() -> str:
+        state = "goes on draining and stays read-only" if said else "may have begun to drain"
+        return (
+            f"{name} {state}. Continue with: sparrowmq broker drain {name};"
             f" undo with: sparrowmq broker resume {name}"
         )
-        raise
+
+    ended = shell.change(run, next_step=next_step)
     if isinstance(ended, DrainUnfinished):
         shell.show(_report(ended.drain))
         shell.warn(str(ended))
@@ -255,7 +255,7 @@ def resume(name: str, address: str | None, shell: Shell) -> None:
     async def work(admin: Admin) -> BrokerDrain:
         return await admin.resume_broker(name, address=address)
 
-    before = shell.ask(work)
+    before = shell.change(work)
     rows: list[list[Value]] = [[name, before.address, before.state, DrainState.SERVING]]
     columns = (("BROKER", "broker"), ("ADDRESS", "address"), ("WAS", "was"), ("NOW", "now"))
     shell.show(Report([table(columns, rows)]))

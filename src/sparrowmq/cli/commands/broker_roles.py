@@ -11,6 +11,7 @@ from sparrowmq.cli.completion import complete_brokers
 from sparrowmq.cli.output import Report, Value, table
 from sparrowmq.cli.remote import with_admin
 from sparrowmq.cli.shell import Shell, shell_options
+from sparrowmq.cli.stop_signal import changing
 
 _Change = Callable[[Admin, bool], Awaitable[RoleChange]]
 """Changes the roles, or only looks in a dry run."""
@@ -109,7 +110,13 @@ def _run(change: _Change, *, dry_run: bool, yes: bool, shell: Shell) -> None:
         shell.dry()
         return
     shell.confirm(f"{found.broker} gets another master", found.broker, yes=yes)
-    done = with_admin(shell.name_servers, lambda admin: change(admin, False))
+    with changing(
+        lambda: (
+            f"{found.new_master} may be the master of {found.broker} by now, or soon. See which one"
+            f" is: sparrowmq broker list; if it is not, run it again"
+        )
+    ):
+        done = with_admin(shell.name_servers, lambda admin: change(admin, False))
     click.echo(f"{done.new_master} is the master of {done.broker}", err=shell.as_json)
     _show(shell, done, is_done=True)
 

@@ -31,6 +31,7 @@ from sparrowmq.cli.shell import (
     shell_options,
     yes_option,
 )
+from sparrowmq.cli.stop_signal import RUN_AGAIN
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import dlq_topic
 
@@ -244,7 +245,10 @@ def resend(
     shell.confirm(_question(group, to, count), group, yes=yes)
     results.clear()
     try:
-        shell.ask(lambda admin: send(admin, is_dry=False))
+        shell.change(
+            lambda admin: send(admin, is_dry=False),
+            next_step=lambda: "" if results else RUN_AGAIN,  # results are shown below
+        )
     except (KeyboardInterrupt, SystemExit) as end:
         if not results:
             raise

@@ -140,7 +140,7 @@ def create(
             ) from error
         return done, before
 
-    done, before = shell.ask(work)
+    done, before = shell.change(work)
     rows: list[list[Value]] = [
         [broker, "there already" if broker in before else "created"] for broker in done
     ]
@@ -196,7 +196,7 @@ def update(
             **given,  # type: ignore[arg-type]  # by name, checked by its options
         )
 
-    changes = shell.ask(work)
+    changes = shell.change(work, dry_run=dry_run)
     rows: list[list[Value]] = [
         [
             _NAMES.get(each.setting, each.setting),
@@ -250,7 +250,7 @@ def delete(name: str, keep_offsets: bool, yes: bool, shell: Shell) -> None:
     async def work(admin: Admin) -> list[str]:
         return await admin.delete_group(name, keep_offsets=keep_offsets)
 
-    shell.show(Report([_results(shell.ask(work), "deleted")]))
+    shell.show(Report([_results(shell.change(work), "deleted")]))
     shell.done(f"group {name} deleted")
 
 
@@ -262,7 +262,7 @@ def _pausing(name: str, topic: str | None, shell: Shell, *, paused: bool) -> Non
         change = admin.pause_group if paused else admin.resume_group
         return await change(name, topic=topic)
 
-    done = shell.ask(work)
+    done = shell.change(work)
     shell.show(Report([_results(done, "paused" if paused else "resumed")]))
     where = f" in topic {topic}" if topic else ""
     shell.done(f"group {name} {'paused' if paused else 'resumed'}{where}")

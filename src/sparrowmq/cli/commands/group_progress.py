@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.output import Report, Table, Value, table
 from sparrowmq.cli.queues import Goal, QueueName, QueueType, Steps, chosen_queues, queue_text
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, topic_option, yes_option
+from sparrowmq.cli.stop_signal import RUN_AGAIN
 from sparrowmq.protocol.limits import BacklogAction, backlog_of
 from sparrowmq.protocol.message import MessageQueue
 
@@ -112,8 +113,29 @@ def reset(
         shell.warn(warning)
     if not dry_run:
         shell.confirm(_question(name, topic, planned.moves), name, yes=yes)
-        planned = shell.ask(lambda admin: move(admin, is_dry=False))
+        planned = shell.change(
+            lambda admin: move(admin, is_dry=False),
+            next_step=_after_a_stop(journal, name, is_repeatable=by is None),
+        )
     _show_moves(shell, planned, owners, name, dry_run=dry_run)
+
+
+def _after_a_stop(journal: ResetJournal, name: str, *, is_repeatable: bool) -> Callable[[], str]:
+    """What to do if a signal ends a reset that begins now; its record is in the journal before the
+    first offset moves."""
+    known = {each.id for each in journal.records(name)}
+
+    def next_step() -> str:
+        begun = [each.id for each in journal.records(name) if each.id not in known]
+        if not begun:
+            return "no offset was moved; run it again"
+        undo = f"sparrowmq group undo {name} {begun[0]}"
+        if is_repeatable:
+            return f"{RUN_AGAIN}; back again: {undo}"
+        # Steps count from where each queue is now
+        return f"queues that were moved stay moved; go back before you run it again: {undo}"
+
+    return next_step
 
 
 async def _queues_of(admin: Admin, topic: str) -> list[MessageQueue]:
@@ -266,7 +288,7 @@ def undo(
     if not dry_run:
         topic = planned.moves[0].queue.topic
         shell.confirm(_question(name, topic, planned.moves), name, yes=yes)
-        planned = shell.ask(lambda admin: move(admin, is_dry=False))
+        planned = shell.change(lambda admin: move(admin, is_dry=False))
     _show_moves(shell, planned, owners, name, dry_run=dry_run)
 
 
@@ -329,7 +351,7 @@ def clone(
     if not dry_run:
         what = f"Group {target} gets the progress of {source} in {len(moves)} queues"
         shell.confirm(what, target, yes=yes)
-        moves = shell.ask(lambda admin: copy(admin, is_dry=False))
+        moves = shell.change(lambda admin: copy(admin, is_dry=False))
     rows: list[list[Value]] = [
         [each.queue.topic, queue_text(each.queue), each.after] for each in moves
     ]

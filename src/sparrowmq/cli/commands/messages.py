@@ -393,7 +393,13 @@ def deliver(
     async def work(admin: Admin) -> Delivered:
         return await admin.deliver(message_id, group, topic=topic, client_id=client)
 
-    done = shell.ask(work)
+    done = shell.change(
+        work,
+        next_step=lambda: (
+            f"the message may have reached a handler of group {group}, and its result is not known;"
+            " run again, it is delivered once more"
+        ),
+    )
     columns = [
         ("ID", "id"),
         ("GROUP", "group"),

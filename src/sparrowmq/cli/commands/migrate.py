@@ -180,7 +180,7 @@ def _migrate(
 
     state = _read(shell_of(source), source, topics, groups)
     shell = shell_of(target)
-    items = shell.ask(lambda admin: admin.import_state(state, dry_run=dry_run))
+    items = shell.change(lambda admin: admin.import_state(state, dry_run=dry_run), dry_run=dry_run)
     shell.show(_report(state, items, limit))
     counts = Counter(item.state for item in items)
     summary = ", ".join(f"{number} {found}" for found, number in sorted(counts.items()))

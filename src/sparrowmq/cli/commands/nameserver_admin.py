@@ -99,7 +99,7 @@ def set_config(pairs: tuple[str, ...], dry_run: bool, shell: Shell) -> None:
         settings = await admin.name_server_settings()
         return await admin.change_name_server_settings(values, dry_run=dry_run), settings
 
-    changes, settings = shell.ask(work)
+    changes, settings = shell.change(work, dry_run=dry_run)
     shell.show(Report([change_table(changes, server="SERVER")]))
     if dry_run:
         shell.dry()
@@ -174,7 +174,7 @@ def set_key(namespace: str, key: str, value: str, shell: Shell) -> None:
         await admin.set_key_value(namespace, key, value)
         return before
 
-    shell.show(_changed_key(key, shell.ask(work), value))
+    shell.show(_changed_key(key, shell.change(work), value))
     shell.done(f"key {key} of namespace {namespace} is set")
 
 
@@ -198,7 +198,7 @@ def delete_key(namespace: str, key: str, dry_run: bool, yes: bool, shell: Shell)
         shell.dry()
         return
     shell.confirm(what, key, yes=yes)
-    shell.ask(lambda admin: admin.delete_key_value(namespace, key))
+    shell.change(lambda admin: admin.delete_key_value(namespace, key))
     shell.show(_changed_key(key, value, ""))
     shell.done(f"key {key} of namespace {namespace} is deleted")
 

@@ -232,7 +232,7 @@ def set_limit(
         planned = await change(admin, is_dry=True)  # both are checked before one is set
         return planned if dry_run or not planned else await change(admin, is_dry=False)
 
-    changes = shell.ask(work)
+    changes = shell.change(work, dry_run=dry_run)
     amounts = [] if messages is None else [f"{messages} messages/s"]
     amounts += [] if size is None else [_size(size)]
     amounts += [] if backlog is None else ["a largest backlog"]
@@ -311,7 +311,8 @@ def unset(
     )
     named = " and ".join(what for what, is_given in given if is_given)
     done = f"removed: {named}" if named else "removed"
-    _show(shell, shell.ask(work), f"{scope} {name}", done, dry_run=dry_run)
+    changes = shell.change(work, dry_run=dry_run)
+    _show(shell, changes, f"{scope} {name}", done, dry_run=dry_run)
 
 
 def _show(

@@ -74,7 +74,7 @@ def retire(broker: str, broker_id: int, dry_run: bool, yes: bool, shell: Shell) 
         return
     what = f"slave {broker_id} of {broker}"
     shell.confirm(f"{what} would be forgotten", f"{broker}/{broker_id}", yes=yes)
-    shell.ask(lambda admin: admin.retire_slave(broker, broker_id))
+    shell.change(lambda admin: admin.retire_slave(broker, broker_id))
     shell.done(f"{what} is retired")
 
 

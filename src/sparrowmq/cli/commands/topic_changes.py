@@ -150,7 +150,7 @@ def create(
             raise AdminError(_other_settings(name, error)) from error
         return await admin.topic(name)
 
-    made = shell.ask(work)
+    made = shell.change(work)
     if made is None:
         shell.say(f"topic {name} exists; nothing was changed")
         return
@@ -231,7 +231,7 @@ def update(
     if lost and lost.rows:
         shell.preview(Report(tables))
         shell.confirm(f"topic {name} would lose queues with messages", name, yes=yes)
-    shell.ask(lambda admin: change(admin, is_dry=False))
+    shell.change(lambda admin: change(admin, is_dry=False))
     shell.show(Report(tables))
     if changes:
         shell.done(f"topic {name} is changed")
@@ -301,7 +301,8 @@ def spread(name: str, brokers: tuple[str, ...], dry_run: bool, yes: bool, shell:
         return await admin.spread_topic(name, brokers, accept_disorder=yes, dry_run=dry_run)
 
     rows: list[list[Value]] = [
-        [each.broker, each.queues_before, each.queues_after] for each in shell.ask(work)
+        [each.broker, each.queues_before, each.queues_after]
+        for each in shell.change(work, dry_run=dry_run)
     ]
     columns = (
         ("BROKER", "broker"),
@@ -360,7 +361,7 @@ def delete(name: str, dry_run: bool, yes: bool, shell: Shell) -> None:
         name,
         yes=yes,
     )
-    done = shell.ask(lambda admin: admin.delete_topic(name))
+    done = shell.change(lambda admin: admin.delete_topic(name))
     having = {each.broker for each in info.settings} | {each.broker for each in info.errors}
     rows: list[list[Value]] = [
         [each, "deleted" if each in having else "not there"] for each in done
