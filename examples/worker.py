@@ -69,7 +69,8 @@ class JobQueue:
 
     def work(self, threads: int = 4) -> None:
         """Do jobs until Ctrl-C or SIGTERM, which let those that run finish."""
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: sys.exit())
         with PushConsumer(
             f"{self._topic}-workers",
             {self._topic: "*"},

@@ -4,6 +4,7 @@ import ast
 import builtins
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,12 +93,13 @@ def test_a_program_with_a_push_consumer_runs_as_pasted(
         pass
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("program", programs("signal"))
-def test_a_program_that_sigterm_ends_has_stored_what_it_consumed(
-    program: str, sparrowmq_cluster: Cluster
+def test_a_program_that_a_signal_ends_has_stored_what_it_consumed(
+    program: str, number: signal.Signals, sparrowmq_cluster: Cluster
 ) -> None:
     with running(program, sparrowmq_cluster) as process:
-        process.terminate()
+        process.send_signal(number)
         assert process.wait(PATIENCE_S) == 0
     with PullConsumer("billing", name_servers=sparrowmq_cluster.name_server) as consumer:
         stored = [consumer.committed(queue) for queue in consumer.queues("orders")]

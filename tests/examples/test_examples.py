@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -58,14 +59,20 @@ def consumed(cluster: Cluster, group: str, topic: str) -> int:
         return sum(consumer.committed(queue) or 0 for queue in consumer.queues(topic))
 
 
-def test_a_worker_does_the_jobs_that_other_processes_enqueue(sparrowmq_cluster: Cluster) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_does_the_jobs_that_other_processes_enqueue(
+    sparrowmq_cluster: Cluster, number: signal.Signals
+) -> None:
     assert re.fullmatch(r"[0-9A-F]{32}\n", enqueue(sparrowmq_cluster, "welcome", "Ada"))
-    with running(sparrowmq_cluster, "examples.worker", stdout=subprocess.PIPE) as worker:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with running(sparrowmq_cluster, "examples.worker", **pipes) as worker:
         assert worker.stdout is not None
+        assert worker.stderr is not None
         assert worker.stdout.readline() == "welcome Ada\n"
         enqueue(sparrowmq_cluster, "welcome", "Berta", "de")
         assert worker.stdout.readline() == "willkommen Berta\n"
-        worker.terminate()
+        worker.send_signal(number)
+        assert "Traceback" not in worker.stderr.read()
         assert worker.wait(PATIENCE_S) == 0
     assert consumed(sparrowmq_cluster, "jobs-workers", "jobs") == 2
 
