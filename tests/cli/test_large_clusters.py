@@ -9,11 +9,14 @@ import pytest
 
 from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
 from sparrowmq.testing import Cluster, cluster
 from tests.cli.in_process import run
 
 TOPICS, GROUPS = 10_000, 1_000
+READERS = 200
+"""Groups that have read ten topics each, in a smaller cluster."""
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +28,16 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-def write_tables(folder: Path) -> None:
+def write_tables(folder: Path, *, topics: int = TOPICS, groups: int = GROUPS) -> None:
     folder.mkdir(parents=True)
-    topics = [f"topic-{number:05}" for number in range(TOPICS)]
-    groups = [f"group-{number:04}" for number in range(GROUPS)]
     table = {
-        name: TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1) for name in topics
+        name: TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1)
+        for name in (f"topic-{number:05}" for number in range(topics))
     }
-    known = {name: SubscriptionGroupConfig(group_name=name) for name in groups}
+    known = {
+        name: SubscriptionGroupConfig(group_name=name)
+        for name in (f"group-{number:04}" for number in range(groups))
+    }
     (folder / "topics.json").write_bytes(TopicConfigTable(topic_config_table=table).to_json())
     (folder / "subscriptionGroup.json").write_bytes(
         SubscriptionGroupTable(subscription_group_table=known).to_json()
@@ -83,7 +88,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
             {
                 "GetAllGroupConfig": 2,
                 "GetConsumerConnections": 100,
-                "GetTopicsOfConsumer": 100,
                 "GetConsumeStats": 100,
             },
         ),
@@ -94,7 +98,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
             {
                 "GetAllGroupConfig": 3,
                 "GetConsumerConnections": None,
-                "GetTopicsOfConsumer": 100,
                 "GetConsumeStats": 100,
             },
         ),
@@ -134,3 +137,43 @@ def test_a_list_asks_only_about_what_it_prints(
     for question, number in questions.items():
         assert number in (None, asked[question])
     assert asked["GetConsumerConnections"] <= GROUPS + 150  # brokers have some groups of their own
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Each topic has a group that has read it."""
+    folder = tmp_path_factory.mktemp("read")
+    config = folder / "broker-a" / "config"
+    write_tables(config, topics=10 * READERS, groups=READERS)
+    offsets = {
+        f"topic-{10 * group + number:05}@group-{group:04}": {0: 0}
+        for group in range(READERS)
+        for number in range(10)
+    }
+    (config / "consumerOffset.json").write_bytes(
+        ConsumerOffsetTable(offset_table=offsets).to_json()
+    )
+    with cluster(data_dir=folder, max_topics=20 * READERS) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("command", "rows"),
+    [
+        (("group", "lag"), 100),
+        (("group", "lag", "--limit", "0"), 10 * READERS),
+        (("group", "lag", "--older-than", "1h"), 100),
+        (("group", "list", "--lagging", "1"), 0),
+        (("group", "list", "--lagging", "1", "--offline"), 0),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_concerns_all_groups_is_asked_of_brokers_and_not_of_each_group(
+    command: tuple[str, ...], rows: int, read: Cluster, asked: Counter[str]
+) -> None:
+    ended = run(*command, "--name-servers", read.name_server)
+    assert ended.returncode == 0, ended.stderr
+    assert len(ended.stdout.splitlines()) == rows + 1
+    # Who is connected is the one thing that brokers say of one group at a time only
+    assert asked.pop("GetConsumerConnections") <= READERS + 50
+    assert asked.total() <= 10, asked

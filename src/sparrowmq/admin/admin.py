@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from sparrowmq.admin import (
+    all_progress,
     brokers,
     cleaning,
     clients,
@@ -682,6 +683,15 @@ class Admin(Block):
         if waiting:
             found = await with_waiting(self._cluster, found)
         return await with_matching(self._cluster, found) if matching else found
+
+    async def lags(self, groups: Sequence[str], *, owners: bool = False) -> list[GroupLag]:
+        """Like `lag` for each of these groups, with few requests for all of them together; those
+        that no broker knows are left out. Raises AdminError."""
+        return await all_progress.group_lags(self._cluster, groups, owners=owners)
+
+    async def with_waiting(self, lag: GroupLag) -> GroupLag:
+        """The same lag with what `waiting` and `matching` add to it."""
+        return await with_matching(self._cluster, await with_waiting(self._cluster, lag))
 
     async def reset_offsets(
         self,

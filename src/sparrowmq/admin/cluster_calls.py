@@ -40,6 +40,7 @@ from sparrowmq.protocol.headers.consumer_calls import (
     GetConsumerRunningInfo,
 )
 from sparrowmq.protocol.headers.nameserver import GetClusterInfo, GetTopicRoute
+from sparrowmq.protocol.headers.statistics import GetBrokerConsumeStats
 from sparrowmq.protocol.names import topic_fault
 from sparrowmq.protocol.route import BrokerData, ClusterInfo, TopicRoute
 
@@ -52,6 +53,8 @@ MOST_AT_ONCE = 8
 
 _OF_MEMBERS = (GetConsumerRunningInfo, ConsumeMessageDirectly)
 """Requests that a broker forwards to a member."""
+_OF_ALL = GetBrokerConsumeStats
+"""One that may take long although the broker answers others at once."""
 
 Request = tuple[RequestHeader, bytes]
 """A header and a body."""
@@ -256,9 +259,10 @@ class ClusterCalls:
                 )
         except NetError as error:
             is_away = isinstance(error, NotConnected)
-            # A hanging member says nothing about its broker, which only forwards such requests.
+            # A hanging member says nothing about its broker, which only forwards such requests; nor
+            # does an answer about all groups that takes long.
             is_silent = is_away or (
-                isinstance(error, CallTimedOut) and not isinstance(header, _OF_MEMBERS)
+                isinstance(error, CallTimedOut) and not isinstance(header, (*_OF_MEMBERS, _OF_ALL))
             )
             if self._silence_s and is_silent:
                 kind = Unreachable if is_away else AdminError  # the next request is not sent

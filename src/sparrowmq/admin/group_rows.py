@@ -1,14 +1,15 @@
 """Groups in a list: what one line says of each, with few questions per group."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from sparrowmq.admin.all_progress import all_progress
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
 from sparrowmq.admin.errors import AdminError, NoBrokerAnswers
 from sparrowmq.admin.groups import GroupTables, find_group, group_tables
-from sparrowmq.admin.lag import known_lag
+from sparrowmq.admin.lag import KnownProgress, known_lag
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.values import BrokerFailure, Listing
 from sparrowmq.admin.waiting import with_waiting
@@ -42,7 +43,12 @@ async def group_rows(
         check_group(name)
     # Of a group without progress, brokers say only in the table of all groups that it exists
     tables = (await group_tables(cluster)).by_broker if names else {}
-    asks = [partial(_row, cluster, name, waiting, tables) for name in names]
+    addresses = await cluster.readable() if names else {}
+    existing = set().union(*tables.values())
+    # The table of all groups, unless most of it would be of no use
+    known = await all_progress(cluster, addresses, names) if 2 * len(names) > len(existing) else {}
+    seen = _Seen(addresses, tables, known)
+    asks = [partial(_row, cluster, name, waiting, seen) for name in names]
     results = await at_once(asks)
     for result in results:
         if isinstance(result, NoBrokerAnswers):
@@ -70,12 +76,22 @@ def _unknown(name: str) -> GroupRow:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was asked about all groups at once."""
+
+    addresses: Mapping[str, str]
+    tables: GroupTables
+    known: KnownProgress
+
+
 async def _row(
-    cluster: ClusterCalls, name: str, waiting: bool, tables: GroupTables
+    cluster: ClusterCalls, name: str, waiting: bool, seen: _Seen
 ) -> tuple[GroupRow, tuple[BrokerFailure, ...]]:
-    online = await connected(cluster, name)
-    await find_group(cluster, name, online, tables)
-    lag = await known_lag(cluster, name, None, online, owners=False)
+    online = await connected(cluster, name, seen.addresses)
+    if not any(name in table for table in seen.tables.values()):
+        await find_group(cluster, name, online, seen.tables)
+    lag = await known_lag(cluster, name, None, online, owners=False, known=seen.known)
     if waiting and lag.lag:
         lag = await with_waiting(cluster, lag)
     first = next((each for each in online.by_broker.values() if each.connection_set), None)

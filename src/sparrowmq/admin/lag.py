@@ -1,5 +1,6 @@
 """How far consumer groups are: per queue, and summed up."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -27,7 +28,8 @@ class QueueLag:
 
     queue: MessageQueue
     min_offset: int
-    """The offset of the oldest message that the queue still has."""
+    """The offset of the oldest message that the queue still has; where many groups are looked at
+    together, 0 for a queue in which no message waits."""
     broker_offset: int
     """The offset that the next message gets."""
     consumer_offset: int | None
@@ -89,6 +91,13 @@ class GroupLag:
         return sums
 
 
+BrokerLag: TypeAlias = tuple[list[QueueLag], float]
+"""Queues on one broker, and how many messages the group consumes per second."""
+
+KnownProgress: TypeAlias = Mapping[str, Mapping[str, BrokerLag]]
+"""What brokers said about many groups at once, by broker and group."""
+
+
 async def group_lag(
     cluster: ClusterCalls, group: str, topic: str | None, *, owners: bool
 ) -> GroupLag:
@@ -101,13 +110,22 @@ async def group_lag(
 
 
 async def known_lag(
-    cluster: ClusterCalls, group: str, topic: str | None, online: Connected, *, owners: bool
+    cluster: ClusterCalls,
+    group: str,
+    topic: str | None,
+    online: Connected,
+    *,
+    owners: bool,
+    known: KnownProgress | None = None,
 ) -> GroupLag:
     """Like `group_lag`, for a group and topic that are known to exist: it saves the requests that
-    check this."""
-    answers = await cluster.ask_each(
-        online.addresses, lambda _, address: broker_lag(cluster, address, group, topic)
-    )
+    check this. For all topics of a group, `known` saves those to its brokers."""
+
+    async def ask(name: str, address: str) -> BrokerLag:
+        found = (known or {}).get(name, {}).get(group)
+        return found or await broker_lag(cluster, address, group, topic)
+
+    answers = await cluster.ask_each(online.addresses, ask)
     by_place = [*answers.by_broker.values()]
     errors = {each.broker: each for each in answers.errors}
     if topic is None:  # brokers name those only in which the group has progress with them
@@ -130,13 +148,9 @@ async def known_lag(
     )
 
 
-_BrokerLag: TypeAlias = tuple[list[QueueLag], float]
-"""Queues on one broker, and how many messages the group consumes per second."""
-
-
 async def _lag_without_progress(
-    cluster: ClusterCalls, group: str, online: Connected, known: Answers[_BrokerLag]
-) -> Answers[_BrokerLag]:
+    cluster: ClusterCalls, group: str, online: Connected, known: Answers[BrokerLag]
+) -> Answers[BrokerLag]:
     """The group's topics on the brokers on which it has no progress in them, such as one that a
     topic was spread to: their messages are all unread."""
     listed = {
@@ -152,7 +166,7 @@ async def _lag_without_progress(
             if is_readable(data.perm) and topic not in listed.get(name, topics):
                 missing.setdefault(name, []).append(topic)
 
-    async def ask(name: str, address: str) -> _BrokerLag:
+    async def ask(name: str, address: str) -> BrokerLag:
         found = await while_it_answers(
             {topic: partial(broker_lag, cluster, address, group, topic) for topic in missing[name]}
         )
@@ -167,7 +181,7 @@ async def _lag_without_progress(
 
 async def broker_lag(
     cluster: ClusterCalls, address: str, group: str, topic: str | None
-) -> _BrokerLag:
+) -> BrokerLag:
     """A group's queues on one broker, and how many messages it consumes per second."""
     header = GetConsumeStats(consumer_group=group, topic=topic)
     stats = ConsumeStats.from_json((await cluster.call(address, header)).body)

@@ -196,10 +196,12 @@ def _parsed(text: str) -> Subscription:
 # ---- asking
 
 
-async def connected(cluster: ClusterCalls, group: str) -> Connected:
-    """Which members are connected, according to the brokers; members are not asked. Raises
-    NoBrokerAnswers."""
-    addresses = await cluster.readable()
+async def connected(
+    cluster: ClusterCalls, group: str, addresses: Mapping[str, str] | None = None
+) -> Connected:
+    """Which members are connected, according to the brokers (these, if given); members are not
+    asked. Raises NoBrokerAnswers."""
+    addresses = addresses or await cluster.readable()
 
     async def ask(_: str, address: str) -> _Connections:
         try:

@@ -45,6 +45,8 @@ async def with_waiting(cluster: ClusterCalls, lag: GroupLag) -> GroupLag:
 async def with_matching(cluster: ClusterCalls, lag: GroupLag) -> GroupLag:
     """The same lag, plus how many of the waiting messages match the group's filter; None if that is
     not known: no member is online, or the filter is not a tag filter."""
+    if not lag.lag:  # whatever its filter is
+        return replace(lag, queues=tuple(replace(each, matching=0) for each in lag.queues))
     online = await connected(cluster, lag.group)
     wanted = {each.topic: each for each in online.subscriptions}
     addresses = await cluster.readable()

@@ -627,6 +627,15 @@ class Admin(Facade[AsyncAdmin]):
             lambda admin: admin.lag(group, topic, owners=owners, waiting=waiting, matching=matching)
         )
 
+    def lags(self, groups: Sequence[str], *, owners: bool = False) -> list[GroupLag]:
+        """Like `lag` for each of these groups, with few requests for all of them together; those
+        that no broker knows are left out. Raises AdminError."""
+        return self._wait(lambda admin: admin.lags(groups, owners=owners))
+
+    def with_waiting(self, lag: GroupLag) -> GroupLag:
+        """The same lag with what `waiting` and `matching` add to it."""
+        return self._wait(lambda admin: admin.with_waiting(lag))
+
     def reset_offsets(
         self,
         group: str,

@@ -4,6 +4,7 @@ Changing groups is in `group_changes`, their progress in `group_progress`.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 
@@ -90,14 +91,24 @@ def list_groups(
             online = await admin.clients(role=ClientRole.CONSUMER)
             names = sorted(set(names).difference(*(each.groups for each in online)))
         asks_all = bool(lagging)
-        rows = list(await admin.group_rows(names if asks_all or not limit else names[:limit]))
+        asked = names if asks_all or not limit else names[:limit]
+        rows = list(await admin.group_rows(asked, waiting=not asks_all))
         if asks_all:
             rows = [each for each in rows if _is_wanted(each, lagging, offline)]
         total = len(rows) if asks_all else len(names)
         kept = rows[:limit] if limit else rows
+        if asks_all:
+            kept = await _with_waiting(admin, kept)
         return Report([_group_table(kept, total, is_long)], found.errors)
 
     shell.report(look)
+
+
+async def _with_waiting(admin: Admin, rows: Sequence[GroupRow]) -> list[GroupRow]:
+    """The rows that are printed, with since when messages wait: that takes requests per queue."""
+    known = [each.name for each in rows if each.lag]
+    waiting = {each.name: each.oldest_waiting for each in await admin.group_rows(known)}
+    return [replace(each, oldest_waiting=waiting.get(each.name)) for each in rows]
 
 
 def _is_wanted(row: GroupRow, lagging: int | None, offline: bool) -> bool:

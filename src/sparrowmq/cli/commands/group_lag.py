@@ -82,7 +82,10 @@ def lag(
     last: list[GroupLag] = []
 
     async def look(admin: Admin) -> Report:
-        last[:] = await _lags(admin, names, topic)
+        if names or topic is not None:
+            last[:] = await _lags(admin, names, topic)
+        else:
+            last[:] = await _all_lags(admin, kind, 0 if older_s is not None else limit)
         return _report(last, kind, limit)
 
     if most is None and older_s is None and wait_s is None:
@@ -146,6 +149,23 @@ async def _lags(admin: Admin, names: Sequence[str], topic: str | None) -> list[G
         elif names or not isinstance(result, NotFound):  # deleted since it was listed: skip
             raise result
     return found
+
+
+async def _all_lags(admin: Admin, kind: str, limit: int) -> list[GroupLag]:
+    """All groups; what takes requests for each queue is asked about those on the first page."""
+    names = [each for each in await admin.groups() if not is_system_group(each)]
+    lags = await admin.lags(names, owners=kind != "topic")
+    shown = rows = 0
+    while shown < len(lags) and (not limit or rows < limit):
+        rows += len(_MAKERS[kind]([lags[shown]])[1])
+        shown += 1
+    asks = [partial(admin.with_waiting, each) for each in lags[:shown]]
+    found = []
+    for result in await at_once(asks):
+        if isinstance(result, AdminError):
+            raise result
+        found.append(result)
+    return found + lags[shown:]
 
 
 # ---- tables
