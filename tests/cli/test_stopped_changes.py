@@ -65,7 +65,13 @@ def stopped_by(
             with Admin(running.name_server) as admin:
                 admin.reset_offsets("billing", "orders", "earliest")
             with withholding_broker(
-                running.name_server, HELD, "orders", behind=behind, withheld=held, came=stop
+                running.name_server,
+                HELD,
+                "orders",
+                "parcels",
+                behind=behind,
+                withheld=held,
+                came=stop,
             ):
                 yield running
     finally:
@@ -224,4 +230,13 @@ def test_a_delivery_may_have_been_made(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ended.stderr.splitlines() == [
         "sparrowmq: stopped before it ended: the message may have reached a handler of group"
         " billing, and its result is not known; run again, it is delivered once more"
+    ]
+
+
+def test_a_send_counts_what_was_stored() -> None:
+    with stopped_by(signal.SIGTERM, {RequestCode.SEND_MESSAGE_V2}) as running:
+        ended = at(running, "send", "parcels", "a parcel", "--count", "2")
+    assert (ended.returncode, ended.stdout) == (143, "")
+    assert ended.stderr.splitlines() == [
+        "sparrowmq: stopped before it ended: 0 of 2 messages were sent, and perhaps one more"
     ]

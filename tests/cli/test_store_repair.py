@@ -1,6 +1,7 @@
 """`sparrowmq store repair`: what it prints, when it asks, and what it leaves behind."""
 
 import json
+import signal
 from pathlib import Path
 from random import Random
 
@@ -74,6 +75,30 @@ def test_a_repair_lists_what_it_did_with_bytes_and_leaves_a_whole_store(director
     after = open_store(RealDisk(directory), 1)
     assert sum(1 for _ in read_all(after)) == messages - 1
     after.close()
+
+
+@pytest.mark.parametrize("verb", [("repair", "--yes"), ("rebuild",)], ids=["repair", "rebuild"])
+def test_one_that_a_signal_ends_is_finished_by_running_it_again(
+    directory: Path, verb: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if verb[0] == "repair":
+        damage(directory)
+    command = ("store", verb[0], str(directory), *SIZES, *verb[1:])
+
+    def stop(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:  # the log is filled by then
+        patch.setattr("sparrowmq.store.recovery.repair.rebuild_locked", stop)
+        patch.setattr("sparrowmq.store.recovery.rebuild.rebuild_locked", stop)
+        ended = run(*command)
+    assert (ended.returncode, ended.stdout) == (143, "")
+    assert ended.stderr.splitlines() == [
+        "sparrowmq: stopped before it ended: what was changed stays changed; run it again, which"
+        " finishes it"
+    ]
+    assert run(*command).returncode == 0
+    assert verify(directory).returncode == 0
 
 
 def test_a_dry_run_shows_the_same_and_changes_nothing(directory: Path) -> None:

@@ -16,6 +16,7 @@ from sparrowmq.cli.completion import complete_topics
 from sparrowmq.cli.option_types import Moment, Wait
 from sparrowmq.cli.output import json_text
 from sparrowmq.cli.remote import name_servers_option, run_remote
+from sparrowmq.cli.stop_signal import changing
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.clock import system_clock
@@ -161,13 +162,20 @@ def send(
                 click.echo(sent_line(results[-1], as_json=as_json))
 
     try:
-        run_remote(work())
+        with changing(lambda: _sent_until_then(results, count)):
+            run_remote(work())
     except SystemExit:
         if not results:
             raise
         click.echo(f"sparrowmq: {len(results)} of {count} messages were sent", err=True)
         sys.exit(3)
     sys.exit(0 if all(each.is_ok for each in results) else 1)
+
+
+def _sent_until_then(results: list[SendResult], count: int) -> str:
+    if len(results) == count:
+        return ""
+    return f"{len(results)} of {count} messages were sent, and perhaps one more"
 
 
 async def _is_missing(topic: str, name_servers: str) -> bool:

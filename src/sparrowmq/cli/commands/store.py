@@ -13,6 +13,7 @@ import click
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.commands.store_repair import repair_store
 from sparrowmq.cli.remote import name_servers_option
+from sparrowmq.cli.stop_signal import changing
 from sparrowmq.cli.store_directory import (
     DAMAGED,
     FINE,
@@ -141,7 +142,8 @@ def rebuild_store(
             show(event)
 
         config = config_of(disk, IndexLayout(index_slots, index_entries))
-        rebuilt = rebuild(disk, config, system_clock(), report, zone=local_zone)
+        with changing():
+            rebuilt = rebuild(disk, config, system_clock(), report, zone=local_zone)
     click.echo(f"{rebuilt.queues} queues and the index rebuilt, log end {rebuilt.log_end}")
     sys.exit(DAMAGED if damage else FINE)
 

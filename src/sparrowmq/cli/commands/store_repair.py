@@ -13,6 +13,7 @@ import click
 
 from sparrowmq.cli.output import Report, Value, table
 from sparrowmq.cli.shell import Shell, dry_run_option, limit_option, yes_option
+from sparrowmq.cli.stop_signal import changing
 from sparrowmq.cli.store_directory import (
     DAMAGED,
     FINE,
@@ -127,8 +128,9 @@ def _repair(ask: _Ask, disk: "Disk", layout: IndexLayout) -> None:
             ask.show(plan, steps)
         what = f"{len(steps)} places of {directory} would be repaired"
         ask.shell.confirm(what, directory.resolve().name, yes=False)
-    with progress(quiet=ask.shell.is_quiet, findings=False) as show:
-        done = carry_out(disk, plan, layout, system_clock(), show, zone=local_zone)
-    done += repair_tables(disk, broken)
+    with changing():
+        with progress(quiet=ask.shell.is_quiet, findings=False) as show:
+            done = carry_out(disk, plan, layout, system_clock(), show, zone=local_zone)
+        done += repair_tables(disk, broken)
     ask.show(plan, done, f"{directory} is repaired; nothing was deleted")
     sys.exit(FINE)
