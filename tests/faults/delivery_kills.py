@@ -1,6 +1,6 @@
 """Scorecard row 10: what a broker that is killed over and over owes its clients.
 
-progress     a commit that was answered 1 s before a kill is never forgotten, and none is invented
+progress     a commit that was answered before a kill is never forgotten, and none is invented
 plain        every acknowledged message is delivered, and only what was just consumed comes again
 delayed      every acknowledged message is delivered, none before its time
 transactions what was committed is delivered, what was rolled back never is
@@ -9,8 +9,6 @@ transactions what was committed is delivered, what was rolled back never is
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-UNDONE_S = 1.0
-"""The most progress a kill may undo."""
 _SHOWN = 3
 
 
@@ -19,21 +17,17 @@ class Commits:
     """What one group committed in one queue between two kills, and what was left of it."""
 
     attempted: int = 0
-    answered: list[tuple[float, int]] = field(default_factory=list)
-    """When, and which offset."""
-    killed_s: float = 0.0
+    answered: list[int] = field(default_factory=list)
     found: int | None = None
     """What the next life of the broker knew; None is a reset."""
 
     def problem(self) -> str:
         """Empty when the progress is what it may be."""
-        kept = max((at for when, at in self.answered if when < self.killed_s - UNDONE_S), default=0)
+        kept = max(self.answered, default=0)
         if self.found is None:
             return f"progress {kept} was reset" if kept else ""
         if self.found < kept:
-            return (
-                f"progress {kept} of more than {UNDONE_S:g} s before the kill became {self.found}"
-            )
+            return f"progress {kept} became {self.found}"
         if self.found > self.attempted:
             return f"progress {self.found} was never reached, {self.attempted} was"
         return ""
@@ -62,10 +56,10 @@ class Promises:
     committed: set[bytes] = field(default_factory=set)
     rolled_back: set[bytes] = field(default_factory=set)
     deliveries: list[Delivery] = field(default_factory=list)
-    kills_s: list[float] = field(default_factory=list)
+    kills: int = 0
     commits: list[Commits] = field(default_factory=list)
-    known: dict[tuple[int, int], list[tuple[float, int]]] = field(default_factory=dict)
-    """By life and plain queue: when the broker told how far the consumers are, and how far."""
+    known: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By life and plain queue: how far the consumers are, as the broker told last."""
 
     def problems(self) -> list[str]:
         """Every broken promise."""
@@ -88,7 +82,7 @@ class Promises:
         return found + _listed("delivered again without need", self._needless())
 
     def _needless(self) -> set[bytes]:
-        """Handled again though the broker knew of it over a second before its death."""
+        """Handled again though the broker knew of it before its death."""
         handled: dict[tuple[int, int], Delivery] = {}
         needless = set()
         plain = (one for one in self.deliveries if one.body in self.plain)
@@ -103,9 +97,7 @@ class Promises:
     def _was_safe(self, delivery: Delivery, next_life: int) -> bool:
         if delivery.life == next_life:
             return True  # nobody died in between
-        until_s = self.kills_s[delivery.life] - UNDONE_S
-        told = self.known.get((delivery.life, delivery.queue_id), [])
-        return any(when_s < until_s and offset > delivery.offset for when_s, offset in told)
+        return self.known.get((delivery.life, delivery.queue_id), 0) > delivery.offset
 
     def repeated(self) -> int:
         """How many deliveries of stored messages were not the first."""
@@ -114,7 +106,7 @@ class Promises:
 
     def __str__(self) -> str:
         return (
-            f"{len(self.kills_s)} kills, {len(self.plain)} plain, {len(self.due_ms)} delayed,"
+            f"{self.kills} kills, {len(self.plain)} plain, {len(self.due_ms)} delayed,"
             f" {len(self.committed)} committed, {len(self.rolled_back)} rolled back,"
             f" {self.repeated()} delivered again"
         )

@@ -168,15 +168,15 @@ class Life:
                 epoch = (await max_offset(core_of(self.client), queue)).epoch
                 position = Position(self.commits.attempted, epoch)
                 await commit_offset(core_of(self.client), COMMITTERS, queue, position)
-                self.commits.answered.append((time.monotonic(), self.commits.attempted))
+                self.commits.answered.append(self.commits.attempted)
             await asyncio.sleep(_PAUSE_S)
 
     async def _watch(self, queue_id: int) -> None:
         """Ask the broker how far the consumers of a plain queue are."""
-        told = self._promises.known.setdefault((self._number, queue_id), [])
         queue = MessageQueue(PLAIN, "broker-a", queue_id)
         while True:
             with contextlib.suppress(ClientError, NetError):
                 stored = await committed_offset(core_of(self.client), GROUP, queue)
-                told.append((time.monotonic(), 0 if stored is None else stored.offset))
+                if stored is not None:
+                    self._promises.known[self._number, queue_id] = stored.offset
             await asyncio.sleep(5 * _PAUSE_S)

@@ -25,22 +25,20 @@ def test_planted_progress_that_is_not_saved_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("found", "problem"),
     [
-        (None, "progress 5 was reset"),
-        (4, "progress 5 of more than 1 s before the kill became 4"),
-        (5, ""),
+        (None, "progress 6 was reset"),
+        (4, "progress 6 became 4"),
+        (6, ""),
         (7, ""),
         (8, "progress 8 was never reached, 7 was"),
     ],
 )
-def test_progress_may_be_undone_by_a_second_and_never_invented(
-    found: int | None, problem: str
-) -> None:
-    commits = Commits(attempted=7, answered=[(1.0, 5), (2.5, 6)], killed_s=3.0, found=found)
+def test_progress_is_neither_undone_nor_invented(found: int | None, problem: str) -> None:
+    commits = Commits(attempted=7, answered=[5, 6], found=found)
     assert commits.problem() == problem
 
 
-def test_progress_of_the_last_second_may_be_all_there_was() -> None:
-    assert Commits(attempted=6, answered=[(2.5, 6)], killed_s=3.0, found=None).problem() == ""
+def test_progress_that_was_not_answered_may_be_all_there_was() -> None:
+    assert Commits(attempted=6, found=None).problem() == ""
 
 
 def delivery(body: bytes, at_s: float, *, offset: int = 0) -> Delivery:
@@ -64,14 +62,14 @@ def test_lost_early_and_wrong_deliveries_are_noticed() -> None:
     ]
 
 
-def test_only_what_the_broker_did_not_know_for_a_second_may_come_again() -> None:
+def test_only_what_the_broker_did_not_know_may_come_again() -> None:
     first, again = delivery(b"a", 1.0), delivery(b"a", 5.0)
     again.life = 1
-    promises = Promises(plain={b"a"}, deliveries=[first, again], kills_s=[3.0])
+    promises = Promises(plain={b"a"}, deliveries=[first, again], kills=1)
     assert promises.problems() == []
-    promises.known = {(0, 0): [(1.5, 0), (2.5, 1)]}
+    promises.known = {(0, 0): 0}
     assert promises.problems() == []
-    promises.known = {(0, 0): [(1.5, 1)]}
+    promises.known = {(0, 0): 1}
     assert promises.problems() == ["1 delivered again without need: a"]
 
 
