@@ -2,13 +2,26 @@
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from sparrowmq import Admin, Client, ClientRole, Producer
+from sparrowmq import (
+    Admin,
+    Client,
+    ClientRole,
+    Producer,
+)
+from sparrowmq.admin.cluster_calls import ClusterCalls
+from sparrowmq.admin.errors import BrokerRefusal
+from sparrowmq.admin.topic_figures import Busy
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.statistics import GetBrokerConsumeStats
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import as_client, consuming, numbered, send
+
+BY: tuple[Busy, ...] = ("in", "out", "size")
 
 
 def test_figures_are_summed_over_brokers_and_unknown_ones_are_not_zero() -> None:
@@ -120,4 +133,60 @@ def test_clients_of_an_illegal_group_are_refused(group: str) -> None:
             await Admin(client=client).clients(group=group)
 
     with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+@pytest.mark.parametrize("lacks", [False, True], ids=["together", "one by one"])
+def test_the_busiest_topics_are_those_with_the_highest_figure_of_all(
+    lacks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = ClusterCalls.call
+
+    async def answer(self: ClusterCalls, address: str, header: Any, *more: Any) -> Any:
+        if lacks and isinstance(header, GetBrokerConsumeStats):
+            raise BrokerRefusal(address, ResponseCode.SYSTEM_ERROR, "more than fits a frame")
+        return await call(self, address, header, *more)
+
+    monkeypatch.setattr(ClusterCalls, "call", answer)
+
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        names = [f"topic-{number:02}" for number in range(30)]
+        for name in names:
+            await admin.create_topic(name, queues=1)
+        async with (
+            consuming(client, "billing", "topic-20", 0) as first,
+            consuming(client, "audit", "topic-09", 0) as second,
+        ):
+            await asyncio.sleep(15)
+            await send(client, *[Message("topic-03", b"x" * 4000)] * 4, *numbered("topic-25", 30))
+            await send(client, *numbered("topic-07", 20), *numbered("topic-20", 10))
+            await send(client, *numbered("topic-09", 5))
+            await first.until(10)
+            await second.until(5)
+            await asyncio.sleep(30)
+            figures = await admin.topic_figures(names, rates=True)
+            order = {
+                by: [each.name for each in await admin.busiest_topics(names, by=by, most=3)]
+                for by in BY
+            }
+            (top,) = await admin.busiest_topics(names, by="out", most=1)
+            whole = await admin.busiest_topics(names, by="out", most=0)
+            with pytest.raises(ValueError, match="'name', must be one of in, out, size"):
+                await admin.busiest_topics(names, by="name")  # type: ignore[arg-type]
+        assert order == {
+            "in": ["topic-25", "topic-07", "topic-20"],
+            "out": ["topic-20", "topic-09", "topic-00"],
+            "size": ["topic-03", "topic-25", "topic-07"],
+        }
+        known = {each.name: each for each in figures}
+        assert (top.name, top.settings, top.messages, top.size_bytes) == (
+            "topic-20",
+            known["topic-20"].settings,
+            10,
+            known["topic-20"].size_bytes,
+        )
+        assert len(whole) == 30
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
         as_client(sim, work)

@@ -158,6 +158,19 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize(
+    ("by", "most"), [("in", 10 * READERS), ("out", READERS + 50), ("size", 10 * READERS)]
+)
+def test_of_the_busiest_topics_only_those_that_are_printed_are_asked_about_in_full(
+    by: str, most: int, read: Cluster, asked: Counter[str]
+) -> None:
+    ended = run("topic", "stats", "--sort", by, "--name-servers", read.name_server)
+    assert ended.returncode == 0, ended.stderr
+    assert len(ended.stdout.splitlines()) == 101
+    printed = 3 * 100  # what it holds, who reads it, and how fast
+    assert asked.total() <= most + printed + 10, asked
+
+
+@pytest.mark.parametrize(
     ("command", "rows"),
     [
         (("group", "lag"), 100),

@@ -83,15 +83,28 @@ async def _of_broker(
     cluster: ClusterCalls, address: str, groups: Collection[str]
 ) -> dict[str, BrokerLag]:
     configs = await all_topic_configs(cluster, address)
-    response = await cluster.call(address, GetBrokerConsumeStats())
-    told: dict[str, tuple[ConsumeStats, ...]] = {}
-    for row in ConsumeStatsList.from_json(response.body).consume_stats_list:
-        told |= row
-    response = await cluster.call(address, GetAllConsumerOffsets())
-    stored = ConsumerOffsetTable.from_json(response.body).offset_table
+    told = await progress_of_all(cluster, address)
+    stored = await stored_offsets(cluster, address)
     apart = _told_differently(stored, told, configs)
     progress = {group: told.get(group, ()) for group in groups if group not in apart}
     return await _with_begins(cluster, address, progress, stored)
+
+
+async def progress_of_all(
+    cluster: ClusterCalls, address: str
+) -> dict[str, tuple[ConsumeStats, ...]]:
+    """A broker's statistics of every group, by topic."""
+    response = await cluster.call(address, GetBrokerConsumeStats())
+    found: dict[str, tuple[ConsumeStats, ...]] = {}
+    for row in ConsumeStatsList.from_json(response.body).consume_stats_list:
+        found |= row
+    return found
+
+
+async def stored_offsets(cluster: ClusterCalls, address: str) -> dict[str, dict[int, int]]:
+    """All offsets on a broker: `topic@group` → queue → offset."""
+    response = await cluster.call(address, GetAllConsumerOffsets())
+    return ConsumerOffsetTable.from_json(response.body).offset_table
 
 
 def _told_differently(

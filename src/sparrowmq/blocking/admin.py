@@ -43,7 +43,7 @@ from sparrowmq.admin.roles import RoleChange
 from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.spreads import TopicShare
-from sparrowmq.admin.topic_figures import TopicFigures
+from sparrowmq.admin.topic_figures import Busy, TopicFigures
 from sparrowmq.admin.topic_readers import TopicReader
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
@@ -288,6 +288,14 @@ class Admin(Facade[AsyncAdmin]):
         """Settings, messages and sends per second of many topics, with one request for each and a
         few for all; `rates` adds deliveries and sizes, which take several more requests."""
         return self._wait(lambda admin: admin.topic_figures(topics, rates=rates))
+
+    def busiest_topics(
+        self, topics: Sequence[str], *, by: Busy = "in", most: int = 100
+    ) -> Listing[TopicFigures]:
+        """All figures of the busiest of these topics, the busiest first: by messages per second
+        that are stored ("in") or delivered ("out"), or by size. Other topics are only asked about
+        what decides. `most=0` returns all."""
+        return self._wait(lambda admin: admin.busiest_topics(topics, by=by, most=most))
 
     def topic_readers(self, topic: str) -> Listing[TopicReader]:
         """The groups that read a topic, with their lag and their live members. Raises NotFound."""

@@ -1,12 +1,12 @@
 """`sparrowmq topic …`: looking at topics. Changing them is in `topic_changes`."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.brokers import BrokerInfo
-from sparrowmq.admin.topic_figures import TopicFigures
+from sparrowmq.admin.topic_figures import Busy, TopicFigures
 from sparrowmq.admin.topic_readers import TopicReader
 from sparrowmq.admin.topics import TopicInfo, TopicSettings
 from sparrowmq.cli.command_group import Group
@@ -293,12 +293,12 @@ def _replica_table(replicas: Sequence[BrokerInfo]) -> Table:
 @click.option(
     "--sort",
     type=click.Choice(["in", "out", "size"]),
-    help="The largest first; every topic is asked about, not only those that are printed.",
+    help="The largest first; that figure is asked of all topics, the others of those printed.",
 )
 @limit_option
 @shell_options(watch=True)
 def stats(
-    names: tuple[str, ...], match: str | None, sort: str | None, limit: int, shell: Shell
+    names: tuple[str, ...], match: str | None, sort: Busy | None, limit: int, shell: Shell
 ) -> None:
     """Show how busy topics are. BYTES is about: messages times the size of those that came lately.
 
@@ -316,29 +316,19 @@ def stats(
             await admin.route(name)
         found = list(names) or await topics_of_users(admin)
         chosen, total = selected(found, match, 0 if sort else limit)
-        listed = await admin.topic_figures(chosen, rates=True)
-        rows = _sorted(listed, sort)
+        if sort:
+            listed = await admin.busiest_topics(chosen, by=sort, most=limit)
+        else:
+            listed = await admin.topic_figures(chosen, rates=True)
         shown = Table(
             _STATS,
-            [_stats_row(each) for each in (rows[:limit] if limit else rows)],
+            [_stats_row(each) for each in (listed[:limit] if limit else listed)],
             total=total,
             empty="there is no topic",
         )
         return Report([shown], errors=listed.errors)
 
     shell.report(look)
-
-
-def _sorted(listed: Sequence[TopicFigures], sort: str | None) -> list[TopicFigures]:
-    keys: dict[str, Callable[[TopicFigures], float | None]] = {
-        "in": lambda each: each.stored_per_s,
-        "out": lambda each: each.delivered_per_s,
-        "size": lambda each: each.size_bytes,
-    }
-    if sort is None:
-        return list(listed)
-    key = keys[sort]
-    return sorted(listed, key=lambda each: (-(key(each) or 0), each.name))
 
 
 def _stats_row(each: TopicFigures) -> list[Value]:
