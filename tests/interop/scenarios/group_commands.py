@@ -60,6 +60,12 @@ def commands_show_lag_reset_undo_find_and_trace(scene: Scene) -> Outcome:
     lag = command(scene, "group", "lag", group, *where)
     reset = command(scene, "group", "reset", group, *where, "--to", "earliest", "--yes")
     behind = command(scene, "group", "lag", group, *where)
+    # All groups are asked for at once, by other requests, and get the same figures.
+    every = command(scene, "group", "lag", "--by", "queue", "--limit", "0")
+    own = [item for item in every["items"] if (item["group"], item["topic"]) == (group, topic)]
+    columns = ("queue", "committed", "end", "lag")
+    together, alone = rows({"items": own}, *columns), rows(behind, *columns)
+    check(together == alone, f"lag of all groups: {together}, of the group: {alone}")
     undone = command(scene, "group", "undo", group, "--yes")
     one = ("--queue", "broker-a/1", "--by", "-1", "--yes")
     single = command(scene, "group", "reset", group, *where, *one)
