@@ -5,24 +5,28 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.broker.config import ReplicationMode
+from sparrowmq.broker.replication.replication import Role
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.headers.groups import CreateGroup
 from sparrowmq.protocol.route import MASTER_ID
 from sparrowmq.store.messages import QueueRead, ReadStatus
 from sparrowmq.testing import sim_nodes
-from sparrowmq.testing.sim_cluster import RunningCluster
-from tests.sim.replicated import follows, has_all
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.sim.replicated import follows, has_all, role
 from tests.sim.slaves import (
     MASTER,
     SLAVE,
     SLAVE_ID,
+    create_topic,
     pull_header,
     pulled,
     send,
     with_slave,
 )
 from tests.store.cold_disk import ColdDisk
+from tests.store.stores import message
 
 FOUND, NOT_FOUND = ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND
 
@@ -138,11 +142,39 @@ def test_a_slave_that_lags_behind_an_epoch_does_not_shorten_a_queue() -> None:
         assert store.epochs.end_since("orders", 0, first) == 9
 
 
-def test_a_slave_whose_log_has_parted_serves_nothing() -> None:
-    with with_slave() as sim:
-        send(sim, b"0")
-        sim.brokers[SLAVE].broker.replication.follower.has_parted = True  # type: ignore[union-attr]
-        assert pulled(sim, sim.brokers[SLAVE], 0)[0] == NOT_FOUND
+def part(sim: RunningCluster) -> None:
+    """Give slave 1 a message that its master does not have, and the master others."""
+    slave = sim.brokers[SLAVE]
+    as_slave = slave.config
+    slave.stop()
+    slave.config = replace(as_slave, broker_id=0, name_servers=())
+    slave.start()
+    slave.broker.store.append(message(1), sim.clock())
+    slave.stop()
+    slave.config = as_slave
+    sim.wait(sim.client.send("orders", b"on the master"))
+
+
+def test_a_slave_whose_log_has_parted_serves_nothing_whatever_its_master_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A master that starts or waits refuses it, too, without a judgement."""
+    with SimCluster(slaves=2, in_sync_replicas=2, replication=ReplicationMode.SYNC).run() as sim:
+        sim.until(lambda: follows(sim, 1) and follows(sim, 2))
+        create_topic(sim)
+        sim.wait(sim.client.send("orders", b"common"))
+        master, slave, other = sim.brokers.values()
+        part(sim)
+        slave.start()
+        sim.until(lambda: "differ from offset" in caplog.text)
+        assert pulled(sim, slave, 0)[0] == NOT_FOUND
+        for node in (other, master):
+            node.kill()
+        sim.client.disconnect()
+        master.start()
+        assert role(master) is Role.WAITING
+        sim.advance(20)
+        assert pulled(sim, slave, 0)[0] == NOT_FOUND
 
 
 def test_a_slave_that_is_not_to_be_read_refuses_pulls_as_apaches_does() -> None:

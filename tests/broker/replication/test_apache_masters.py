@@ -30,11 +30,13 @@ from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.groups import CreateGroup, DeleteGroup, SetMessageRequestMode
 from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.headers.topics import CreateTopic, DeleteTopic
+from sparrowmq.protocol.route import MASTER_ID
 from sparrowmq.store.store import Store
 from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
 from sparrowmq.testing.wire import Refused
+from tests.sim.slaves import pulled
 from tests.store.stores import message
 
 TOPIC = "orders"
@@ -109,6 +111,13 @@ def records(node: BrokerNode) -> list[bytes]:
     return [record for record in found if record is not None]
 
 
+def serves_nothing(sim: RunningCluster) -> bool:
+    """Whether the slave holds readers back: they would skip what the master has instead."""
+    code, answer = pulled(sim, slave_of(sim), 0)
+    is_sent_to_master = answer.suggest_which_broker_id == MASTER_ID
+    return code == ResponseCode.PULL_NOT_FOUND and is_sent_to_master
+
+
 def test_a_slave_has_what_was_acknowledged(sim: RunningCluster) -> None:
     for number in range(50):
         sim.wait(sim.client.send(TOPIC, b"message %d" % number))
@@ -178,6 +187,7 @@ def test_a_slave_whose_log_has_parted_does_not_follow(
     slave.start()
     sim.until(lambda: "the logs have diverged" in caplog.text)
     assert not is_followed(sim)
+    assert serves_nothing(sim)
 
 
 def test_a_slave_that_is_longer_than_its_master_does_not_follow(
@@ -193,6 +203,7 @@ def test_a_slave_that_is_longer_than_its_master_does_not_follow(
     master.start()
     sim.until(lambda: "it has messages that the master lost" in caplog.text)
     assert not is_followed(sim)
+    assert serves_nothing(sim)
 
 
 def test_a_master_that_lost_its_disk_is_not_followed_even_when_it_has_grown_past_the_slave(
@@ -213,6 +224,7 @@ def test_a_master_that_lost_its_disk_is_not_followed_even_when_it_has_grown_past
         send_alone(sim, b"something else" * 100)
     sim.until(lambda: "the logs have diverged" in caplog.text)
     assert len(records(slave_of(sim))) == 3
+    assert serves_nothing(sim)
 
 
 def test_an_empty_slave_does_not_follow_a_master_with_files_of_another_size(

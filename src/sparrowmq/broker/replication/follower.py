@@ -62,6 +62,10 @@ class NotFollowing(Exception):
     """The other broker cannot be followed now; the text says why."""
 
 
+class LogsParted(NotFollowing):
+    """This log has something that the other one does not have, or has differently."""
+
+
 class MustStartAnew(Exception):
     """This log ends before the master's begins: this broker can only follow with an empty log."""
 
@@ -230,7 +234,8 @@ class Follower:
         self.knows_master = False
         """Whether name servers knew a master when they were last asked."""
         self.has_parted = False
-        """Whether the master refused this log: readers must not get what only this broker has."""
+        """Whether the last master that compared the logs refused this one: readers must not get what
+        only this broker has."""
 
     async def run(self, find_master: Callable[[], Awaitable[str | None]]) -> None:
         """Follow the master that `find_master` finds, forever.
@@ -311,12 +316,24 @@ class Follower:
             self._link.close()
 
     async def _approach(self, address: str, *, is_returning: bool) -> Approach:
-        """Say hello, and take over the epochs of the log that is copied."""
+        """Say hello, and take over the epochs of the log that is copied.
+
+        Only an approach that succeeds shows that the logs have not parted: a master that starts or
+        waits refuses without a judgement.
+        """
+        try:
+            approach = await self._say_hello(address, is_returning=is_returning)
+        except LogsParted:
+            self.has_parted = True
+            raise
+        self.has_parted = False
+        return approach
+
+    async def _say_hello(self, address: str, *, is_returning: bool) -> Approach:
         own = describe_log(self._config, self._store, self._port).claim
         response = await self._peers.call(
             address, FollowMaster(), own.to_json(), timeout_s=_HELLO_S
         )
-        self.has_parted = response.code == ResponseCode.NO_PERMISSION
         if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             if self._stranger is not None:
                 return await self._stranger(address, own)
@@ -325,7 +342,10 @@ class Follower:
                 " apache to follow a master of Apache's"
             )
         if response.code != ResponseCode.SUCCESS:
-            raise NotFollowing(f"{address} refuses: {response.remark}")
+            has_parted = response.code == ResponseCode.NO_PERMISSION
+            raise (LogsParted if has_parted else NotFollowing)(
+                f"{address} refuses: {response.remark}"
+            )
         answer = response.header(FollowAnswer)
         if answer.must_start_anew:
             raise MustStartAnew(response.remark)
