@@ -14,15 +14,15 @@ CONSUMER |= {"limit_rate"}
 PUSH = CONSUMER | {"run", "pause", "resume", "subscribe", "unsubscribe", "waits"}
 LITE = CONSUMER | {"poll", "pause", "resume", "subscribe", "unsubscribe", "assign", "position"}
 LITE |= {"seek", "seek_to_begin", "seek_to_end", "seek_to_timestamp"}
-LITE |= {"commit", "commit_later", "committed"}
-PULL = CONSUMER | {"pull", "update_offset", "commit", "committed", "give_back"}
+LITE |= {"commit", "commit_later", "committed", "waits"}
+PULL = CONSUMER | {"pull", "update_offset", "commit", "committed", "give_back", "waits"}
 NAMES = {
     "Producer": PRODUCER,
     "TransactionalProducer": PRODUCER | {"send_in_transaction"},
     "PushConsumer": PUSH,
     "LitePullConsumer": LITE,
     "PullConsumer": PULL,
-    "ScheduledPull": LIFE | {"limit_rate"},
+    "ScheduledPull": LIFE | {"limit_rate", "waits"},
 }
 ONLY_ASYNC = {"PushConsumer": {"stopped"}}
 CLIENT = LIFE | {"client_id", "config", "failure", "is_running"}

@@ -1,20 +1,24 @@
 """Consumers that take so many messages a second and no more, in virtual time to the message."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.consuming.pull_loop import FlowLimits
 from sparrowmq.client.consuming.push_consumer import PushConsumer
-from sparrowmq.client.consuming.scheduled_pull import Turn
+from sparrowmq.client.consuming.scheduled_pull import Turn, consumer_of
 from sparrowmq.client.group.rate_limit import Rate, RateLimit
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
-from tests.client.lite_readers import QUEUE, numbers
+from tests.client.lite_readers import QUEUE, numbers, using
 from tests.client.lite_readers import run as read
 from tests.client.members import TOPIC, Member, create_topic, send
 from tests.client.test_scheduled_pull import Scheduled
@@ -98,38 +102,206 @@ def test_the_rate_changes_for_what_waits_already() -> None:
         assert len(member.got) == 50
 
 
-def test_flow_control_names_the_rate_as_the_reason() -> None:
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+def test_flow_control_names_the_rate_as_the_reason(orderly: bool) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         send(sim, *numbers(0, 50))
-        member = Taker(sim, max_per_second=1, limits=FlowLimits(messages=10))
+        member = Taker(sim, max_per_second=1, limits=FlowLimits(messages=10), orderly=orderly)
         sim.advance(3)
         reason = member.consumer.waits()[QUEUE]
         assert reason.startswith("this member takes at most 1 messages/s; ")
         assert "wait for the handler, at most 10 may" in reason
 
 
-def test_members_share_a_rate_by_the_queues_they_hold() -> None:
+@pytest.mark.parametrize("limits", [{"limits": FlowLimits(messages=10)}, {"limit_all": 10}])
+def test_a_lite_pull_consumer_names_the_rate_while_a_poll_waits_for_it(
+    limits: dict[str, Any],
+) -> None:
+    async def poll(consumer: LitePullConsumer) -> tuple[dict[MessageQueue, str], ...]:
+        await consumer.poll()
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(consumer.poll(timeout_s=8))
+            await asyncio.sleep(3)
+            while_waiting = consumer.waits()
+            await waiting
+        await asyncio.sleep(3)
+        between_polls = consumer.waits()
+        consumer.limit_rate(None)
+        while await consumer.poll(timeout_s=1):
+            pass
+        return while_waiting, between_polls, consumer.waits()
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *numbers(0, 50))
+        while_waiting, between_polls, at_last = read(sim, poll, max_per_second=0.1, **limits)
+    assert while_waiting[QUEUE].startswith("this member takes at most 0.1 messages/s; 19 messages")
+    assert between_polls[QUEUE].startswith("19 messages wait")  # the application is what is slow
+    assert at_last == {}
+
+
+def test_pulls_that_wait_for_the_rate_are_named_by_queue() -> None:
+    async def take(queue: MessageQueue, turn: Turn) -> None:
+        await turn.consumer.pull(queue, 0)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *numbers(0, 5))
+        scheduled = Scheduled(sim, "a", {TOPIC: take}, max_per_second=0.1)
+        sim.advance(3)
+        assert scheduled.pull.waits() == {QUEUE: "this member takes at most 0.1 messages/s"}
+        scheduled.pull.limit_rate(None)
+        sim.advance(1)
+        assert scheduled.pull.waits() == {}
+
+
+def test_a_member_without_queues_says_that_it_waits_for_some() -> None:
+    async def take(queue: MessageQueue, turn: Turn) -> None:
+        await turn.consumer.pull(queue, 0)
+
+    async def pull(consumer: PullConsumer) -> None:
+        await consumer.pull(QUEUE, 0)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *numbers(0, 5))
+        members = [
+            Scheduled(sim, name, {TOPIC: take}, max_per_second=5, share_rate=True) for name in "ab"
+        ]
+        sim.advance(3)
+        holds = [consumer_of(each.pull) for each in members]
+        idle = next(each for each in holds if not each.assignment())
+        task = sim.host("b").start(pull(idle))
+        sim.advance(3)
+        assert idle.waits() == {
+            QUEUE: "the group takes at most 5 messages/s, and this member holds none of its queues"
+        }
+        task.cancel()
+        sim.advance(1)
+        assert idle.waits() == {}
+
+
+class LiteTaker:
+    """A member that polls, and notes when it got each message."""
+
+    def __init__(self, sim: RunningCluster, name: str, **options: object) -> None:
+        self.times: list[float] = []
+        self._sim = sim
+        self._leaving = asyncio.Event()
+        host = sim.host(name)
+        self.task = host.start(using(sim, name, self._poll, **options))
+
+    async def _poll(self, consumer: LitePullConsumer) -> None:
+        while not self._leaving.is_set():
+            self.times += [self._sim.now_s] * len(await consumer.poll(timeout_s=0.1))
+
+    def leave(self) -> None:
+        self._leaving.set()
+        self._sim.wait(self.task)
+
+
+class ScheduledTaker(Scheduled):
+    """A member whose callbacks pull from where the group is, and note when they got messages."""
+
+    def __init__(self, sim: RunningCluster, name: str, **options: object) -> None:
+        self.times: list[float] = []
+        super().__init__(sim, name, {TOPIC: self._take}, **options)
+
+    async def _take(self, queue: MessageQueue, turn: Turn) -> None:
+        at = await turn.consumer.committed(queue) or 0
+        found = await turn.consumer.pull(queue, at)
+        turn.consumer.update_offset(queue, found.next_offset)
+        await turn.consumer.commit([queue])
+        self.times += [self._sim.now_s] * len(found.messages)
+        turn.next_delay_s = 0.01
+
+
+def push(sim: RunningCluster, name: str, **options: object) -> Taker:
+    return Taker(sim, name=name, **options)
+
+
+@pytest.mark.parametrize(
+    "join",
+    [push, partial(push, orderly=True), LiteTaker, ScheduledTaker],
+    ids=["concurrent", "orderly", "lite pull", "scheduled pull"],
+)
+def test_members_share_a_rate_by_the_queues_they_hold(
+    join: Callable[..., Taker | LiteTaker | ScheduledTaker],
+) -> None:
+    def taken(member: Taker | LiteTaker | ScheduledTaker, since_s: float) -> int:
+        return sum(each >= since_s for each in member.times)
+
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, queues=4)
         for queue_id in range(4):
             send(sim, *numbers(0, 200), queue_id=queue_id)
-        first = Taker(sim, name="a", max_per_second=40, share_rate=True)
+        first = join(sim, name="a", max_per_second=40, share_rate=True)
         sim.advance(2)
         since_s = sim.now_s
         sim.advance(2)
-        assert first.taken(since_s) == pytest.approx(80, abs=2)  # alone it has all of it
-        second = Taker(sim, name="b", max_per_second=40, share_rate=True)
+        assert taken(first, since_s) == pytest.approx(80, abs=2)  # alone it has all of it
+        second = join(sim, name="b", max_per_second=40, share_rate=True)
         sim.advance(5)
         since_s = sim.now_s
         sim.advance(3)
-        shares = [each.taken(since_s) for each in (first, second)]
+        shares = [taken(each, since_s) for each in (first, second)]
         assert shares == [pytest.approx(60, abs=2)] * 2
         second.leave()
         sim.advance(3)
         since_s = sim.now_s
         sim.advance(1)
-        assert first.taken(since_s) == pytest.approx(40, abs=2)
+        assert taken(first, since_s) == pytest.approx(40, abs=2)
+
+
+def test_a_pull_consumer_of_single_queues_has_no_share_and_is_told_so() -> None:
+    text = "share_rate needs subscribed topics, .* give this consumer topics instead of single"
+    with pytest.raises(ValueError, match=text):
+        PullConsumer("billing", max_per_second=5, share_rate=True)
+    pulls = PullConsumer("billing")
+    with pytest.raises(ValueError, match=text):
+        pulls.limit_rate(5, share_rate=True)
+    pulls.limit_rate(5)
+
+
+def test_assigned_queues_have_no_share_whichever_comes_first() -> None:
+    async def assign_first(consumer: LitePullConsumer) -> None:
+        await consumer.assign([QUEUE])
+        with pytest.raises(ValueError, match="share_rate needs subscribed topics"):
+            consumer.limit_rate(5, share_rate=True)
+        consumer.limit_rate(5)
+        assert len(await consumer.poll()) == 1
+
+    async def limit_first(consumer: LitePullConsumer) -> None:
+        consumer.limit_rate(5, share_rate=True)
+        with pytest.raises(ValueError, match="share_rate needs subscribed topics"):
+            await consumer.assign([QUEUE])
+        await consumer.subscribe(TOPIC)  # nothing was assigned, and topics have shares
+        assert len(await consumer.poll()) == 1
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *numbers(0, 5))
+        read(sim, assign_first, name="a", group="a", subscriptions=None)
+        read(sim, limit_first, name="b", group="b", subscriptions=None)
+
+
+def test_a_topic_without_queues_yet_leaves_the_rate_as_it_is() -> None:
+    async def poll(consumer: LitePullConsumer) -> int:
+        assert await consumer.poll(timeout_s=5) == []
+        await consumer.unsubscribe("later")
+        await consumer.subscribe(TOPIC)
+        return len(await consumer.poll(timeout_s=5))
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *numbers(0, 5))
+        options: dict[str, Any] = {
+            "max_per_second": 5,
+            "share_rate": True,
+            "subscriptions": {"later": "*"},
+        }
+        assert read(sim, poll, **options) == 1
 
 
 def test_a_member_stops_at_once_although_messages_wait_for_the_rate() -> None:

@@ -187,6 +187,7 @@ class LitePullConsumer(_Reading[AsyncLitePullConsumer]):
     seek_to_end = awaited(AsyncLitePullConsumer.seek_to_end)
     seek_to_timestamp = awaited(AsyncLitePullConsumer.seek_to_timestamp)
     position = called(AsyncLitePullConsumer.position)
+    waits = called(AsyncLitePullConsumer.waits)
     commit = awaited(AsyncLitePullConsumer.commit)
     commit_later = called(AsyncLitePullConsumer.commit_later)
     committed = awaited(AsyncLitePullConsumer.committed)
@@ -220,6 +221,7 @@ class PullConsumer(_Reading[AsyncPullConsumer]):
         return facade
 
     pull = awaited(AsyncPullConsumer.pull)
+    waits = called(AsyncPullConsumer.waits)
     update_offset = called(AsyncPullConsumer.update_offset)
     commit = awaited(AsyncPullConsumer.commit)
     committed = awaited(AsyncPullConsumer.committed)
@@ -290,6 +292,7 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
         super().stop()
 
     limit_rate = called(AsyncScheduledPull.limit_rate)
+    waits = called(AsyncScheduledPull.waits)
 
     def _end(self, end: Callable[[AsyncScheduledPull], Coroutine[Any, Any, None]]) -> None:
         is_running = self._inner is not None

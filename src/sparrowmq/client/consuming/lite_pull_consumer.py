@@ -27,11 +27,12 @@ from sparrowmq.client.consuming.poll_buffer import PollBuffer
 from sparrowmq.client.consuming.pull_loop import FlowLimits, PullLoop, reason_to_wait
 from sparrowmq.client.errors import QueueLost
 from sparrowmq.client.group.group_consumer import GroupConsumer
-from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.held_queue import HeldQueue, pauses
 from sparrowmq.client.group.member_settings import MemberSettings, StartSettings
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_handover import PullTask, QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
+from sparrowmq.client.group.rate_limit import RateLimit, check_shares
 from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Filter, Subscriptions, without_functions
@@ -49,6 +50,9 @@ _POLL_S = 5.0
 class LitePullConsumer(GroupConsumer):
     """Pulls ahead in the background; the application calls `poll`. What `poll` returned counts as
     consumed at the next `poll`, or when it is committed."""
+
+    _is_manual = False
+    """Whether queues are assigned manually."""
 
     def __init__(
         self,
@@ -85,7 +89,6 @@ class LitePullConsumer(GroupConsumer):
         self._auto_commit = auto_commit
         self._buffer = PollBuffer()
         self._reader: LiteReader
-        self._is_manual = False
 
     # ---- lifecycle
 
@@ -116,6 +119,7 @@ class LitePullConsumer(GroupConsumer):
             ownership,
             self._buffer,
             self._rates,
+            self._rate_limit,
             pull_batch=self._batch,
             limits=self._limits,
             limit_all=self._limit_all,
@@ -143,6 +147,10 @@ class LitePullConsumer(GroupConsumer):
         await self._leave(0.0)
 
     # ---- what to read
+
+    @property
+    def _has_topics(self) -> bool:
+        return not self._is_manual
 
     async def subscribe(self, topic: str, choice: Filter = "*") -> None:
         """Share the queues of a topic with the group. Raises ValueError after `assign`."""
@@ -173,8 +181,7 @@ class LitePullConsumer(GroupConsumer):
         wanted = frozenset(queues)
         for queue in wanted:
             check_kind("a queue", queue, MessageQueue)
-        if self._rate_limit.rate is not None and self._rate_limit.rate.is_shared:
-            raise ValueError("share_rate needs subscribed topics: assigned queues have no shares")
+        check_shares(self._rate_limit.rate, is_broadcasting=False, has_topics=False)
         self._is_manual = self._reader.is_manual = True
 
         async def look_up() -> None:
@@ -297,6 +304,10 @@ class LitePullConsumer(GroupConsumer):
         or milliseconds since 1970."""
         await self.seek(queue, await self.offset_at(queue, timestamp_ms))
 
+    def waits(self) -> dict[MessageQueue, str]:
+        """Queues that are not being pulled now, each with the reason. Raises NotStarted."""
+        return pauses(self._running().held.values())
+
     def _held(self, queue: MessageQueue) -> HeldQueue:
         held = self._running().held.get(queue)
         if held is None:
@@ -315,6 +326,7 @@ class LiteReader(QueueReader):
         ownership: QueueOwnership,
         buffer: PollBuffer,
         rates: ConsumeRates,
+        rate_limit: RateLimit,
         *,
         pull_batch: int,
         limits: FlowLimits,
@@ -327,6 +339,7 @@ class LiteReader(QueueReader):
         self._buffer = buffer
         self._limits = limits
         self._limit_all = limit_all
+        self._rate_limit = rate_limit
         self._auto_commit = auto_commit
         self.is_manual = False
         """Whether queues are assigned manually; their topics then need no subscription."""
@@ -383,11 +396,15 @@ class LiteReader(QueueReader):
         return "the queue is paused" if held.queue in self._buffer.paused else ""
 
     def reason_to_wait(self, held: HeldQueue) -> str:
-        """Flow control: limits on messages waiting to be polled, in all queues and in this one."""
+        """Flow control: limits on messages waiting to be polled, in all queues and in this one. It
+        names the rate limit while that makes a poll wait."""
         waiting = sum(len(one.process_queue) for one in self._ownership.held.values())
         if waiting > self._limit_all:
-            return f"{waiting} messages wait to be polled, at most {self._limit_all} may"
-        return reason_to_wait(held.process_queue, self._limits)
+            reason = f"{waiting} messages wait to be polled, at most {self._limit_all} may"
+        else:
+            reason = reason_to_wait(held.process_queue, self._limits)
+        limited = self._rate_limit.reason if reason else ""
+        return f"{limited}; {reason}" if limited else reason
 
     def arrived(self, held: HeldQueue, messages: list[MessageExt]) -> None:
         """Keep messages until they are polled."""

@@ -7,6 +7,7 @@
 With `topics` it takes part in the group's rebalance: `assignment()` is its share.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -105,6 +106,8 @@ class PullConsumer(GroupConsumer):
         """Id of the broker that the last answer suggested, if that is not the master."""
         self._lost: dict[MessageQueue, int] = {}
         """Queues whose next pull should go to another broker than the one with this id."""
+        self._limited: Counter[MessageQueue] = Counter()
+        """How many pulls of each queue wait for the rate limit."""
         self._owed: set[MessageQueue] = set()
         """Queues whose recorded progress could not be stored, and counts until it is."""
 
@@ -139,6 +142,10 @@ class PullConsumer(GroupConsumer):
         await self._starting.until_none()
         await self._leave(within_s)
 
+    @property
+    def _has_topics(self) -> bool:
+        return len(self._subscriptions) > 0
+
     async def pull(
         self,
         queue: MessageQueue,
@@ -161,7 +168,8 @@ class PullConsumer(GroupConsumer):
         subscription = _subscription(queue.topic, choice)
         await self._look_again(queue)
         await self.queues(queue.topic)
-        count = await self._rate_limit.some(count)
+        if self._rate_limit.rate is not None:
+            count = await self._permitted(queue, count)
         used = 0
         try:
             result = await self._pull(queue, offset, subscription, count, waits=waits)
@@ -169,6 +177,16 @@ class PullConsumer(GroupConsumer):
         finally:
             self._rate_limit.give_back(count - used)
         return result
+
+    async def _permitted(self, queue: MessageQueue, count: int) -> int:
+        """How many messages the rate limit lets a pull take, once it lets it take any."""
+        self._limited[queue] += 1
+        try:
+            return await self._rate_limit.some(count)
+        finally:
+            self._limited[queue] -= 1
+            if not self._limited[queue]:
+                del self._limited[queue]
 
     async def _pull(
         self,
@@ -222,6 +240,13 @@ class PullConsumer(GroupConsumer):
             pulled.max_offset,
             messages,
         )
+
+    def waits(self) -> dict[MessageQueue, str]:
+        """Queues whose pulls wait for the rate limit now, each with the reason. Raises
+        NotStarted."""
+        self._running()
+        reason = self._rate_limit.reason
+        return dict.fromkeys(self._limited, reason) if reason else {}
 
     async def _look_again(self, queue: MessageQueue) -> None:
         """After a lost pull, or one whose suggested master is not in the route: refresh the route

@@ -25,6 +25,7 @@ from sparrowmq.client.consuming.pull_loop import FlowLimits
 from sparrowmq.client.consuming.push_reader import PushReader, make_consumption
 from sparrowmq.client.consuming.trace import ConsumerTrace
 from sparrowmq.client.group.group_consumer import GroupConsumer
+from sparrowmq.client.group.held_queue import pauses
 from sparrowmq.client.group.member_settings import StartSettings
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_ownership import QueueOwnership
@@ -356,8 +357,7 @@ class PushConsumer(GroupConsumer):
 
     def waits(self) -> dict[MessageQueue, str]:
         """Queues that are not being pulled now, each with the reason. Raises NotStarted."""
-        held = self._running().held.values()
-        return {one.queue: one.waits_for for one in held if one.waits_for}
+        return pauses(self._running().held.values())
 
 
 def is_in_handler(consumer: PushConsumer) -> bool:

@@ -108,6 +108,11 @@ class ScheduledPull(Lifecycle):
         ValueError."""
         self._consumer.limit_rate(max_per_second, share_rate=share_rate)
 
+    def waits(self) -> dict[MessageQueue, str]:
+        """Queues whose pulls wait for the rate limit now, each with the reason. Raises
+        NotStarted."""
+        return self._consumer.waits()
+
     def _assigned(
         self, topic: str, queues: Sequence[MessageQueue], mine: Sequence[MessageQueue]
     ) -> None:

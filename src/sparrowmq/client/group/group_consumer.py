@@ -14,7 +14,7 @@ from sparrowmq.client.errors import NoRoute, NotStarted
 from sparrowmq.client.group.broker_requests import MemberCalls, routes
 from sparrowmq.client.group.member_settings import ConsumerSettings, MemberSettings, with_start
 from sparrowmq.client.group.membership import Membership
-from sparrowmq.client.group.rate_limit import RateLimit, chosen_rate
+from sparrowmq.client.group.rate_limit import Rate, RateLimit, chosen_rate
 from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.lifecycle import Lifecycle
 from sparrowmq.client.members import ConsumerIdentity, StartedConsumer
@@ -50,8 +50,7 @@ class GroupConsumer(Lifecycle):
         self._client = ClientCore(own, routes=routes) if client is None else core_of(client)
         self._subscriptions = subscriptions
         self._rates = ConsumeRates()
-        rate = chosen_rate(*limit, is_broadcasting=self._settings.is_broadcasting)
-        self._rate_limit = RateLimit(rate)
+        self._rate_limit = RateLimit(self._rate_of(*limit))
         self._as_started = StartedConsumer(
             group, subscriptions, is_broadcasting=self._settings.is_broadcasting
         )
@@ -169,9 +168,20 @@ class GroupConsumer(Lifecycle):
     def limit_rate(self, max_per_second: float | None, *, share_rate: bool = False) -> None:
         """From now on take at most this many messages per second, like the settings of these names;
         None removes the limit. Raises ValueError."""
-        is_broadcasting = self._settings.is_broadcasting
-        rate = chosen_rate(max_per_second, share_rate, is_broadcasting=is_broadcasting)
-        self._rate_limit.change(rate)
+        self._rate_limit.change(self._rate_of(max_per_second, share_rate))
+
+    def _rate_of(self, max_per_second: float | None, share_rate: bool) -> Rate | None:
+        return chosen_rate(
+            max_per_second,
+            share_rate,
+            is_broadcasting=self._settings.is_broadcasting,
+            has_topics=self._has_topics,
+        )
+
+    @property
+    def _has_topics(self) -> bool:
+        """Whether this member gets queues by its topics, now or once it subscribes to some."""
+        return True
 
     async def _subscriptions_changed(self) -> None:
         if self._is_started:

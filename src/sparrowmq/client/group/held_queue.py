@@ -6,7 +6,7 @@ held ── leave ──▶ leaving ── drop ──▶ dropped
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from sparrowmq.client.broker_calls import Position
@@ -137,3 +137,8 @@ class HeldQueue:
     def _stop_pulling(self) -> None:
         if self.task is not None:
             self.task.cancel()
+
+
+def pauses(held: Iterable[HeldQueue]) -> dict[MessageQueue, str]:
+    """Those of the queues that are not being pulled now, each with the reason."""
+    return {one.queue: one.waits_for for one in held if one.waits_for}

@@ -46,7 +46,7 @@ class Rate:
 
 
 def chosen_rate(
-    max_per_second: float | None, is_shared: bool, *, is_broadcasting: bool
+    max_per_second: float | None, is_shared: bool, *, is_broadcasting: bool, has_topics: bool
 ) -> Rate | None:
     """The limit that a consumer's settings ask for. Raises ValueError."""
     check_flags(share_rate=is_shared)
@@ -54,12 +54,26 @@ def chosen_rate(
         if is_shared:
             raise ValueError("share_rate needs max_per_second: the limit that is shared")
         return None
-    if is_shared and is_broadcasting:
+    rate = Rate(max_per_second, is_shared)
+    check_shares(rate, is_broadcasting=is_broadcasting, has_topics=has_topics)
+    return rate
+
+
+def check_shares(rate: Rate | None, *, is_broadcasting: bool, has_topics: bool) -> None:
+    """Raises ValueError for a shared limit of a member that has no share of any queues: it would
+    wait forever."""
+    if rate is None or not rate.is_shared:
+        return
+    if is_broadcasting:
         raise ValueError(
             "share_rate needs the CLUSTERING model: BROADCASTING members share no messages,"
             " so give each of them its own max_per_second"
         )
-    return Rate(max_per_second, is_shared)
+    if not has_topics:
+        raise ValueError(
+            "share_rate needs subscribed topics, whose queues the group shares: give this consumer"
+            " topics instead of single queues, or each member its own max_per_second"
+        )
 
 
 class RateLimit:
@@ -92,8 +106,11 @@ class RateLimit:
         """Why messages have to wait now; empty if they do not."""
         if not self._waiting or self._rate is None:
             return ""
-        share = f", {self._per_second:,.4g} of them here" if self._rate.is_shared else ""
-        return f"{self._rate}{share}"
+        if not self._rate.is_shared:
+            return str(self._rate)
+        if not self._share:
+            return f"{self._rate}, and this member holds none of its queues"
+        return f"{self._rate}, {self._per_second:,.4g} of them here"
 
     @property
     def _per_second(self) -> float:
@@ -110,8 +127,9 @@ class RateLimit:
         self._look_again()
 
     def share_out(self, held: int, queues: int) -> None:
-        """The member holds `held` of the `queues` that its group shares."""
-        share = held / queues if queues else 0.0
+        """The member holds `held` of the `queues` that its group shares; at least one."""
+        assert queues > 0, "a share of 0 means that the queues are other members'"
+        share = held / queues
         if share != self._share:
             self._close_rate()
             self._share = share

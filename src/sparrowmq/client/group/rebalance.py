@@ -224,10 +224,12 @@ class Rebalance:
 
     def _share_rate(self) -> None:
         """Divide the rate limit by queues held. Retry topics do not count: a single member has
-        their one queue, and the other members would get less."""
+        their one queue, and the other members would get less. While no topic has queues there is
+        nothing to take, and the share stays."""
         held = sum(not is_retry_topic(queue.topic) for queue in self._ownership.held)
-        sizes = (size for topic, size in self._sizes.items() if not is_retry_topic(topic))
-        self._rate_limit.share_out(held, sum(sizes))
+        queues = sum(size for topic, size in self._sizes.items() if not is_retry_topic(topic))
+        if queues:
+            self._rate_limit.share_out(held, queues)
 
     # ---- announcing
 
