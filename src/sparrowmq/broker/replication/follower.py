@@ -234,8 +234,8 @@ class Follower:
         self.knows_master = False
         """Whether name servers knew a master when they were last asked."""
         self.has_parted = False
-        """Whether the last master that compared the logs refused this one: readers must not get what
-        only this broker has."""
+        """Whether the last master that compared the logs refused this one: readers must not get
+        what only this broker has."""
 
     async def run(self, find_master: Callable[[], Awaitable[str | None]]) -> None:
         """Follow the master that `find_master` finds, forever.
