@@ -1,6 +1,7 @@
 """Consumer groups: settings, live members, subscriptions."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from sparrowmq import (
     Admin,
     AlreadyExists,
     Client,
+    GroupInfo,
     InUse,
     MessageModel,
     NotFound,
@@ -18,10 +20,22 @@ from sparrowmq import (
 )
 from sparrowmq.cli.commands.group import members_table
 from sparrowmq.client.client import core_of
+from sparrowmq.console.pages.groups import state_of
 from sparrowmq.protocol.codes import version_text
 from sparrowmq.testing.sim_cluster import SimCluster
+from tests.admin.doctor.facts_tables import person, settings
 from tests.admin.doctor.provocations import succeed, wait_for_ever
 from tests.admin.operator import as_client, as_operator, consuming, numbered, send
+
+GROUP_INFO = GroupInfo(
+    name="billing",
+    settings=(settings(),),
+    members=(person("c1"),),
+    model=MessageModel.CLUSTERING,
+    subscriptions=frozenset({Subscription("orders")}),
+    topics=("orders",),
+    doubled_client_ids=frozenset(),
+)
 
 
 def test_a_live_group_shows_settings_members_and_subscriptions() -> None:
@@ -163,6 +177,51 @@ def test_a_group_is_created_on_named_brokers_and_not_changed_against_ones_will()
 
     with SimCluster(seed=1, brokers=2).run() as sim:
         as_operator(sim, work)
+
+
+BOTH = ("broker-a", "broker-b")
+STATES: list[tuple[str, list[tuple[str | None, tuple[str, ...]]]]] = [
+    ("consuming", []),
+    ("paused", [(None, BOTH)]),
+    ("paused", [(None, BOTH), ("orders", BOTH)]),
+    ("paused on broker-a", [(None, ("broker-a",))]),
+    ("paused in orders", [("orders", BOTH)]),
+    ("paused in orders on broker-b", [("orders", ("broker-b",))]),
+    (
+        "paused on broker-a, paused in orders, paused in refunds on broker-b",
+        [(None, ("broker-a",)), ("refunds", ("broker-b",)), ("orders", BOTH)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("state", "pauses"), STATES, ids=[str(n) for n in range(len(STATES))])
+def test_the_state_of_a_group_says_what_of_it_is_paused(
+    state: str, pauses: list[tuple[str | None, tuple[str, ...]]]
+) -> None:
+    def off(broker: str) -> frozenset[str | None]:
+        return frozenset(topic for topic, brokers in pauses if broker in brokers)
+
+    info = replace(
+        GROUP_INFO,
+        settings=tuple(
+            settings(
+                broker,
+                may_consume=None not in off(broker),
+                paused_topics=frozenset(each for each in off(broker) if each is not None),
+            )
+            for broker in BOTH
+        ),
+    )
+    assert info.state == state
+    assert state_of(info, None).word == ("online" if state == "consuming" else state)
+    words = {"consuming": "offline", "paused": "paused"}
+    offline = replace(info, members=())
+    assert offline.state == words.get(state, f"offline, {state}")
+
+
+def test_a_broker_that_does_not_say_which_topics_are_paused_leaves_the_rest_known() -> None:
+    info = replace(GROUP_INFO, settings=(settings(paused_topics=None), settings("broker-b")))
+    assert info.state == "consuming"
 
 
 CHANGES: list[tuple[dict[str, Any], list[SettingChange]]] = [

@@ -85,8 +85,8 @@ def test_groups_are_listed_and_shown(desk: Desk) -> None:
     assert "billing" in desk.done("group", "list", "--offline", "--lagging", "4")
     shown = desk.done("group", "show", "billing")
     assert shown.splitlines() == [
-        "BROKER\tCONSUME\tBROADCAST\tORDER\tRETRIES\tRETRY-QUEUES\tATTRIBUTES",
-        "broker-a\tyes\tyes\tno\t3\t1\t",
+        "BROKER\tCONSUME\tBROADCAST\tORDER\tRETRIES\tRETRY-QUEUES\tPAUSED-TOPICS\tATTRIBUTES",
+        "broker-a\tyes\tyes\tno\t3\t1\t\t",
         "",
         "TOPIC\tQUEUES\tLAG\tDELAY",
         "orders\t2\t4\t<number>",
@@ -165,6 +165,19 @@ def test_groups_are_paused_and_resumed(desk: Desk) -> None:
     assert "what members have fetched is handled still" in ran.stderr
     assert desk.json("group", "show", "billing")["state"] == "paused"
     assert desk.done("group", "resume", "billing").splitlines()[1] == "broker-a\tresumed"
+    assert desk.json("group", "show", "billing")["state"] == "offline"
+
+
+def test_a_pause_in_one_topic_is_shown_and_its_remedy_is_named(desk: Desk) -> None:
+    desk.done("group", "pause", "billing", "--topic", "orders")
+    shown = desk.json("group", "show", "billing")
+    assert shown["state"] == "offline, paused in orders"
+    assert [each["pausedTopics"] for each in shown["settings"]] == [["orders"]]
+    assert "paused" in [each["finding"] for each in shown["findings"]]
+    found = json.loads(desk.run("doctor", "group", "billing", "--json").stdout)["items"]
+    (command,) = (each["command"] for each in found if each["finding"] == "paused")
+    assert command == "sparrowmq group resume billing --topic orders"
+    desk.done("group", "resume", "billing", "--topic", "orders")
     assert desk.json("group", "show", "billing")["state"] == "offline"
 
 

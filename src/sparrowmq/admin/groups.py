@@ -1,18 +1,22 @@
 """Consumer groups as brokers and live members report them: settings, members, subscriptions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from sparrowmq.admin.cluster_calls import Answers, ClusterCalls
-from sparrowmq.admin.errors import BrokerRefusal, NotFound
+from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, while_it_answers
+from sparrowmq.admin.errors import BrokerRefusal, NoBrokerAnswers, NotFound
 from sparrowmq.admin.members import Connected, GroupMember, Subscription, connected, with_details
 from sparrowmq.admin.values import BrokerFailure, Listing
+from sparrowmq.protocol.broker_stats import GroupForbidden
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
+from sparrowmq.protocol.headers.admin import UpdateGroupForbidden
 from sparrowmq.protocol.headers.connections import GetTopicsOfConsumer
 from sparrowmq.protocol.headers.groups import GetAllGroupConfig, GetGroupConfig
 from sparrowmq.protocol.headers.statistics import GetConsumeStats
 from sparrowmq.protocol.heartbeat import MessageModel
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import check_group
 from sparrowmq.protocol.offsets_body import ConsumeStats
 from sparrowmq.protocol.route import TopicList
@@ -30,6 +34,48 @@ class GroupSettings:
     """How often a message is delivered again before it becomes a dead letter."""
     retry_queues: int
     attributes: Mapping[str, str]
+    paused_topics: frozenset[str] | None = frozenset()
+    """Topics of the group that it may not read there; None if the broker does not say that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Brokers that do not let a group read: an operator paused it there."""
+
+    topic: str | None
+    """None for all topics."""
+    brokers: tuple[str, ...]
+    is_everywhere: bool
+    """Whether it is on all brokers that have the group."""
+
+    def __str__(self) -> str:
+        where = "" if self.topic is None else f" in {self.topic}"
+        return f"paused{where}" + ("" if self.is_everywhere else f" on {', '.join(self.brokers)}")
+
+
+def pauses_of(settings: Sequence[GroupSettings]) -> tuple[Pause, ...]:
+    """Where a group is paused: as a whole first, then by topic."""
+    topics = sorted({topic for each in settings for topic in each.paused_topics or ()})
+    by_topic: dict[str | None, tuple[str, ...]] = {
+        None: tuple(each.broker for each in settings if not each.may_consume),
+        **{
+            topic: tuple(e.broker for e in settings if topic in (e.paused_topics or ()))
+            for topic in topics
+        },
+    }
+    return tuple(
+        Pause(topic, brokers, len(brokers) == len(settings))
+        for topic, brokers in by_topic.items()
+        if brokers
+    )
+
+
+def is_paused(settings: Sequence[GroupSettings], queue: MessageQueue) -> bool:
+    """Whether the broker of a queue refuses the group's pulls of it."""
+    return any(
+        queue.broker_name in each.brokers and each.topic in (None, queue.topic)
+        for each in pauses_of(settings)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +99,21 @@ class GroupInfo:
     def is_online(self) -> bool:
         """Whether the group has a live member."""
         return bool(self.members)
+
+    @property
+    def pauses(self) -> tuple[Pause, ...]:
+        """Where an operator paused it."""
+        return pauses_of(self.settings)
+
+    @property
+    def state(self) -> str:
+        """`consuming`, `offline`, `paused`, or what of it is paused: `paused in orders`, `paused
+        on broker-a`, `offline, paused in orders`."""
+        pauses = self.pauses
+        if any(each.topic is None and each.is_everywhere for each in pauses):
+            return "paused"
+        words = [*([] if self.is_online else ["offline"]), *map(str, pauses)]
+        return ", ".join(words) or "consuming"
 
     @property
     def subscriptions_differ(self) -> bool:
@@ -97,19 +158,26 @@ async def describe_group(
         for each in await with_details(cluster, name, online)
     ]
     first = next((each for each in online.by_broker.values() if each.connection_set), None)
+    topics = {topic for _, names in known.by_broker.values() for topic in names}
+    configs = {broker: found for broker, (found, _) in known.by_broker.items() if found is not None}
+    paused = await _paused_topics(
+        cluster,
+        name,
+        {broker: online.addresses[broker] for broker in configs},
+        topics | {each.topic for each in online.subscriptions},
+    )
     return GroupInfo(
         name=name,
         settings=tuple(
-            _settings(broker, config)
-            for broker, (config, _) in known.by_broker.items()
-            if config is not None
+            _settings(broker, config, paused.by_broker.get(broker))
+            for broker, config in configs.items()
         ),
         members=tuple(members),
         model=None if first is None else first.message_model,
         subscriptions=online.subscriptions,
-        topics=tuple(sorted({name for _, names in known.by_broker.values() for name in names})),
+        topics=tuple(sorted(topics)),
         doubled_client_ids=online.doubled,
-        errors=known.errors,
+        errors=tuple(dict.fromkeys((*known.errors, *paused.errors))),
     )
 
 
@@ -187,7 +255,35 @@ async def all_configs(cluster: ClusterCalls, address: str) -> dict[str, Subscrip
     return SubscriptionGroupTable.from_json(response.body).subscription_group_table
 
 
-def _settings(broker: str, config: SubscriptionGroupConfig) -> GroupSettings:
+async def _paused_topics(
+    cluster: ClusterCalls, group: str, addresses: Mapping[str, str], topics: Collection[str]
+) -> Answers[frozenset[str] | None]:
+    """Which of these topics the group may not read, by broker; None where a broker does not say."""
+
+    async def ask(_: str, address: str) -> frozenset[str] | None:
+        asks = {topic: partial(_may_read, cluster, address, group, topic) for topic in topics}
+        try:
+            found = await while_it_answers(asks)
+        except BrokerRefusal as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            return None  # a broker before 5.0
+        return frozenset(topic for topic, may_read in found.items() if not may_read)
+
+    try:
+        return await cluster.ask_each(addresses, ask)
+    except NoBrokerAnswers as error:
+        return Answers({}, error.errors)
+
+
+async def _may_read(cluster: ClusterCalls, address: str, group: str, topic: str) -> bool:
+    response = await cluster.call(address, UpdateGroupForbidden(group=group, topic=topic))
+    return GroupForbidden.from_json(response.body).readable
+
+
+def _settings(
+    broker: str, config: SubscriptionGroupConfig, paused_topics: frozenset[str] | None
+) -> GroupSettings:
     return GroupSettings(
         broker=broker,
         may_consume=config.consume_enable,
@@ -196,6 +292,7 @@ def _settings(broker: str, config: SubscriptionGroupConfig) -> GroupSettings:
         retries=config.retry_max_times,
         retry_queues=config.retry_queue_nums,
         attributes=dict(config.attributes),
+        paused_topics=paused_topics,
     )
 
 

@@ -277,10 +277,16 @@ def person(client_id: str, wants: str = "*") -> Member:
     )
 
 
-def settings(*, may_consume: bool = True) -> OfGroup:
+def settings(
+    broker: str = "broker-a",
+    *,
+    may_consume: bool = True,
+    paused_topics: frozenset[str] | None = frozenset(),
+) -> OfGroup:
     return OfGroup(
-        broker="broker-a",
+        broker=broker,
         may_consume=may_consume,
+        paused_topics=paused_topics,
         may_broadcast=True,
         orderly=False,
         retries=16,
@@ -345,6 +351,14 @@ GO_STILL = replace(
     members=(replace(person("c1"), language="GO"),),
 )
 """What an ordered member of Go's client 2.1.2 says whose handler fails again and again."""
+PAUSED_ELSE = (
+    still(WAITING),
+    after(queues=(lag(Q0, None, 10), lag(Q1, None, 0))),
+    moved((lag(Q0, 10, 20),), (lag(Q0, 12, 60),), says({Q0: pq(10)}), says({Q0: pq(12)})),
+    replace(after(queues=(lag(Q0, 0, 300), lag(Q1, 290, 300))), first=look(at_ms=BEFORE)),
+)
+"""What has another name while nobody has paused the topic: a queue that is stuck, progress that was
+never committed, growing lag, and all of it in one queue."""
 WRONG_GROUPS: list[tuple[str, Facts]] = [
     ("no-members", replace(after(queues=(lag(Q0, 3, 10),)), members=())),
     ("more-members-than-queues", replace(GROUP, members=tuple(map(person, "abc")))),
@@ -422,6 +436,11 @@ WRONG_GROUPS: list[tuple[str, Facts]] = [
         ),
     ),
     ("paused", replace(GROUP, settings=(settings(may_consume=False),))),
+    ("paused", replace(GROUP, settings=(settings(paused_topics=frozenset({"orders"})),))),
+    *(
+        ("paused", replace(facts, settings=(settings(paused_topics=frozenset({"orders"})),)))
+        for facts in PAUSED_ELSE
+    ),
     (
         "paused",
         told(
@@ -595,6 +614,11 @@ NOT_MADE: list[tuple[str, Facts, Callable[[], set[str]]]] = [
         lambda: {"protective-setting-ignored"},
     ),
     ("a broker without its start", broker(skew_s=None), lambda: {"clock-skew"}),
+    (
+        "a broker before 5.0 does not say in which topics a group is paused",
+        replace(GROUP, settings=(settings(paused_topics=None),)),
+        lambda: {"paused"},
+    ),
     (
         "an ordered member of Go's",
         replace(told(GO_ORDERED), members=(replace(person("c1"), language="GO"),)),

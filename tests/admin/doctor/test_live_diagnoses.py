@@ -26,3 +26,11 @@ def test_the_doctor_finds_what_was_provoked(name: str) -> None:
 
 def test_every_diagnosis_is_provoked_on_a_live_cluster() -> None:
     assert set(ALL.scenes) == set(CATALOGUE)
+
+
+def test_a_group_that_is_paused_in_a_topic_is_not_told_to_skip_a_message() -> None:
+    examined = wrong_groups.OTHER_SCENES.play("paused in one topic")
+    assert [each.id for each in examined.findings] == ["paused"]
+    (paused,) = examined.findings
+    assert paused.evidence == "1 of 1 brokers does not let it read topic orders: broker-a"
+    assert paused.command == "sparrowmq group resume billing --topic orders"

@@ -27,6 +27,8 @@ from tests.admin.doctor.provocations import (
 
 SCENES = Provocations()
 provokes = SCENES.provokes
+OTHER_SCENES = Provocations()
+"""Further ways to the same diagnoses, by their own names."""
 
 
 async def examine(scene: Scene, *, after_s: float = 1.0, **more: Any) -> Examination:
@@ -192,6 +194,16 @@ async def a_group_is_switched_off(scene: Scene) -> Examination:
     await scene.topic(messages=3)
     await scene.admin.create_group("billing", may_consume=False)
     return await examine(scene)
+
+
+@OTHER_SCENES.provokes("paused in one topic")
+async def one_topic_of_a_live_group_is_paused(scene: Scene) -> Examination:
+    await scene.topic(messages=3)
+    async with scene.member(succeed):
+        await asyncio.sleep(1)
+        await scene.admin.pause_group("billing", topic="orders")
+        await scene.send(4)
+        return await examine(scene, after_s=60, for_s=10.0)
 
 
 @provokes("retries-growing")

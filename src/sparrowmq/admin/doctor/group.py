@@ -14,6 +14,7 @@ from sparrowmq.admin.doctor.member_states import (
     without_times,
 )
 from sparrowmq.admin.doctor.progress import COMMIT_S, QueueProgress, progress_of
+from sparrowmq.admin.groups import is_paused, pauses_of
 from sparrowmq.admin.lag import QueueLag
 from sparrowmq.protocol.names import is_retry_topic
 
@@ -80,13 +81,16 @@ def _offline(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def _settings(facts: GroupFacts) -> Iterator[Finding]:
-    off = [each.broker for each in facts.settings if not each.may_consume]
-    if off:
+    for each in pauses_of(facts.settings):
+        count, verb = len(each.brokers), "does" if len(each.brokers) == 1 else "do"
+        what = "consume" if each.topic is None else f"read topic {each.topic}"
+        only = "" if each.topic is None else f" --topic {each.topic}"
         yield found(
             "paused",
             _subject(facts),
-            f"{len(off)} of {len(facts.settings)} brokers do not let it consume: {shorten(off)}",
-            f"sparrowmq group resume {facts.name}",
+            f"{count} of {len(facts.settings)} brokers {verb} not let it {what}:"
+            f" {shorten(each.brokers)}",
+            f"sparrowmq group resume {facts.name}{only}",
         )
 
 
@@ -136,7 +140,8 @@ def _without_progress(facts: GroupFacts) -> list[str]:
     found_topics = []
     for topic in sorted({each.topic for each in facts.subscriptions}):
         queues = [each for each in facts.second.queues if each.queue.topic == topic]
-        has_messages = any(each.broker_offset > each.min_offset for each in queues)
+        readable = [each for each in queues if not is_paused(facts.settings, each.queue)]
+        has_messages = any(each.broker_offset > each.min_offset for each in readable)
         if has_messages and all(each.consumer_offset is None for each in queues):
             found_topics.append(topic)
     return found_topics
@@ -148,7 +153,13 @@ def _without_progress(facts: GroupFacts) -> list[str]:
 def _lag(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
     if not facts.members:
         return
-    known = [each for each in moves if each.is_certain and not is_retry_topic(each.queue.topic)]
+    known = [
+        each
+        for each in moves
+        if each.is_certain
+        and not is_retry_topic(each.queue.topic)
+        and not is_paused(facts.settings, each.queue)
+    ]
     before, after = sum(each.lag_before for each in known), sum(each.lag_after for each in known)
     if after - before >= LEAST_GROWTH and facts.window_s > 0:
         yield found(
@@ -162,6 +173,8 @@ def _lag(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
         queues = [each for each in facts.second.queues if each.queue.topic == topic]
         total = sum(each.lag for each in queues)
         worst = max(queues, key=lambda each: each.lag)
+        if is_paused(facts.settings, worst.queue):
+            continue
         if len(queues) > 1 and total >= LEAST_LAG and worst.lag >= ONE_QUEUE_SHARE * total:
             owner = f", held by {worst.owner}" if worst.owner else ""
             yield found(
@@ -174,12 +187,16 @@ def _lag(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
 
 def _stuck(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
     """Queues that stand still, except those whose reason is already known."""
-    if not facts.members or any(not each.may_consume for each in facts.settings):
+    if not facts.members:
         return
     explained, without_progress = idle_queues(facts), _without_progress(facts)
     for each in moves:
         came_ms = facts.next_stored_ms.get(each.queue, 0)
-        is_known = each.queue in explained or each.queue.topic in without_progress
+        is_known = (
+            each.queue in explained
+            or each.queue.topic in without_progress
+            or is_paused(facts.settings, each.queue)
+        )
         is_young = facts.second.at_ms - came_ms < STUCK_MS
         if not each.is_certain or not each.stands_still or is_known or is_young:
             continue
@@ -203,6 +220,13 @@ def _unknown(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[NotMade]
             f"{count_of(len(doubtful), 'queue')} of group {facts.name}",
             "no live owner tells its progress, and brokers learn it only every"
             f" {COMMIT_S:.0f} s: look for longer, with --for 10s",
+        )
+    mute = [each.broker for each in facts.settings if each.paused_topics is None]
+    if mute:
+        yield NotMade(
+            ("paused",),
+            f"single topics of group {facts.name}",
+            f"these brokers do not say which topics a group may not read: {shorten(mute)}",
         )
     for client_id in without_handler_times(facts):
         yield NotMade(

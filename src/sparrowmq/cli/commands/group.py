@@ -174,7 +174,7 @@ def show_group(name: str, shell: Shell) -> None:
             found.errors,
             facts={
                 "group": name,
-                "state": _state(found),
+                "state": found.state,
                 "model": "" if found.model is None else _MODELS[found.model],
                 "lag": lag.lag,
             },
@@ -182,12 +182,6 @@ def show_group(name: str, shell: Shell) -> None:
         )
 
     shell.report(look)
-
-
-def _state(found: GroupInfo) -> str:
-    if found.settings and not any(each.may_consume for each in found.settings):
-        return "paused"
-    return "consuming" if found.is_online else "offline"
 
 
 def _advice(name: str, examined: Examination) -> list[str]:
@@ -210,6 +204,7 @@ def _settings_table(found: GroupInfo) -> Table:
             each.orderly,
             each.retries,
             each.retry_queues,
+            None if each.paused_topics is None else sorted(each.paused_topics),
             [f"{name}={value}" for name, value in sorted(each.attributes.items())],
         ]
         for each in found.settings
@@ -221,6 +216,7 @@ def _settings_table(found: GroupInfo) -> Table:
         ("ORDER", "order"),
         ("RETRIES", "retries"),
         ("RETRY-QUEUES", "retryQueues"),
+        ("PAUSED-TOPICS", "pausedTopics"),
         ("ATTRIBUTES", "attributes"),
     ]
     return table(columns, rows, title="settings", key="settings", empty="no broker has settings")

@@ -35,15 +35,15 @@ def state_of(info: GroupInfo | None, lag: GroupLag | None) -> GroupBadge:
     """The state of a group, as far as one look can tell."""
     if info is None:
         return GroupBadge("?", "quiet")
-    if info.settings and not any(each.may_consume for each in info.settings):
-        return GroupBadge("paused", "warn")
+    if info.pauses:
+        return GroupBadge(info.state, "warn")
     if not info.is_online:
         waiting = lag is not None and lag.lag > 0
-        return GroupBadge("offline", "bad" if waiting else "quiet")
+        return GroupBadge(info.state, "bad" if waiting else "quiet")
     if lag is not None and lag.lag and not lag.consumed_per_s:
         return GroupBadge("not advancing", "warn")
     return (
-        GroupBadge("consuming", "good")
+        GroupBadge(info.state, "good")
         if lag is not None and lag.queues
         else GroupBadge("online", "good")
     )
