@@ -187,8 +187,8 @@ async def read_message(cluster: ClusterCalls, queue: MessageQueue, offset: int) 
             return found
     is_empty = part.max_offset <= part.min_offset
     held = "is empty" if is_empty else f"has {part.min_offset} to {part.max_offset - 1}"
-    place = f"{queue.broker_name}/{queue.queue_id}/{offset}"
-    raise NotFound("message", place, f"that queue of topic {queue.topic} {held}")
+    text = f"that queue of topic {queue.topic} {held}"
+    raise NotFound("message", f"{queue.place}/{offset}", text)
 
 
 async def _read(cluster: ClusterCalls, queue: MessageQueue, offset: int, limit: int) -> MessagePart:

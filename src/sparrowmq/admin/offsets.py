@@ -253,8 +253,8 @@ def _queues_to_move(
         counts = ", ".join(
             f"{data.read_queue_nums} on {data.broker_name}" for data in route.queue_datas
         )
-        name = f"{queue.broker_name}/{queue.queue_id}"
-        raise NotFound("queue", name, f"queues that can be read of topic {topic}: {counts}")
+        known_are = f"queues that can be read of topic {topic}: {counts}"
+        raise NotFound("queue", queue.place, known_are)
     if not wanted:
         raise AdminError(f"topic {topic} has no queue that can be read")
     by_broker: dict[str, list[MessageQueue]] = {}
@@ -294,7 +294,7 @@ def _in_range(planned: _Planned) -> OffsetMove:
     if not low <= move.after <= high:
         queue = move.queue
         raise AdminError(
-            f"nothing was changed: {queue.broker_name}/{queue.queue_id} of topic {queue.topic}"
+            f"nothing was changed: {queue.place} of topic {queue.topic}"
             f" has offsets {low} to {high}, not {move.after}"
         )
     return move

@@ -134,8 +134,7 @@ def _wanted_queues(
         return {name: range(count) for name, count in counts.items()}
     if queue.queue_id not in range(counts.get(queue.broker_name, 0)):
         known = ", ".join(f"{count} on {name}" for name, count in sorted(counts.items()))
-        name = f"{queue.broker_name}/{queue.queue_id}"
-        raise NotFound("queue", name, f"queues that can be read of topic {topic}: {known}")
+        raise NotFound("queue", queue.place, f"queues that can be read of topic {topic}: {known}")
     return {queue.broker_name: (queue.queue_id,)}
 
 

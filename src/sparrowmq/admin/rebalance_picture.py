@@ -381,8 +381,8 @@ def _legend(columns: int, height: float) -> Iterator[str]:
 
 def _queue_text(queue: MessageQueue, queues: Sequence[MessageQueue] | set[MessageQueue]) -> str:
     """The shortest text that distinguishes the queues."""
-    place = f"{queue.broker_name}/{queue.queue_id}"
-    return f"{queue.topic} {place}" if len({each.topic for each in queues}) > 1 else place
+    has_topics = len({each.topic for each in queues}) > 1
+    return f"{queue.topic} {queue.place}" if has_topics else queue.place
 
 
 def _short(name: str) -> str:

@@ -157,7 +157,7 @@ async def _resend_one(
     def result(kind: Resend, reason: str = "") -> Resent:
         return Resent(
             message_id=letter.msg_id,
-            place=f"{letter.broker_name}/{letter.queue_id}/{letter.queue_offset}",
+            place=letter.place,
             died=letter.stored_at,
             target=target,
             result=kind,
@@ -233,8 +233,7 @@ def _kept(letter: MessageExt, to: str) -> dict[str, str]:
     kept[RESENT] = str(resends_of(letter) + 1)
     if to != TO_GROUP:
         # A de-duplicated topic may still know the message; retry topics never do.
-        place = f"{letter.broker_name}/{letter.queue_id}/{letter.queue_offset}"
-        kept[DEDUP_KEY] = f"resend {place} {kept[RESENT]}"
+        kept[DEDUP_KEY] = f"resend {letter.place} {kept[RESENT]}"
     origin = origin_of(letter)
     if to == TO_GROUP and origin is not None:
         kept[names.RETRY_TOPIC] = origin

@@ -166,7 +166,7 @@ async def _places_before(
 
     found = await all_at_once({move: partial(look, move) for move in record.moves})
     gone_on = [
-        f"{move.queue.broker_name}/{move.queue.queue_id} is at {now}, not {move.after}"
+        f"{move.queue.place} is at {now}, not {move.after}"
         for move, (now, _, _) in found.items()
         if now != move.after and not (may_be_before and now == move.before)
     ]

@@ -21,8 +21,7 @@ def line_of(message: MessageExt) -> str:
     """Position, tag, keys and text of a message."""
     tags = f" [{message.tags}]" if message.tags else ""
     keys = f" {' '.join(message.keys)}" if message.keys else ""
-    place = f"{message.broker_name}/{message.queue_id}/{message.queue_offset}"
-    return f"{place}{tags}{keys}: {body_line(message.body)}"
+    return f"{message.place}{tags}{keys}: {body_line(message.body)}"
 
 
 def body_line(body: bytes) -> str:

@@ -11,7 +11,6 @@ import click
 
 from sparrowmq.cli.option_types import Moment
 from sparrowmq.protocol.message import MessageQueue
-from sparrowmq.protocol.message_ext import MessageExt
 
 MAX_OFFSET = 2**63 - 1
 
@@ -83,16 +82,6 @@ class Steps(click.ParamType[int]):
         if steps == 0 or abs(steps) > MAX_OFFSET:
             self.fail(f"{value!r} is not a number of messages; write +1 or -100", param, ctx)
         return steps
-
-
-def queue_text(queue: MessageQueue) -> str:
-    """`broker-a/3`."""
-    return f"{queue.broker_name}/{queue.queue_id}"
-
-
-def place_text(message: MessageExt) -> str:
-    """`broker-a/3/1841`."""
-    return f"{queue_text(message.queue)}/{message.queue_offset}"
 
 
 def chosen_queues(topic: str, names: Iterable[QueueName]) -> list[MessageQueue]:

@@ -44,6 +44,11 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
             f"queueId={self.queue_id}]"
         )
 
+    @property
+    def place(self) -> str:
+        """Broker and id, as people read and type them: `broker-a/3`."""
+        return f"{self.broker_name}/{self.queue_id}"
+
 
 class MessageSettings(TypedDict, total=False):
     """The optional fields of a message besides topic and body; `Message` documents them."""

@@ -60,6 +60,11 @@ class MessageExt:
         return self.record.queue_offset
 
     @property
+    def place(self) -> str:
+        """Broker, queue id and queue offset, as people read and type them: `broker-a/3/1841`."""
+        return f"{self.broker_name}/{self.record.queue_id}/{self.record.queue_offset}"
+
+    @property
     def log_offset(self) -> int:
         """Its place in the broker's commit log, in bytes."""
         return self.record.log_offset

@@ -56,7 +56,7 @@ def _subject(facts: GroupFacts) -> str:
 
 def place(queue: QueueLag) -> str:
     """`orders broker-a/3`."""
-    return f"{queue.queue.topic} {queue.queue.broker_name}/{queue.queue.queue_id}"
+    return f"{queue.queue.topic} {queue.queue.place}"
 
 
 def _broadcasting(facts: GroupFacts) -> Iterator[Finding]:
@@ -201,14 +201,13 @@ def _stuck(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
         if not each.is_certain or not each.stands_still or is_known or is_young:
             continue
         queue = each.queue
-        spot = f"{queue.broker_name}/{queue.queue_id}"
         owner = f", held by {each.owner}" if each.owner else ""
         yield found(
             "stuck-at-offset",
             _subject(facts),
-            f"{queue.topic} {spot} stays at offset {each.after} for {facts.window_s:.1f} s while"
-            f" {each.lag_after:,} messages wait{owner}",
-            f"sparrowmq message get {queue.topic} --queue {spot} --offset {each.after}",
+            f"{queue.topic} {queue.place} stays at offset {each.after} for {facts.window_s:.1f} s"
+            f" while {each.lag_after:,} messages wait{owner}",
+            f"sparrowmq message get {queue.topic} --queue {queue.place} --offset {each.after}",
         )
 
 

@@ -193,7 +193,7 @@ def _java_line(stacks: str) -> str:
 
 
 def _place(queue: MessageQueue) -> str:
-    return f"{queue.topic} {queue.broker_name}/{queue.queue_id}"
+    return f"{queue.topic} {queue.place}"
 
 
 # ---- members compared with each other

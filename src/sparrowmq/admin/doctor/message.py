@@ -25,11 +25,6 @@ def _time(time_ms: int) -> str:
     return f"{date_of(time_ms):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _place(message: MessageExt) -> str:
-    queue = message.queue
-    return f"{queue.broker_name}/{queue.queue_id}/{message.queue_offset}"
-
-
 def _not_delivered(facts: MessageFacts) -> Finding:
     trace = f"sparrowmq message trace {facts.id} --topic {facts.topic}"
     if facts.waiting is not None and facts.due_ms is not None:
@@ -51,7 +46,7 @@ def _not_delivered(facts: MessageFacts) -> Finding:
 
 
 def _stored(message: MessageExt) -> str:
-    return f"{_time(message.store_timestamp)} at {_place(message)}"
+    return f"{_time(message.store_timestamp)} at {message.place}"
 
 
 def _half(facts: MessageFacts, half: MessageExt) -> Finding:
@@ -89,7 +84,7 @@ def _for_group(facts: MessageFacts, reader: MessageReader, stored: MessageExt) -
     elif reader.subscription is not None and not passes(reader.subscription, stored.properties):
         yield _filtered(reader, stored, subject)
     else:
-        evidence = f"it stands at {reader.offset}, past {_place(stored)}"
+        evidence = f"it stands at {reader.offset}, past {stored.place}"
         if reader.subscription is None:
             evidence += "; offline, so its filter is not known"
         if reader.resent is not None:
@@ -140,7 +135,7 @@ def _not_read(reader: MessageReader, stored: MessageExt, subject: str) -> Iterat
         "waiting-behind",
         subject,
         f"{count_of(before, 'message')} before it: the group {start}, the message is"
-        f" {_place(stored)}{state}",
+        f" {stored.place}{state}",
         f"sparrowmq doctor group {reader.group}",
         cause=cause,
         remedy=remedy,

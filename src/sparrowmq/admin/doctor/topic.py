@@ -99,14 +99,10 @@ def _unevenness(facts: TopicFacts) -> Iterator[Finding]:
         yield found(
             "queues-uneven",
             _subject(facts),
-            f"{_place(fullest.queue)} has {fullest.messages:,} of {total:,} messages,"
+            f"{fullest.queue.place} has {fullest.messages:,} of {total:,} messages,"
             f" the mean of {len(facts.queues)} queues is {mean:,.0f}",
             f"sparrowmq topic show {facts.name} --queues",
         )
-
-
-def _place(queue: MessageQueue) -> str:
-    return f"{queue.broker_name}/{queue.queue_id}"
 
 
 def _readers(facts: TopicFacts) -> Iterator[Finding]:
@@ -142,7 +138,7 @@ def _old_routes(facts: TopicFacts) -> Iterator[Finding]:
                     "old-route-in-client",
                     f"member {client_id} of group {reader.group}",
                     f"it holds {count_of(len(gone), 'queue')} that topic {facts.name} does not"
-                    f" have for reading: {shorten(map(_place, gone))}",
+                    f" have for reading: {shorten(each.place for each in gone)}",
                     f"sparrowmq group members {reader.group}",
                 )
 
@@ -159,7 +155,7 @@ def _retention(facts: TopicFacts) -> Iterator[Finding]:
             yield found(
                 "retention-overtakes-lag",
                 f"group {reader.group} in topic {facts.name}",
-                f"its next message in {_place(queue)} is {delay_s / _HOUR_S:,.1f} h old, and"
+                f"its next message in {queue.place} is {delay_s / _HOUR_S:,.1f} h old, and"
                 f" {queue.broker_name} keeps messages for {kept_s / _HOUR_S:,.0f} h",
                 f"sparrowmq group lag {reader.group} --topic {facts.name}",
             )

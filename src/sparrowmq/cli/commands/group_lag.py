@@ -17,7 +17,6 @@ from sparrowmq.cli.commands.group import age
 from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.option_types import Wait
 from sparrowmq.cli.output import Column, Report, Table, Value, duration_text
-from sparrowmq.cli.queues import queue_text
 from sparrowmq.cli.shell import IN_PART, Shell, limit_option, shell_options, topic_option
 from sparrowmq.protocol.names import check_group, check_topic, is_system_group
 
@@ -223,7 +222,7 @@ def _by_queue(lags: Sequence[GroupLag]) -> Made:
         [
             each.group,
             one.queue.topic,
-            queue_text(one.queue),
+            one.queue.place,
             "" if one.consumer_offset is None else one.consumer_offset,
             one.broker_offset,
             *_sums([one]),

@@ -15,7 +15,7 @@ from sparrowmq.admin.resets import JournaledReset
 from sparrowmq.cli.commands.pipeline_options import operator_name
 from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.output import Report, Table, Value, table
-from sparrowmq.cli.queues import Goal, QueueName, QueueType, Steps, chosen_queues, queue_text
+from sparrowmq.cli.queues import Goal, QueueName, QueueType, Steps, chosen_queues
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, topic_option, yes_option
 from sparrowmq.cli.stop_signal import RUN_AGAIN
 from sparrowmq.protocol.limits import BacklogAction, backlog_of
@@ -212,7 +212,7 @@ def _show_moves(
         del facts["id"]
     shell.show(Report([_moves_table(made.moves, owners)], facts=facts))
     for queue in made.kept:
-        shell.say(f"{queue_text(queue)}: the group had no progress there, it stays where it is")
+        shell.say(f"{queue.place}: the group had no progress there, it stays where it is")
     if dry_run:
         shell.dry()
     elif made.record is not None:
@@ -223,7 +223,7 @@ def _show_moves(
 def _moves_table(moves: Sequence[OffsetMove], owners: Mapping[MessageQueue, str]) -> Table:
     rows: list[list[Value]] = [
         [
-            queue_text(each.queue),
+            each.queue.place,
             "" if each.before is None else each.before,
             each.after,
             each.skipped,
@@ -352,9 +352,7 @@ def clone(
         what = f"Group {target} gets the progress of {source} in {len(moves)} queues"
         shell.confirm(what, target, yes=yes)
         moves = shell.change(lambda admin: copy(admin, is_dry=False))
-    rows: list[list[Value]] = [
-        [each.queue.topic, queue_text(each.queue), each.after] for each in moves
-    ]
+    rows: list[list[Value]] = [[each.queue.topic, each.queue.place, each.after] for each in moves]
     columns = [("TOPIC", "topic"), ("QUEUE", "queue"), ("OFFSET", "offset")]
     shell.show(Report([table(columns, rows)]))
     if dry_run:

@@ -19,7 +19,7 @@ from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.message_output import MORE, body_text, json_of, line_of, message_options
 from sparrowmq.cli.option_types import Moment
 from sparrowmq.cli.output import Report, Table, Value, table
-from sparrowmq.cli.queues import MAX_OFFSET, QueueName, QueueType, place_text
+from sparrowmq.cli.queues import MAX_OFFSET, QueueName, QueueType
 from sparrowmq.cli.shell import Shell, shell_options, topic_option, yes_option
 from sparrowmq.clock import date_of
 from sparrowmq.protocol.message_ext import MessageExt
@@ -155,7 +155,7 @@ def _message_table(
     ]
     rows: list[list[Value]] = [
         [
-            place_text(each),
+            each.place,
             each.stored_at,
             each.tags or "",
             each.keys,
@@ -293,7 +293,7 @@ def _trace_report(found: MessageTrace) -> Report:
     rows: list[list[Value]] = []
     stored = found.message
     if stored is not None:
-        rows.append([stored.stored_at, "stored", place_text(stored), "", "", ""])
+        rows.append([stored.stored_at, "stored", stored.place, "", "", ""])
     rows += [_step_row(each, found.steps) for each in found.steps]
     rows.sort(key=lambda row: str(row[0]))
     columns = [

@@ -25,7 +25,6 @@ from sparrowmq.cli.output import Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, limit_option, shell_options
 from sparrowmq.client.strategies import NAMED
 from sparrowmq.disk.atomic_file import replace_path
-from sparrowmq.protocol.message import MessageQueue
 
 _INFERRED = " ?"
 """Marks a text that is inferred, because the member does not report it."""
@@ -124,7 +123,7 @@ def _owned_row(each: OwnedQueue) -> tuple[Value, ...]:
     why = each.why + _INFERRED * each.is_inferred
     owner = each.owner if each.owner is not None else ""
     since: Value = each.since if each.owner is not None else ""
-    return each.queue.topic, _place(each.queue), owner, since, why
+    return each.queue.topic, each.queue.place, owner, since, why
 
 
 def _member_row(each: MemberShare) -> tuple[Value, ...]:
@@ -135,12 +134,8 @@ def _member_row(each: MemberShare) -> tuple[Value, ...]:
 
 
 def _move_row(each: MemberMove) -> tuple[Value, ...]:
-    queue = "" if each.queue is None else _place(each.queue)
+    queue = "" if each.queue is None else each.queue.place
     return each.at, each.member, each.action, each.topic, queue, each.why
-
-
-def _place(queue: MessageQueue) -> str:
-    return f"{queue.broker_name}/{queue.queue_id}"
 
 
 def _warnings(info: RebalanceInfo) -> list[str]:
@@ -346,7 +341,7 @@ def _moves(found: Sequence[RebalanceSimulation]) -> Table:
             each.strategy,
             str(step.event),
             move.queue.topic,
-            _place(move.queue),
+            move.queue.place,
             move.giver or "",
             move.taker or "",
             timedelta(seconds=move.pause_s),

@@ -223,8 +223,7 @@ def sent_line(result: SendResult, *, as_json: bool) -> str:
             "offset": result.queue_offset,
         }
         return json_text(document, indent=None)
-    place = f"{queue.broker_name}/{queue.queue_id}/{result.queue_offset}"
-    return f"{result.status} {result.msg_id} {place}"
+    return f"{result.status} {result.msg_id} {queue.place}/{result.queue_offset}"
 
 
 def _body(body: str | None, file: str | None) -> bytes:

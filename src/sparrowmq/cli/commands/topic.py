@@ -14,7 +14,6 @@ from sparrowmq.cli.commands import topic_changes
 from sparrowmq.cli.completion import complete_topics
 from sparrowmq.cli.output import Column, Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, limit_option, match_option, selected, shell_options
-from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
 from sparrowmq.protocol.perm import perm_text
 from sparrowmq.protocol.route import ClusterInfo
@@ -211,7 +210,7 @@ def _settings_table(found: TopicInfo) -> Table:
 def _queue_table(found: TopicInfo) -> Table:
     rows: list[list[Value]] = [
         [
-            queue_text(each.queue),
+            each.queue.place,
             each.min_offset,
             each.max_offset,
             each.messages,
@@ -220,11 +219,6 @@ def _queue_table(found: TopicInfo) -> Table:
         for each in found.queues
     ]
     return table(_QUEUES, rows, key="queues")
-
-
-def queue_text(queue: MessageQueue) -> str:
-    """`broker-a/3`."""
-    return f"{queue.broker_name}/{queue.queue_id}"
 
 
 def reader_table(readers: Iterable[TopicReader]) -> Table:

@@ -253,7 +253,7 @@ async def _lost_queues(admin: Admin, name: str, changes: Sequence[SettingChange]
             raise AdminError(f"nothing was changed, since not all brokers answer: {failure}")
     rows: list[list[Value]] = [
         [
-            f"{each.queue.broker_name}/{each.queue.queue_id}",
+            each.queue.place,
             each.messages,
             max((reader.unread.get(each.queue, 0) for reader in readers), default=each.messages),
             [reader.group for reader in readers if reader.unread.get(each.queue)],
