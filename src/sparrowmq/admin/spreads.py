@@ -12,16 +12,15 @@ import msgspec
 
 from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.admin.drains import ORDER_NAMESPACE, drained_brokers, order_configurations
-from sparrowmq.admin.errors import AdminError, BrokerRefusal, shown
+from sparrowmq.admin.errors import AdminError, shown
 from sparrowmq.admin.topics import (
     changed_request,
+    configs_on,
     create_request,
     is_hidden,
-    topic_config,
     until_routed,
 )
 from sparrowmq.client.argument_checks import check_names
-from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.topics import CreateTopic
 from sparrowmq.protocol.names import check_topic, is_dlq_topic, is_retry_topic, is_system_topic
 from sparrowmq.protocol.topic_config import TopicConfig
@@ -67,15 +66,7 @@ async def spread_topic(
     having = {data.broker_name for data in route.queue_datas}
     addresses = targets | await cluster.masters(brokers=sorted(having | set(brokers)))
 
-    async def ask(_: str, address: str) -> TopicConfig | None:
-        try:
-            return await topic_config(cluster, address, topic)
-        except BrokerRefusal as error:
-            if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                raise
-            return None
-
-    known = (await cluster.ask_each(addresses, ask)).all()
+    known = (await configs_on(cluster, topic, addresses)).all()
     configuration = (await order_configurations(cluster)).get(topic, "")
     plan = plan_spread(topic, known, set(brokers), configuration)
     if plan.order and not accept_disorder:

@@ -22,7 +22,7 @@ from sparrowmq.admin.cluster_calls import ClusterCalls, while_it_answers
 from sparrowmq.admin.errors import AdminError, BrokerRefusal
 from sparrowmq.admin.groups import all_configs
 from sparrowmq.admin.members import connected
-from sparrowmq.admin.topics import TopicSettings, settings_of, topic_stats
+from sparrowmq.admin.topics import TopicSettings, all_topic_configs, settings_of, topic_stats
 from sparrowmq.admin.values import BrokerFailure, Listing, time_of
 from sparrowmq.client.argument_checks import check_names
 from sparrowmq.protocol.body import GroupList
@@ -31,9 +31,8 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.headers.connections import GetConsumersOfTopic
 from sparrowmq.protocol.headers.statistics import ViewBrokerStats
-from sparrowmq.protocol.headers.topics import GetAllTopicConfig
 from sparrowmq.protocol.offsets_body import TopicStats
-from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig
+from sparrowmq.protocol.topic_config import TopicConfig
 
 N = TypeVar("N", int, float)
 _PUT, _SIZE, _GET = "TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", "GROUP_GET_NUMS"
@@ -129,12 +128,6 @@ async def _listed(
     )
 
 
-async def topic_configs(cluster: ClusterCalls, address: str) -> dict[str, TopicConfig]:
-    """The settings of all topics on a broker."""
-    response = await cluster.call(address, GetAllTopicConfig())
-    return RegisteredTopics.from_json(response.body).topic_config_table
-
-
 async def _of_broker(
     cluster: ClusterCalls,
     broker: str,
@@ -142,7 +135,7 @@ async def _of_broker(
     names: Sequence[str],
     parts: frozenset[str],
 ) -> dict[str, _OnBroker]:
-    table = await topic_configs(cluster, address)
+    table = await all_topic_configs(cluster, address)
     configs = {name: table[name] for name in names if name in table}
     if parts == _NEEDED["out"]:
         try:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, partly_done, without
+from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, addresses_of, partly_done, without
 from sparrowmq.admin.errors import (
     AdminError,
     AlreadyExists,
@@ -175,6 +175,22 @@ async def topic_config(cluster: ClusterCalls, address: str, topic: str) -> Topic
     return config
 
 
+async def configs_on(
+    cluster: ClusterCalls, topic: str, brokers: Mapping[str, str]
+) -> Answers[TopicConfig | None]:
+    """A topic's settings on each of these brokers, None where it does not exist."""
+
+    async def ask(_: str, address: str) -> TopicConfig | None:
+        try:
+            return await topic_config(cluster, address, topic)
+        except BrokerRefusal as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            return None
+
+    return await cluster.ask_each(brokers, ask)
+
+
 async def all_topic_configs(cluster: ClusterCalls, address: str) -> dict[str, TopicConfig]:
     """Every topic that a broker has, with its settings."""
     response = await cluster.call(address, GetAllTopicConfig())
@@ -322,16 +338,8 @@ async def _same_configs(
 ) -> tuple[dict[str, TopicConfig], Sequence[BrokerFailure]]:
     """How the brokers that have a topic have it, and those that cannot be reached. Raises
     AlreadyExists where one differs from what is wanted."""
-
-    async def ask(_: str, address: str) -> TopicConfig | None:
-        try:
-            return await topic_config(cluster, address, topic)
-        except BrokerRefusal as error:
-            if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                raise
-            return None
-
-    found, away = (await cluster.ask_each(targets, ask)).reached()
+    answers = await configs_on(cluster, topic, targets)
+    found, away = answers.reached()
     present = {name: config for name, config in found.items() if config is not None}
     changes = [each for name in present for each in wanted.changes(present[name], name)]
     if changes:
