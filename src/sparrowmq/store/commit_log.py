@@ -243,3 +243,15 @@ def read_log(disk: Disk, file_size: int, log_offset: int, length: int) -> bytes:
         return file.read(log_offset - start, length)
     finally:
         file.close()
+
+
+class LogFiles:
+    """The bytes of a log that nobody has open, for a scan."""
+
+    def __init__(self, disk: Disk, file_size: int) -> None:
+        self._disk = disk
+        self._file_size = file_size
+
+    def read_blocking(self, log_offset: int, length: int) -> bytes:
+        """Bytes of one file, fewer at its end, none if it is missing."""
+        return read_log(self._disk, self._file_size, log_offset, length)

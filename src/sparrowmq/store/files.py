@@ -9,14 +9,13 @@ from pathlib import Path
 
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.real_disk import RealDisk
-from sparrowmq.protocol.names import topic_fault
 from sparrowmq.protocol.record import Record
-from sparrowmq.store.commit_log import read_log
+from sparrowmq.store.commit_log import LogFiles, read_log
 from sparrowmq.store.config import CONSUME_QUEUE_UNIT, StoreConfig
 from sparrowmq.store.consume_queue import UNIT
 from sparrowmq.store.durable_marks import Mark, Marks, Snapshot
 from sparrowmq.store.errors import StoreCorrupted
-from sparrowmq.store.layout import LOG_DIR, QUEUE_DIR, file_offset, log_path
+from sparrowmq.store.layout import LOG_DIR, QUEUE_DIR, file_offset, log_path, queues_on
 from sparrowmq.store.recovery.log_scan import FileEnd, Hole, LogScan
 
 _UNITS_AT_ONCE = 16_384
@@ -77,7 +76,7 @@ class StoreFiles:
         mark = self.mark()
         sure = 0 if mark is None else mark.log_offset
         begin = starts[0] if start is None else start
-        log = _Log(self._disk, size)
+        log = LogFiles(self._disk, size)
         return LogScan(log, size, starts, sure=sure, look_ahead=size).run(begin)
 
     def records(self, start: int | None = None) -> Iterator[Record]:
@@ -91,13 +90,7 @@ class StoreFiles:
 
     def queues(self) -> list[tuple[str, int]]:
         """Topic and id of every queue that has a directory."""
-        return [
-            (topic, int(name))
-            for topic in self._disk.listdir(QUEUE_DIR)
-            if topic_fault(topic) is None
-            for name in self._disk.listdir(f"{QUEUE_DIR}/{topic}")
-            if name.isascii() and name.isdigit()
-        ]
+        return queues_on(self._disk)
 
     def units(self, topic: str, queue_id: int) -> Iterator[tuple[int, tuple[int, int, int]]]:
         """Queue offset, and log offset, size and tag of every unit in a queue's files."""
@@ -121,14 +114,3 @@ class StoreFiles:
                 position += len(data)
         finally:
             file.close()
-
-
-class _Log:
-    """The log's bytes for a scan."""
-
-    def __init__(self, disk: Disk, file_size: int) -> None:
-        self._disk = disk
-        self._file_size = file_size
-
-    def read_blocking(self, log_offset: int, length: int) -> bytes:
-        return read_log(self._disk, self._file_size, log_offset, length)

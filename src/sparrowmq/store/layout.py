@@ -9,7 +9,8 @@ sparrowmq/                         durable marks, quarantined bytes and trash; A
 ```
 """
 
-from sparrowmq.protocol.names import check_topic
+from sparrowmq.disk.disk import Disk
+from sparrowmq.protocol.names import check_topic, topic_fault
 
 LOG_DIR = "commitlog"
 QUEUE_DIR = "consumequeue"
@@ -49,3 +50,14 @@ def queue_dir(topic: str, queue_id: int) -> str:
     if queue_id < 0:
         raise ValueError(f"queue id {queue_id}, must be 0 or more")
     return f"{QUEUE_DIR}/{check_topic(topic)}/{queue_id}"
+
+
+def queues_on(disk: Disk) -> list[tuple[str, int]]:
+    """Topic and id of every consume queue that has a directory."""
+    return [
+        (topic, int(name))
+        for topic in disk.listdir(QUEUE_DIR)
+        if topic_fault(topic) is None
+        for name in disk.listdir(f"{QUEUE_DIR}/{topic}")
+        if name.isascii() and name.isdigit()
+    ]

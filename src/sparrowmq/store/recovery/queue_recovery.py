@@ -11,7 +11,7 @@ from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.consume_queue import BLANK_UNIT_SIZE, UNIT, ConsumeQueue, FileSum
 from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.durable_marks import QueueState, Snapshot, state_of
-from sparrowmq.store.layout import QUEUE_DIR
+from sparrowmq.store.layout import queues_on
 from sparrowmq.store.messages import Damage, StartProgress
 from sparrowmq.store.recovery.log_scan import Hole
 
@@ -44,7 +44,7 @@ class QueueRecovery:
             return
         self._dispatch.dropped.update(snapshot.dropped)
         known = {(state.topic, state.queue_id) for state in snapshot.queues}
-        for key in self._on_disk():
+        for key in queues_on(self._disk):
             if key not in known:
                 # Created after the snapshot, or left over: its units come from the log again.
                 self._dispatch.queue(*key).delete()
@@ -57,7 +57,7 @@ class QueueRecovery:
 
         False if there are none, or if one leads to the wrong place: then none is trusted.
         """
-        for key in self._on_disk():
+        for key in queues_on(self._disk):
             queue = self._dispatch.queue(*key)
             if not self._adopt_queue(log, queue, begin):
                 self._dispatch.queues.clear()
@@ -94,7 +94,7 @@ class QueueRecovery:
 
     def _load_without_snapshot(self, log_begin: int) -> None:
         """Take everything from the log, except how far queues came that have expired entirely."""
-        for topic, queue_id in self._on_disk():
+        for topic, queue_id in queues_on(self._disk):
             queue = self._dispatch.queue(topic, queue_id)
             reached = self._end_in_files(queue)
             last = queue.unit(reached - 1) if reached else None
@@ -102,15 +102,6 @@ class QueueRecovery:
                 self._reached[topic, queue_id] = reached
                 self.states.append(QueueState(topic, queue_id, reached, reached, []))
             queue.delete()
-
-    def _on_disk(self) -> list[tuple[str, int]]:
-        return [
-            (topic, int(name))
-            for topic in self._disk.listdir(QUEUE_DIR)
-            if topic_fault(topic) is None
-            for name in self._disk.listdir(f"{QUEUE_DIR}/{topic}")
-            if name.isascii() and name.isdigit()
-        ]
 
     def _end_in_files(self, queue: ConsumeQueue) -> int:
         """The unit after the last one ever written, judged by the files alone."""

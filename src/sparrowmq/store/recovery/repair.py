@@ -23,7 +23,7 @@ import msgspec
 from sparrowmq.clock import Zone, utc
 from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.record import Record
-from sparrowmq.store.commit_log import read_log
+from sparrowmq.store.commit_log import LogFiles
 from sparrowmq.store.errors import StoreCorrupted, StoreError
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.index.entries import IndexLayout
@@ -85,7 +85,7 @@ def plan_repair(
     files = StoreFiles(disk)
     starts = files.log_starts()
     size = _file_size(disk, files, starts)
-    log = _Log(disk, size)
+    log = LogFiles(disk, size)
     walk = _Walk(log, size, starts, files)
     holes = tuple(walk.holes(report))
     for hole in holes:
@@ -124,21 +124,10 @@ def _file_size(disk: Disk, files: StoreFiles, starts: list[int]) -> int:
     return size
 
 
-class _Log:
-    """The log's bytes for a scan."""
-
-    def __init__(self, disk: Disk, file_size: int) -> None:
-        self._disk = disk
-        self._file_size = file_size
-
-    def read_blocking(self, log_offset: int, length: int) -> bytes:
-        return read_log(self._disk, self._file_size, log_offset, length)
-
-
 class _Walk:
     """A walk through the log that continues wherever a record can still be read."""
 
-    def __init__(self, log: _Log, size: int, starts: list[int], files: StoreFiles) -> None:
+    def __init__(self, log: LogFiles, size: int, starts: list[int], files: StoreFiles) -> None:
         self._size = size
         self._starts = starts
         mark = files.mark()
@@ -208,7 +197,7 @@ def _short_files(disk: Disk, starts: list[int], size: int) -> Iterator[RepairSte
             yield RepairStep(log_path(start), length, missing, reason, "extended with zeros")
 
 
-def _tail(log: _Log, starts: list[int], size: int, end: int) -> Iterator[RepairStep]:
+def _tail(log: LogFiles, starts: list[int], size: int, end: int) -> Iterator[RepairStep]:
     """Bytes past the log's end: in its last file, and in files after it."""
     in_file = end - end % size
     for start in starts:
