@@ -39,6 +39,7 @@ from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.ids import UniqueIds
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.properties import CLUSTER, encode_properties
 from sparrowmq.protocol.trace import TRACE_FIELDS
 from sparrowmq.store.store import Store
@@ -155,6 +156,10 @@ class Broker:
         # As Apache's SendMessageProcessor adds them: tracing clients read the region.
         own_properties = TRACE_FIELDS | {CLUSTER: self.config.cluster_name}
         self.cluster_property = encode_properties(own_properties)
+
+    def queue(self, topic: str, queue_id: int) -> MessageQueue:
+        """A queue of this broker."""
+        return MessageQueue(topic, self.config.broker_name, queue_id)
 
     def refuse_sends(self, holder: str, reason: str) -> None:
         """Refuse sends for that reason until the same holder passes an empty one."""

@@ -21,7 +21,6 @@ from typing import Any
 from sparrowmq.broker.broker import Broker
 from sparrowmq.net.connection import Connection
 from sparrowmq.protocol.headers.pull import PullMessage
-from sparrowmq.protocol.message import MessageQueue
 
 LONGEST_S = 15.0
 """Counted from the notice of a rebalance: as long as Python members wait for each other."""
@@ -52,7 +51,7 @@ def belongs_to_another(
     asking = None if group is None else group.members.get(connection)
     if group is None or asking is None or asking.takes_locks:
         return False
-    owner = broker.locks.owner(group_name, _queue(broker, topic, queue_id))
+    owner = broker.locks.owner(group_name, broker.queue(topic, queue_id))
     return owner is not None and owner != asking.client_id and group.find(owner) is not None
 
 
@@ -62,7 +61,7 @@ def offset_after_handover(
     """The offset to pull next, once the owner has let go or `wait_s` has passed."""
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     # Looked up now: the lock may be gone when the task that answers begins.
-    ended = broker.locks.ended_event(group, _queue(broker, topic, queue_id))
+    ended = broker.locks.ended_event(group, broker.queue(topic, queue_id))
     stored_before = broker.offsets.get(group, topic, queue_id)
     return _offset_after(broker, header, ended, wait_s, stored_before)
 
@@ -81,7 +80,3 @@ def _next_offset(asked: int, stored_before: int, stored: int) -> int:
     """Move forward to what the owner stored meanwhile. Move back only if nothing was stored before:
     the member then had to guess where to begin, and may have guessed too high."""
     return stored if stored > asked or stored_before < 0 <= stored else asked
-
-
-def _queue(broker: Broker, topic: str, queue_id: int) -> MessageQueue:
-    return MessageQueue(topic, broker.config.broker_name, queue_id)

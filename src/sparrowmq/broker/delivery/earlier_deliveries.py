@@ -13,10 +13,10 @@ log holds anything from before a step, every timer from before the start is look
 """
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.placement import fields_of
+from sparrowmq.broker.delivery.placement import fields_of, without
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.properties import (
     REAL_TOPIC,
@@ -56,7 +56,7 @@ def _was_delivered(broker: Broker, record: Record, fields: Mapping[str, str]) ->
     """Whether the log has this delivery. A message that a retried send stored twice may count as
     delivered when its duplicate was."""
     if any(
-        _without(copy, _DELIVERY_TIMES) == _without(fields, _DELIVERY_TIMES)
+        without(copy, _DELIVERY_TIMES) == without(fields, _DELIVERY_TIMES)
         for copy in _later(broker, fields.get(REAL_TOPIC, ""), record, fields)
     ):
         return True
@@ -67,7 +67,7 @@ def _was_delivered(broker: Broker, record: Record, fields: Mapping[str, str]) ->
     # Or the clock was set forward, and it was stored again with the rest of its delay.
     asked = {name: fields.get(name) for name in _DELAYS}
     return any(
-        _without(copy, _LENGTHS) == _without(fields, _LENGTHS)
+        without(copy, _LENGTHS) == without(fields, _LENGTHS)
         and {name: copy.get(name) for name in _DELAYS} != asked
         for copy in _later(broker, TIMER_TOPIC, record, fields)
     )
@@ -90,7 +90,3 @@ def _later(
             and copy.body == record.body
         ):
             yield fields_of(copy)
-
-
-def _without(fields: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    return {name: value for name, value in fields.items() if name not in names}

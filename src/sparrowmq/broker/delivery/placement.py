@@ -312,3 +312,8 @@ def fields_of(record: Record) -> dict[str, str]:
     fields = decode_properties(record.properties)
     fields.pop(CRC32, None)
     return fields
+
+
+def without(fields: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    """Properties except those of these names."""
+    return {name: value for name, value in fields.items() if name not in names}

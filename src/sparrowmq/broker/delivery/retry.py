@@ -25,7 +25,6 @@ from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import Language, ResponseCode
 from sparrowmq.protocol.group_config import GroupRetryPolicy, SubscriptionGroupConfig
 from sparrowmq.protocol.ids import offset_id
-from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import (
     RETRY_PREFIX,
     TIMER_TOPIC,
@@ -173,7 +172,7 @@ def _consumes_in_order(broker: Broker, group: str) -> bool:
     for topic in live.subscriptions:
         config = broker.topics.get(topic)
         for queue_id in range(config.read_queue_nums if config is not None else 0):
-            queue = MessageQueue(topic, broker.config.broker_name, queue_id)
+            queue = broker.queue(topic, queue_id)
             member = live.find(broker.locks.owner(group, queue) or "")
             if member is not None and member.language != Language.PYTHON.name:
                 return True

@@ -24,6 +24,7 @@ from sparrowmq.broker.delivery.placement import (
     fields_of,
     place,
     real_queue_properties,
+    without,
 )
 from sparrowmq.broker.delivery.redelivery import (
     copy_to,
@@ -87,7 +88,7 @@ def _placed(broker: Broker, put: PutMessage, fields: dict[str, str], now_ms: int
     # Apache leaves TRAN_MSG in a message that is delivered at once: consumers of 5.5.0 see it.
     if DELAYS.isdisjoint(fields):
         return Placement(put)
-    bare = _without(fields, {REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED})
+    bare = without(fields, {REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED})
     placement = place(
         broker, msgspec.structs.replace(put, properties=encode_fields(bare)), bare, now_ms
     )
@@ -111,11 +112,7 @@ def _without_real_queue(record: Record, topic: str, queue_id: int, fields: dict[
     last = real_queue_properties(topic, queue_id).encode()
     if properties.endswith(last):
         return properties[: -len(last)]
-    return encode_fields(_without(fields, {REAL_TOPIC, REAL_QUEUE_ID}))
-
-
-def _without(fields: dict[str, str], names: set[str]) -> dict[str, str]:
-    return {name: value for name, value in fields.items() if name not in names}
+    return encode_fields(without(fields, {REAL_TOPIC, REAL_QUEUE_ID}))
 
 
 def end(broker: Broker, half: PendingHalf) -> None:

@@ -22,7 +22,6 @@ from sparrowmq.protocol.headers.offsets import (
     TimestampFound,
     UpdateConsumerOffset,
 )
-from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.offsets_body import ResetOffset
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.store import Boundary
@@ -232,7 +231,7 @@ def reset_offset(broker: Broker, request: Request[InvokeResetOffset]) -> Awaitab
     for queue_id, offset in targets.items():
         broker.offsets.reset(header.group, header.topic, queue_id, offset)
     stored = {
-        MessageQueue(header.topic, broker.config.broker_name, queue_id): broker.offsets.get(
+        broker.queue(header.topic, queue_id): broker.offsets.get(
             header.group, header.topic, queue_id
         )
         for queue_id in targets

@@ -58,7 +58,7 @@ async def get_topic_stats(broker: Broker, request: Request[GetTopicStats]) -> Re
         places = [(topic, queue_id, high - 1) for queue_id, (_, high) in enumerate(ranges)]
         times = await stored_times(broker, places, turn)
         table = {
-            _queue(broker, topic, queue_id): TopicOffset(
+            broker.queue(topic, queue_id): TopicOffset(
                 min_offset=low, max_offset=high, last_update_timestamp=max(0, last_ms)
             )
             for queue_id, (low, high), last_ms in zip(queues, ranges, times, strict=True)
@@ -145,7 +145,7 @@ async def _progress(
     pulled = broker.offsets.pulled if broker.consumers.group(group) is not None else {}
     tables: dict[str, dict[MessageQueue, OffsetPair]] = {topic: {} for topic, _ in topics}
     for (topic, queue_id), offset, last_ms in zip(queues, offsets, times, strict=True):
-        tables[topic][_queue(broker, topic, queue_id)] = OffsetPair(
+        tables[topic][broker.queue(topic, queue_id)] = OffsetPair(
             broker_offset=broker.store.max_offset(topic, queue_id),
             consumer_offset=offset,
             pull_offset=max(offset, pulled.get((group, topic, queue_id), 0)),
@@ -255,7 +255,7 @@ async def _time_span(
     places = [(topic, queue_id, one) for one in offsets]
     oldest_ms, newest_ms, consumed_ms, next_ms = await stored_times(broker, places, turn)
     return QueueTimeSpan(
-        message_queue=_queue(broker, topic, queue_id),
+        message_queue=broker.queue(topic, queue_id),
         min_time_stamp=oldest_ms,
         max_time_stamp=newest_ms,
         consume_time_stamp=consumed_ms if offset > 0 else oldest_ms,
@@ -281,7 +281,3 @@ def _topic(broker: Broker, topic: str) -> TopicConfig:
         text = f"topic {topic} does not exist on broker {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
     return config
-
-
-def _queue(broker: Broker, topic: str, queue_id: int) -> MessageQueue:
-    return MessageQueue(topic, broker.config.broker_name, queue_id)
