@@ -6,8 +6,6 @@ from typing import Generic, TypeVar
 from sparrowmq.admin.admin import Admin
 from sparrowmq.clock import Clock
 from sparrowmq.protocol.names import (
-    SYSTEM_GROUP_PREFIX,
-    SYSTEM_GROUPS,
     is_dlq_topic,
     is_retry_topic,
     is_system_topic,
@@ -80,7 +78,3 @@ class ClusterNames:
     def is_plain_topic(self, topic: str) -> bool:
         """Whether applications use it by its name."""
         return not self.kind_of(topic)
-
-    def is_own_group(self, group: str) -> bool:
-        """Whether it belongs to RocketMQ itself."""
-        return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)

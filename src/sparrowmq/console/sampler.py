@@ -28,6 +28,7 @@ from sparrowmq.console.history import History
 from sparrowmq.console.names import ClusterNames
 from sparrowmq.console.text import plural
 from sparrowmq.console.view import EXPECTED, Panel, Sum, panel, panels
+from sparrowmq.protocol.names import is_system_group
 
 _BROKERS_S = 10.0
 _ROUND_S = 30.0
@@ -200,7 +201,7 @@ class Sampler:
         """Sample the groups and topics of this round."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        groups = [name for name in await self._names.groups() if not self._names.is_own_group(name)]
+        groups = [name for name in await self._names.groups() if not is_system_group(name)]
         topics = [name for name in await self._names.topics() if self._names.is_plain_topic(name)]
         await self.sample_groups(self._group_turns.next(groups, self.seen_groups.lately()))
         await self.sample_topics(self._topic_turns.next(topics, self.seen_topics.lately()))

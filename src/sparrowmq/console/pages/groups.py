@@ -19,7 +19,7 @@ from sparrowmq.console.view import (
     missing_parts,
     panels,
 )
-from sparrowmq.protocol.names import is_retry_topic
+from sparrowmq.protocol.names import is_retry_topic, is_system_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ async def show(view: View) -> Answer:
     figures = console.sampler.figures.groups
     names = await console.names.groups()
     shows_all = view.asked("all") == "1"
-    shown = [name for name in names if shows_all or not console.names.is_own_group(name)]
+    shown = [name for name in names if shows_all or not is_system_group(name)]
     part = part_of(
         shown,
         view.query,
@@ -79,7 +79,7 @@ async def show(view: View) -> Answer:
     infos = await panels(part.rows, console.admin.group)
     lags = await panels(part.rows, lambda name: console.admin.lag(name, owners=False))
     for name, answer in lags.items():
-        if not console.names.is_own_group(name):
+        if not is_system_group(name):
             console.sampler.remember_lag(answer)
     return Page(
         template="groups.html",

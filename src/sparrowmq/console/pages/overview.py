@@ -9,6 +9,7 @@ from sparrowmq.console.text import segment
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, Sum, View, panel
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.ids import OffsetId
+from sparrowmq.protocol.names import is_system_group
 
 _MOST = 10
 _SUGGESTED = 20
@@ -94,7 +95,7 @@ async def search(view: View) -> Answer:
         return Done(f"/messages?id={segment(wanted)}")
     names = view.console.names
     topics = sorted(topics, key=lambda name: (not names.is_plain_topic(name), name))
-    groups = sorted(groups, key=lambda name: (names.is_own_group(name), name))
+    groups = sorted(groups, key=lambda name: (is_system_group(name), name))
     return Page(
         template="search.html",
         title=f"Search for {wanted}",
