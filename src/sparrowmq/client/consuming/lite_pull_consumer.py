@@ -105,10 +105,7 @@ class LitePullConsumer(GroupConsumer):
         With `wait_s`, waits up to that long for a name server and raises NoNameServer if none
         answers. Without, starts at once, and if no name server answers, logs a warning and begins
         to consume when one does."""
-        with self._starting:
-            await super()._open()
-            await self._reach(wait_s)
-            await self._join(self._make_member)
+        await self._start_with(self._make_member, wait_s)
 
     def _make_member(self) -> Membership:
         ownership = QueueOwnership(self._client, self._settings)

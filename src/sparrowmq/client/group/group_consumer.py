@@ -78,6 +78,13 @@ class GroupConsumer(Lifecycle):
             lambda: client.route_table.refresh(topic), topic=topic, limit_s=wait_s, rng=client.rng
         )
 
+    async def _start_with(self, make: Callable[[], Membership], wait_s: float | None) -> None:
+        """Start the client, wait for a name server if asked to, and join the group."""
+        with self._starting:
+            await self._client.make_ready(is_own=self._owns_client)
+            await self._reach(wait_s)
+            await self._join(make)
+
     async def _join(self, make: Callable[[], Membership]) -> None:
         """Raises ValueError if this process already has such a member or one that subscribes
         differently, and BrokerRefused if a broker rejects a subscription."""
