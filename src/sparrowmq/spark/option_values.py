@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, TypeAlias
@@ -20,7 +21,12 @@ from sparrowmq.protocol.names import check_topic
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.offsets import EARLIEST, LATEST, NestedOffsets, flat, read_offsets
 from sparrowmq.spark.positions import EPOCHS, Positions
-from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, QueuePosition, split_name_servers
+from sparrowmq.spark.wire.cluster import (
+    UNKNOWN_EPOCH,
+    QueuePosition,
+    RemoteCluster,
+    split_name_servers,
+)
 
 KnownOptions: TypeAlias = Mapping[str, tuple[str, Callable[[str], Any]]]
 """By the option's name: the field it sets, and the function that reads its text or raises
@@ -89,6 +95,25 @@ def read_servers(text: str) -> str:
 
 
 NAME_SERVER = "nameServer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """How a source or a sink reaches the cluster."""
+
+    name_server: str
+    """`host:port`, several separated by semicolons. Without the option, the driver finds them as
+    `sparrowmq.cluster_address` says."""
+    name_server_origin: str = f"option {NAME_SERVER}"
+    """Not an option: where the name servers were configured, for errors."""
+    request_timeout_s: float = 10.0
+    """How long one request may take."""
+
+    def cluster(self) -> RemoteCluster:
+        """The cluster to read from or to write to."""
+        return RemoteCluster(
+            self.name_server, self.request_timeout_s, origin=self.name_server_origin
+        )
 
 
 def find_servers(

@@ -25,6 +25,7 @@ from sparrowmq.spark.option_values import (
     NAME_SERVER,
     NO_COLUMNS,
     KnownOptions,
+    ServerOptions,
     find_servers,
     read_condition,
     read_count,
@@ -43,7 +44,7 @@ from sparrowmq.spark.option_values import (
 )
 from sparrowmq.spark.positions import Positions
 from sparrowmq.spark.schema import PROPERTIES, SparkColumn, read_columns
-from sparrowmq.spark.wire.cluster import Queue, RemoteCluster
+from sparrowmq.spark.wire.cluster import Queue
 
 _OF_SPARK = frozenset({"checkpointlocation", "path"})
 """Options that Spark passes on although they are meant for Spark itself."""
@@ -61,14 +62,9 @@ class At:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(ServerOptions):
     """What to read, and how."""
 
-    name_server: str
-    """`host:port`, several separated by semicolons. Without the option, the driver finds them as
-    `sparrowmq.cluster_address` says."""
-    name_server_origin: str = f"option {NAME_SERVER}"
-    """Not an option: where the name servers were configured, for errors."""
     subscribe: tuple[str, ...] = ()
     """Topics, separated by commas."""
     subscribe_pattern: str | None = None
@@ -110,14 +106,6 @@ class Options:
     """Bytes to ask for at once, where the broker supports that (SparrowMQ does)."""
     retry_timeout_s: float = 60.0
     """How long a broker may be away before the query fails."""
-    request_timeout_s: float = 10.0
-    """How long one request may take."""
-
-    def cluster(self) -> RemoteCluster:
-        """The cluster to read from."""
-        return RemoteCluster(
-            self.name_server, self.request_timeout_s, origin=self.name_server_origin
-        )
 
 
 def parse_options(

@@ -10,6 +10,7 @@ from sparrowmq.spark.option_values import (
     NAME_SERVER,
     NO_TABLES,
     KnownOptions,
+    ServerOptions,
     find_servers,
     read_count,
     read_flag,
@@ -20,7 +21,6 @@ from sparrowmq.spark.option_values import (
     read_text,
     set_servers,
 )
-from sparrowmq.spark.wire.cluster import RemoteCluster
 
 _OF_SPARK = frozenset({"checkpointlocation"})
 """Options that Spark passes on although they are meant for Spark itself."""
@@ -28,14 +28,9 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SinkOptions:
+class SinkOptions(ServerOptions):
     """How rows are sent."""
 
-    name_server: str
-    """`host:port`, several separated by semicolons. Without the option, the driver finds them as
-    `sparrowmq.cluster_address` says."""
-    name_server_origin: str = f"option {NAME_SERVER}"
-    """Not an option: where the name servers were configured, for errors."""
     topic: str | None = None
     """The topic for all rows, whatever their column topic says."""
     group: str = "sparrowmq-spark"
@@ -50,8 +45,6 @@ class SinkOptions:
     """The largest message that the brokers take (their maxMessageSize)."""
     retry_timeout_s: float = 60.0
     """How long a send may keep failing before its task fails."""
-    request_timeout_s: float = 10.0
-    """How long one request may take."""
     create_topic: bool = False
     """Create missing topics, on every broker, before the first row is sent to them."""
     create_topic_queues: int = 8
@@ -63,12 +56,6 @@ class SinkOptions:
     def new_topic_queues(self) -> int | None:
         """How many queues a missing topic is created with; None if it is not created."""
         return self.create_topic_queues if self.create_topic else None
-
-    def cluster(self) -> RemoteCluster:
-        """The cluster to write to."""
-        return RemoteCluster(
-            self.name_server, self.request_timeout_s, origin=self.name_server_origin
-        )
 
 
 def parse_sink_options(
