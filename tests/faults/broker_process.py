@@ -17,6 +17,11 @@ from sparrowmq.testing.loop_watchdog import LIMIT_MS
 
 _READY = re.compile(rb"ready: broker \S+ (?:slave \d+ )?[\d.]+:(\d+)")
 _ROOT = Path(__file__).parents[2]
+_WATCHDOG = {
+    "sparrowmq": "sparrowmq.testing.loop_watchdog",
+    "tests.faults.set_clock_broker": "tests.faults.set_clock_broker",
+}
+"""By program, the one that runs it under the watchdog; others choose for themselves."""
 
 
 class BrokerProcess:
@@ -38,11 +43,11 @@ class BrokerProcess:
         began = time.monotonic()
         self.log = data.parent / f"{data.name}.log"
         program = [module]
-        if stalls is None and module == "sparrowmq" and not prefix:
+        if stalls is None and module in _WATCHDOG and not prefix:
             stalls = BrokerProcess.watched_into
         if stalls is not None:
-            watchdog = "sparrowmq.testing.loop_watchdog"
-            program = [watchdog, "--stalls", str(stalls), "--limit-ms", str(stall_ms)]
+            limit = ("--limit-ms", str(stall_ms))
+            program = [_WATCHDOG[module], "--stalls", str(stalls), *limit]
         command = [*prefix, sys.executable, "-m", *program, "broker", "--port", "0"]
         # Nobody listens there: these brokers stand alone, and nobody waits for a name server.
         alone = ["--data", str(data), "--name-servers", "127.0.0.1:1", "--ha-port", "0"]
@@ -117,17 +122,22 @@ def stalls_of_service(lines: str) -> list[tuple[float, str]]:
     return found
 
 
+def too_long(stalls: list[tuple[float, str]]) -> list[str]:
+    """One text for all that held a loop for longer than anything may, none for nothing."""
+    over = [stall for stall in stalls if stall[0] > LIMIT_MS]
+    if not over:
+        return []
+    longest_ms, where = max(over)
+    return [f"{len(over)} stalls over {LIMIT_MS:g} ms, the longest {longest_ms:.0f} ms in {where}"]
+
+
 class Watched:
     """What held the loops of the brokers that were started in a `with watched():` block."""
 
     stalls: list[tuple[float, str]]
 
     def __str__(self) -> str:
-        if not self.stalls:
-            return f"no callback held a loop for {LIMIT_MS:g} ms"
-        longest_ms, where = max(self.stalls)
-        count = len(self.stalls)
-        return f"{count} stalls over {LIMIT_MS:g} ms, the longest {longest_ms:.0f} ms in {where}"
+        return "".join(too_long(self.stalls)) or f"no callback held a loop for {LIMIT_MS:g} ms"
 
 
 @contextlib.contextmanager

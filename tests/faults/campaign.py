@@ -20,8 +20,6 @@ from tests.faults.checker import MessageId, State, body_of
 
 UNSYNCED_S = 0.6
 """The most that a power cut may take under asynchronous flush: half a second, and two syncs."""
-UNDONE_S = 2.0
-"""The most progress of groups that a crash of the broker may undo, and a little."""
 TICK_S = 0.002
 """Clocks tell milliseconds."""
 LATE_S = 40.0
@@ -102,6 +100,8 @@ class Cut:
 
     at_s: float
     vanished: set[MessageId] = field(default_factory=set)
+    copied: set[MessageId] = field(default_factory=set)
+    """Those that lost a copy, such as the one that was to come again, and those above."""
 
 
 @dataclass(slots=True)
@@ -281,9 +281,9 @@ def _judge_retries(story: Story, judged: Judged) -> None:
 
     Where the power may take acknowledged records, it may take the copy that was to come again.
     """
-    if story.cuts and not story.sync_flush:
-        return
     excused = story.excused[""]
+    if not story.sync_flush:
+        excused = excused.union(*(cut.copied for cut in story.cuts))
     for reader, group in story.dead_letter_topic.items():
         succeeded = {one.message for one in story.calls if one.group == group and one.is_done}
         failed = {one.message for one in story.calls if one.group == group} - excused
@@ -296,11 +296,9 @@ def _judge_retries(story: Story, judged: Judged) -> None:
 
 
 def _judge_resets(story: Story, judged: Judged, excused: set[MessageId]) -> None:
-    """What a group was moved back to comes again, unless a crash undid the move."""
+    """What a group was moved back to comes again: an answered move survives every crash."""
     missed: list[str] = []
     for (group, topic, queue_id), reset in story.resets.items():
-        if any(_may_undo(fault, reset.at_s) for fault in story.faults):
-            continue
         again = {
             call.message
             for call in story.calls
@@ -310,12 +308,6 @@ def _judge_resets(story: Story, judged: Judged, excused: set[MessageId]) -> None
         missed += [f"{message} by {group} in {topic}/{queue_id}" for message in left]
     judged.skipped += len(missed)
     judged.problems += listed("not handled again after a reset", missed)
-
-
-def _may_undo(fault: Fault, at_s: float) -> bool:
-    """Progress of the last second may be lost with a broker's process."""
-    is_crash = fault.kind in ("kill", "port", "power")
-    return is_crash and 0 <= fault.began_s - at_s <= UNDONE_S
 
 
 def _judge_order(story: Story, judged: Judged) -> None:

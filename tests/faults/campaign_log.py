@@ -10,7 +10,7 @@ from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.recovery.log_scan import FileEnd, Hole
-from tests.faults.campaign import identify
+from tests.faults.campaign import Cut, identify
 from tests.faults.checker import MessageId
 
 
@@ -58,15 +58,16 @@ class LogIndex:
             self._at[record.log_offset] = message
             self._queues[record.topic, record.queue_id][record.queue_offset] = message
 
-    def cut(self, after: Disk) -> set[MessageId]:
-        """The power failed: which messages have no record left? Whatever a store believes to be
-        durable, everything is read again."""
-        before = self.messages()
+    def cut(self, at_s: float, after: Disk) -> Cut:
+        """The power failed: which messages have no record left, and which lost one? Whatever a
+        store believes to be durable, everything is read again."""
+        before = self._at.copy()
         self._end = 0
         self._places.clear()
         self._at.clear()
         self.read(after)
-        return before - self.messages()
+        copied = {one for place, one in before.items() if self._at.get(place) != one}
+        return Cut(at_s, {*before.values()} - self.messages(), copied)
 
     def expire(self, disk: Disk) -> set[MessageId]:
         """Files were deleted: which messages have no record left?"""

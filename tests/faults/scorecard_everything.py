@@ -5,6 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from tests.faults.broker_process import too_long
 from tests.faults.campaign import Judged
 from tests.faults.campaign_faults import FAULTS
 from tests.faults.campaign_processes import IMPOSSIBLE, campaign_in_processes
@@ -18,7 +19,6 @@ _WORKERS = 2
 _SMALL_FAULTS = 12
 _RUNS, _FAULTS_EACH = 10, 40
 _PROCESS_FAULTS = 50
-_STALL_MS = 50.0
 
 
 def everything(
@@ -58,6 +58,7 @@ def everything(
         )
     for name, results in runs.items():
         scored.failures += [f"{name}, {result}" for result in results if not result]
+        scored.failures += [f"{name}, {stalls}" for stalls in too_long(_stalls(results))]
     counts = [f"{name}: {_counts(results)}" for name, results in runs.items()]
     scored.counts = "; ".join([*counts, *([f"no Spark stream: {no_stream}"] if no_stream else [])])
     return scored
@@ -83,9 +84,8 @@ def _counts(results: list[Judged]) -> str:
     )
     if streamed := sum(call.group == STREAM for result in results for call in result.story.calls):
         text += f", {streamed} read by the stream"
-    stalls = [stall for result in results for stall in result.story.stalls]
-    if stalls:
-        longest_ms, where = max(stalls)
-        over = sum(own_ms > _STALL_MS for own_ms, _ in stalls)
-        text += f", {over} stalls over {_STALL_MS:g} ms, the longest {longest_ms:.0f} ms in {where}"
-    return text
+    return ", ".join([text, *too_long(_stalls(results))])
+
+
+def _stalls(results: list[Judged]) -> list[tuple[float, str]]:
+    return [stall for result in results for stall in result.story.stalls]

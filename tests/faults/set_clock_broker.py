@@ -1,7 +1,8 @@
 """A broker whose clock a test sets: it shows the true time and what the file `clock` adds to it.
 
 The file lies beside the directory of messages and holds milliseconds, 8 bytes. Everything else in
-the process, and so all that measures intervals, has the real clocks.
+the process, and so all that measures intervals, has the real clocks. With `--stalls FILE` before
+the command its loop is watched.
 """
 
 import mmap
@@ -11,6 +12,7 @@ from pathlib import Path
 from sparrowmq.cli import serve
 from sparrowmq.cli.main import main
 from sparrowmq.clock import system_clock
+from sparrowmq.testing import loop_watchdog
 
 CLOCK_FILE = "clock"
 
@@ -37,4 +39,7 @@ class SetClock:
 if __name__ == "__main__":
     data = Path(sys.argv[sys.argv.index("--data") + 1])
     setattr(serve, "system_clock", SetClock(data.parent))  # noqa: B010 - mypy forbids assigning
-    main()
+    if "--stalls" in sys.argv:
+        loop_watchdog.main(sys.argv[1:])
+    else:
+        main()

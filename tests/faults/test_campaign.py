@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from sparrowmq.testing.loop_watchdog import Stall
-from tests.faults.broker_process import BrokerProcess, stalls_of_service, watched
-from tests.faults.campaign import Call, Cut, Fault, Kind, Sending, Story, judge
+from tests.faults import scorecard_everything
+from tests.faults.broker_process import BrokerProcess, stalls_of_service, too_long, watched
+from tests.faults.campaign import Call, Cut, Fault, Judged, Kind, Reset, Sending, Story, judge
 from tests.faults.campaign_planted import PLANTED
 from tests.faults.campaign_processes import campaign_in_processes
 from tests.faults.campaign_sim import KINDS, campaign_in_simulation
@@ -103,6 +104,19 @@ def test_a_stall_counts_unless_the_broker_was_starting(
     assert stalls_of_service(f"{line}\n") == found
 
 
+def test_a_campaign_in_which_a_callback_held_a_loop_is_not_met(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stalled(seed: int, count: int, **_: object) -> Judged:
+        return Judged(Story(seed, sync_flush=True, stalls=[(49.0, "quick"), (60.0, "slow")]))
+
+    monkeypatch.setattr(scorecard_everything, "campaign_in_processes", stalled)
+    scored = everything(seed=0, small=False, kinds=("kill",), only="processes, sync")
+    text = "1 stalls over 50 ms, the longest 60 ms in slow"
+    assert scored.failures == [f"processes, sync, {text}"]
+    assert scored.counts.startswith("processes, sync: 0 faults") and text in scored.counts
+
+
 def test_a_row_says_what_held_the_loops_of_its_brokers_longest() -> None:
     with watched() as loops:
         assert BrokerProcess.watched_into is not None
@@ -111,8 +125,10 @@ def test_a_row_says_what_held_the_loops_of_its_brokers_longest() -> None:
                 stall = Stall(1.0, wall_ms, 50.0, 0.0, "a step", (f"a.py:{wall_ms:.0f} sort",))
                 file.write(msgspec.json.encode(stall) + b"\n")
     assert str(loops) == "2 stalls over 50 ms, the longest 90 ms in a.py:90 sort"
+    assert too_long(loops.stalls) == [str(loops)]
     with watched() as loops:
         pass
+    assert too_long(loops.stalls) == []
     assert str(loops) == "no callback held a loop for 50 ms"
 
 
@@ -132,12 +148,18 @@ def sent(number: int, state: State = State.OK, **fields: object) -> Sending:
 
 
 def handle(
-    told: Story, number: int, at_s: float, *, member: str = "a", took_s: float = 0.1
+    told: Story,
+    number: int,
+    at_s: float,
+    *,
+    member: str = "a",
+    took_s: float = 0.1,
+    is_done: bool = True,
 ) -> None:
     message = MessageId("plain", number)
     call = Call("push", member, "plain", 0, message, at_s, round(at_s * 1000))
     told.calls.append(call)
-    told.end(call, at_s + took_s, is_done=True)
+    told.end(call, at_s + took_s, is_done=is_done)
 
 
 def test_what_no_group_handled_is_lost_and_what_is_still_in_the_log_was_skipped() -> None:
@@ -162,6 +184,33 @@ def test_only_asynchronous_flush_may_lose_the_last_half_second_to_a_power_cut(
     judged = judge(told)
     assert judged.problems == problems
     assert judged.unsynced == 1
+
+
+@pytest.mark.parametrize(
+    ("sync_flush", "copied", "problems"),
+    [
+        (False, True, []),
+        (False, False, ["1 failed and did not come again: plain-1"]),
+        (True, True, ["1 failed and did not come again: plain-1"]),
+    ],
+)
+def test_a_retry_may_only_go_with_the_power_that_took_its_copy(
+    sync_flush: bool, copied: bool, problems: list[str]
+) -> None:
+    told = story(sent(1, kind=Kind.RETRIED), sync_flush=sync_flush)
+    told.dead_letter_topic = {"undertakers": "push"}
+    handle(told, 1, 1.0, is_done=False)
+    told.cuts = [Cut(1.5, copied={MessageId("plain", 1)} if copied else set())]
+    assert judge(told).problems == problems
+
+
+@pytest.mark.parametrize("kind", ["kill", "port", "power", "stop"])
+def test_no_crash_undoes_a_reset_that_was_answered(kind: str) -> None:
+    told = story(sent(1))
+    handle(told, 1, 2.0)
+    told.resets = {("push", "plain", 0): Reset(10.0, {MessageId("plain", 1)})}
+    told.faults = [Fault(kind, 10.5, 11.0)]
+    assert judge(told).problems == ["1 not handled again after a reset: plain-1 by push in plain/0"]
 
 
 def test_a_group_need_not_see_what_it_was_moved_past() -> None:
