@@ -12,6 +12,8 @@ pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparro
 from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
+import pyspark_rocketmq
+from sparrowmq.cluster_address import contexts_file
 from sparrowmq.spark.errors import OptionError, RocketMQError
 from sparrowmq.spark.log_source import LogSource
 from sparrowmq.spark.option_values import find_servers
@@ -154,6 +156,42 @@ def test_a_missing_topic_is_reported_with_the_cluster_that_was_asked(
 
 def test_a_cluster_keeps_its_origin_on_the_way_to_executors() -> None:
     assert str(travelled(RemoteCluster("a:1", origin="the default"))) == "a:1 (the default)"
+
+
+def name_in_contexts(address: str) -> None:
+    """Let the context `production` name this name server."""
+    path = contexts_file()
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f'[contexts.production]\nname-servers = ["{address}"]\n')
+
+
+def test_a_stream_that_writes_keeps_its_cluster_when_the_contexts_file_is_edited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPARROWMQ_CONTEXT", "production")
+    name_in_contexts("first:9876")
+    found_by_spark = travelled(pyspark_rocketmq.DefaultSource)
+    # Spark creates a source for every micro-batch.
+    before = found_by_spark({"topic": "orders"}).streamWriter(BODY, False)
+    name_in_contexts("second:9876")
+    after = found_by_spark({"topic": "orders"}).streamWriter(BODY, False)
+    assert (before.options.name_server, after.options.name_server) == ("first:9876",) * 2
+    given = found_by_spark({"topic": "orders", "nameServer": "third:9876"})
+    assert given.streamWriter(BODY, False).options.name_server == "third:9876"
+    anew = travelled(pyspark_rocketmq.DefaultSource)({"topic": "orders"})
+    assert anew.streamWriter(BODY, False).options.name_server == "second:9876"
+
+
+def test_a_driver_that_found_no_cluster_says_so_until_it_starts_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPARROWMQ_CONTEXT", "production")
+    found_by_spark = travelled(pyspark_rocketmq.DefaultSource)
+    name_in_contexts("late:9876")
+    with pytest.raises(OptionError, match=r"'production', which is not in .* start Spark's driver"):
+        found_by_spark({"topic": "orders"})
+    given = found_by_spark({"topic": "orders", "nameServer": "third:9876"})
+    assert given.streamWriter(BODY, False).options.name_server == "third:9876"
 
 
 def test_log_files_need_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

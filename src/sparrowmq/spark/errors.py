@@ -36,6 +36,7 @@ class OptionError(RocketMQError, ValueError):
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"option {option}: {problem}")
         self.option = option
+        self.problem = problem
 
 
 class TopicMissing(RocketMQError):

@@ -30,9 +30,9 @@ from pyspark.sql.types import StructType
 from sparrowmq.clock import system_clock
 from sparrowmq.cluster_address import NameServerAddresses, find_name_servers
 from sparrowmq.spark.catalog_tables import given_to_create, read_with, with_options
-from sparrowmq.spark.errors import RocketMQError
+from sparrowmq.spark.errors import OptionError, RocketMQError
 from sparrowmq.spark.offsets import QueueRange, split
-from sparrowmq.spark.option_values import find_servers, names_servers
+from sparrowmq.spark.option_values import NAME_SERVER, find_servers, names_servers
 from sparrowmq.spark.options import WAYS_TO_CHOOSE, Options, check_has_begun, parse_options
 from sparrowmq.spark.pushdown import RowCondition, can_be_pushed, narrow_queues, narrow_range
 from sparrowmq.spark.read_plan import batch_ranges, queues_at_start
@@ -62,8 +62,8 @@ _OPERATORS: dict[type[Filter], str] = {
 class RocketMQSource(DataSource):
     """The format `rocketmq`."""
 
-    registered_servers: ClassVar[NameServerAddresses | None] = None
-    """Overrides the environment in a session that called `register`."""
+    kept_servers: ClassVar[NameServerAddresses | str | None] = None
+    """What a driver found once, used instead of the environment; a text says why it found none."""
 
     def __init__(self, options: dict[str, str]) -> None:
         """Spark creates it on the driver. The name servers it finds in the environment travel with
@@ -71,8 +71,10 @@ class RocketMQSource(DataSource):
         super().__init__(options)
         self._created_with = given_to_create(options)
         given = options if self._created_with is None else self._created_with
-        registered = None if names_servers(given) else self.registered_servers
-        self._servers = registered or find_servers(given)
+        kept = None if names_servers(given) else self.kept_servers
+        if isinstance(kept, str):
+            raise OptionError(NAME_SERVER, kept)
+        self._servers = kept or find_servers(given)
 
     @classmethod
     def name(cls) -> str:
@@ -136,13 +138,29 @@ def register(spark: "SparkSession", name_servers: str | Sequence[str] | None = N
 
     found = find_name_servers(name_servers)
     split_name_servers(";".join(found.addresses))
-
-    class RegisteredSource(RocketMQSource):
-        # A new class for this session, which Spark pickles by value.
-        registered_servers = found
-
-    spark.dataSource.register(RegisteredSource)
+    spark.dataSource.register(_source_with(found))
     spark.dataSource.register(LogSource)
+
+
+def source_of_driver() -> type[RocketMQSource]:
+    """The format as a driver gets it, with the name servers that its environment names now.
+
+    Spark asks once per driver, but creates a source for each read and for every micro-batch of a
+    stream that writes: looking again would move a running query when the file of contexts changes.
+    """
+    try:
+        return _source_with(find_servers({}))
+    except OptionError as error:
+        remedy = "give the option, or mend that and start Spark's driver again"
+        return _source_with(f"{error.problem}; {remedy}")
+
+
+def _source_with(found: NameServerAddresses | str) -> type[RocketMQSource]:
+    class SourceOfDriver(RocketMQSource):
+        # A new class each time, which Spark pickles by value.
+        kept_servers = found
+
+    return SourceOfDriver
 
 
 @dataclass(frozen=True)
