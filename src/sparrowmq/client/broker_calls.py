@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from sparrowmq.client.errors import BrokerRefused, NoRoute
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
-from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.connections import ConsumerIdList
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.clients import GetConsumerList
@@ -38,11 +38,6 @@ class Position(NamedTuple):
 
     offset: int
     epoch: int | None = None
-
-
-class _ConsumerIds(Body, frozen=True, kw_only=True):
-    consumer_id_list: tuple[str, ...] = ()
-    owners: dict[int, str] | None = None
 
 
 async def find_broker(
@@ -116,7 +111,7 @@ async def group_members(client: ClientCore, topic: str, group: str) -> list[str]
     masters = [address for address in informed if brokers[address] == MASTER_ID]
     address = client.rng.choice(masters or informed)
     response = await call(client, address, GetConsumerList(consumer_group=group))
-    return list(_ConsumerIds.from_json(response.body).consumer_id_list)
+    return list(ConsumerIdList.from_json(response.body).consumer_id_list)
 
 
 async def queue_owners(
@@ -131,7 +126,7 @@ async def queue_owners(
             address = await address_of(client, topic, name)
             header = GetConsumerList(consumer_group=group, owners_of=topic)
             response = await call(client, address, header)
-            known = _ConsumerIds.from_json(response.body).owners
+            known = ConsumerIdList.from_json(response.body).owners
         except (BrokerRefused, NetError, ProtocolError) as error:
             client.log.info("owners of %s at %s not known: %s", topic, name, error)
             continue

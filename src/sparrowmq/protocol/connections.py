@@ -15,6 +15,8 @@ class ConsumerIdList(Body, frozen=True, kw_only=True):
     """Client ids of a group's live members."""
 
     consumer_id_list: tuple[str, ...] = ()
+    owners: dict[int, str] | None = None
+    """Ours: queue id to the client that holds it, if the request asks for it."""
 
 
 class ClientConnection(Body, frozen=True, kw_only=True):

@@ -2,16 +2,13 @@
 
 import asyncio
 
-import msgspec
-
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import ConsumerGroup, LiveMember, group_faults
 from sparrowmq.broker.pull_filter import sql_filter
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Reply, Request, Routes
-from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.connections import CheckClientRequest
+from sparrowmq.protocol.connections import CheckClientRequest, ConsumerIdList
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.clients import (
     CheckClientConfig,
@@ -190,14 +187,6 @@ def unregister_client(broker: Broker, request: Request[UnregisterClient]) -> Rep
     return Reply()
 
 
-class ConsumerIds(Body, frozen=True, kw_only=True):
-    """Body of the answer to GetConsumerList."""
-
-    consumer_id_list: list[str]
-    owners: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
-    """Queue id to the client that holds it, if the request asks for it."""
-
-
 @routes.on(GetConsumerList)
 def get_consumer_list(broker: Broker, request: Request[GetConsumerList]) -> Reply:
     """Client ids of the live members, from which every member computes the same allocation."""
@@ -206,9 +195,9 @@ def get_consumer_list(broker: Broker, request: Request[GetConsumerList]) -> Repl
         text = f"group {request.header.consumer_group} has no live member on this broker"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
     topic = request.header.owners_of
-    owners = msgspec.UNSET if topic is None else broker.locks.owners(live.name, topic)
-    answer = ConsumerIds(consumer_id_list=live.client_ids, owners=owners)
-    return Reply(body=msgspec.json.encode(answer))
+    owners = None if topic is None else broker.locks.owners(live.name, topic)
+    answer = ConsumerIdList(consumer_id_list=tuple(live.client_ids), owners=owners)
+    return Reply(body=answer.to_json())
 
 
 @routes.on(CheckClientConfig)
