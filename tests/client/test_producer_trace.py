@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.client.client import core_of
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.client.sending.producer_member import calls_of
 from sparrowmq.client.sending.transactional_producer import TransactionalProducer, TransactionState
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
@@ -207,8 +207,8 @@ def test_the_answer_to_a_broker_that_asks_is_traced_as_one() -> None:
         await client.start()
         settings: Any = {"client": client, "threads": InlineWorkers(), "trace": True}
         listener = Bookings(checked=TransactionState.ROLLBACK)
-        async with TransactionalProducer("orders-svc", listener, **settings) as producer:
-            await calls_of(producer).check_transaction(half, question)
+        async with TransactionalProducer("orders-svc", listener, **settings):
+            await core_of(client).producers["orders-svc"].check_transaction(half, question)
         await client.stop()
 
     with SimCluster(seed=1).run() as sim:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.client.client import core_of
 from sparrowmq.client.errors import SendFailed
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.client.sending.producer_member import calls_of
 from sparrowmq.client.sending.transactional_producer import (
     HalfMessage,
     TransactionalProducer,
@@ -152,13 +152,18 @@ def test_the_answer_to_a_question_repeats_what_the_broker_asked_about() -> None:
     )
 
     async def ask() -> Any:
-        producer = TransactionalProducer("orders-svc", listener, threads=InlineWorkers())
-        return await calls_of(producer).check_transaction(half, question)
+        client = sim.client_on("producer")
+        await client.start()
+        settings: Any = {"client": client, "threads": InlineWorkers()}
+        async with TransactionalProducer("orders-svc", listener, **settings):
+            answer = await core_of(client).producers["orders-svc"].check_transaction(half, question)
+        await client.stop()
+        return answer
 
     with SimCluster(seed=1).run() as sim:
         half = sim.wait(stored(sim))
         listener = Bookings(checked=ROLLBACK)
-        answer = sim.run(ask())
+        answer = sim.run(ask(), on=sim.host("producer"))
     assert answer == EndTransaction(
         producer_group="orders-svc",
         tran_state_table_offset=7,
@@ -251,9 +256,19 @@ def stored_message() -> MessageExt:
 def test_a_listener_that_would_be_asked_after_the_stop_is_not_and_the_end_stays_open() -> None:
     """The broker asked while the producer stopped; it asks other producers of the group later."""
     listener = Bookings()
-    producer = TransactionalProducer("orders-svc", listener)
     question = CheckTransactionState(tran_state_table_offset=0, commit_log_offset=0)
-    answer = asyncio.run(calls_of(producer).check_transaction(stored_message(), question))
+
+    async def ask() -> Any:
+        client = sim.client_on("producer")
+        await client.start()
+        async with TransactionalProducer("orders-svc", listener, client=client):
+            calls = core_of(client).producers["orders-svc"]
+        answer = await calls.check_transaction(stored_message(), question)
+        await client.stop()
+        return answer
+
+    with SimCluster(seed=1).run() as sim:
+        answer = sim.run(ask(), on=sim.host("producer"))
     assert answer is not None
     assert answer.commit_or_rollback == UNKNOWN.value
     assert listener.halves == []

@@ -51,11 +51,6 @@ class FrameDecoder:
         self._held_bytes = 0
         self._wanted_bytes = 8
 
-    @property
-    def held_bytes(self) -> int:
-        """How many bytes of an incomplete frame are held."""
-        return self._held_bytes
-
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are complete now.
 

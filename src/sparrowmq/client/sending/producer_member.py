@@ -130,8 +130,3 @@ class GroupProducer(Lifecycle):
 def core_of_producer(producer: GroupProducer) -> ClientCore:
     """The client core of a producer."""
     return producer._client
-
-
-def calls_of(producer: GroupProducer) -> ProducerCalls:
-    """A producer as brokers and the client see it."""
-    return producer._calls
