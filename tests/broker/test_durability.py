@@ -59,6 +59,23 @@ def test_sends_that_come_during_a_sync_share_the_next_one(sim: Simulation) -> No
     assert len(bench.syncs) == 2
 
 
+def test_a_send_that_comes_while_everything_is_made_durable_waits_for_the_next_sync(
+    sim: Simulation,
+) -> None:
+    """As when a master hands over, or a slave is retired."""
+    bench = Bench(sim, Flush.SYNC)
+    bench.send(is_oneway=True)
+    making = sim.host("broker").start(bench.durability.make_durable())
+    bench.settle()
+    send = bench.send()
+    bench.settle()
+    assert (len(bench.syncs), making.done(), send.code) == (1, False, None)
+    bench.end_sync()
+    assert (len(bench.syncs), making.done(), send.code) == (2, True, None)
+    bench.end_sync()
+    assert send.code == ResponseCode.SUCCESS
+
+
 @pytest.mark.parametrize(
     ("properties", "at_once"),
     [

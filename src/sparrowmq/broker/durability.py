@@ -236,6 +236,8 @@ class Durability:
         """Flush forever: when a send or consumer waits, else at the interval. An error ends it."""
         while True:
             await self._wait_for_work()
+            # One that `make_durable` began: trying again and again would leave it no turn to end.
+            await self._no_sync_runs.wait()
             self._flush_requested = False
             async with self._uncancellable:
                 await self.flush()
