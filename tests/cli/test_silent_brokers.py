@@ -136,6 +136,39 @@ def busy() -> Iterator[tuple[tuple[str, ...], str]]:
             yield (*at, "--timeout", "300ms"), address
 
 
+NEVER_SENT = "0A000001" + "F" * 24
+NOT_FOUND = [
+    ("message", "get", "orders", "--id", NEVER_SENT),
+    ("message", "get", "orders", "--key", "o-1"),
+    ("message", "trace", NEVER_SENT, "--topic", "orders"),
+    ("message", "trace", "--topic", "orders", "--key", "o-1"),
+    ("message", "deliver", NEVER_SENT, "--topic", "orders", "--group", "billing", "--yes"),
+]
+
+
+@pytest.mark.parametrize("command", NOT_FOUND, ids=" ".join)
+def test_a_message_that_a_broker_that_hangs_may_have_is_not_said_to_be_missing(
+    command: tuple[str, ...], at: tuple[str, ...]
+) -> None:
+    ended = run(*command, *at)
+    assert ended.returncode == 3, ended.stderr
+    assert "was not found on the brokers that answered" in ended.stderr
+    assert "does not exist" not in ended.stderr
+    assert f"sparrowmq: {SILENT}: " in ended.stderr
+    document = json.loads(run(*command, "--json", *at).stdout)
+    assert (document["items"], document["truncated"]) == ([], False)
+    assert [each["broker"] for each in document["errors"]] == [SILENT]
+
+
+def test_the_doctor_does_not_miss_a_message_that_a_broker_that_hangs_may_have(
+    at: tuple[str, ...],
+) -> None:
+    ended = run("doctor", "message", NEVER_SENT, "--topic", "orders", "--json", *at)
+    document = json.loads(ended.stdout)
+    assert [each["finding"] for each in document["items"]] == ["broker-silent"]
+    assert "not-found" in [name for each in document["notMade"] for name in each["checks"]]
+
+
 def test_health_is_bad_while_a_broker_hangs(at: tuple[str, ...]) -> None:
     ended = run("cluster", "health", "--max-disk", "100%", "--max-lag", "5", *at)
     assert ended.returncode == 1

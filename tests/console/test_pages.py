@@ -379,6 +379,9 @@ def test_a_broker_that_hangs_is_named_within_two_seconds_and_the_others_are_show
     )
 
 
+BY_ID = f"/messages?topic=orders&id=0A000001{'F' * 24}"
+
+
 @pytest.mark.parametrize(
     ("path", "says"),
     [
@@ -391,6 +394,7 @@ def test_a_broker_that_hangs_is_named_within_two_seconds_and_the_others_are_show
         ("/groups", "≥ 6 (broker-b did not answer)"),
         ("/groups/billing", "Unread ≥ 6 messages (broker-b did not answer)"),
         ("/groups/billing", "orders ≥ 6 (broker-b did not answer) unread"),
+        (BY_ID, "was not found on the brokers that answered; the others may have it: broker-b: "),
     ],
 )
 def test_a_sum_without_one_of_its_brokers_says_so(
@@ -412,7 +416,7 @@ def half() -> dict[str, Got]:
 
     async def look(client: Client, console: Console, visitor: Visitor) -> dict[str, Got]:
         await console.sampler.sample_names()
-        paths = ("/", "/topics", "/topics/orders", "/groups", "/groups/billing")
+        paths = ("/", "/topics", "/topics/orders", "/groups", "/groups/billing", BY_ID)
         return {path: await visitor.get(path) for path in paths}
 
     with SimCluster(seed=11, brokers=2).run() as sim:

@@ -807,7 +807,8 @@ class Admin(Block):
 
     async def message(self, message_id: str, topic: str | None = None) -> MessageExt:
         """A message by its unique id, which needs the topic, or by its offset id. Raises NotFound,
-        and ValueError for an invalid id."""
+        NotAllAnswered while a broker that did not answer may have it, and ValueError for an invalid
+        id."""
         return await messages.message(self._cluster, message_id, topic)
 
     async def find_messages(

@@ -133,6 +133,20 @@ class NotFound(AdminError):
         self.is_lost = is_lost
 
 
+class NotAllAnswered(AdminError):
+    """No `kind` called `name` was found on the brokers that answered. Those in `errors` did not
+    answer, and may have it."""
+
+    def __init__(self, kind: str, name: str, errors: Sequence[BrokerFailure]) -> None:
+        self.summary = (
+            f"{kind} {name} was not found on the brokers that answered; the others may have it"
+        )
+        super().__init__(f"{self.summary}: {'; '.join(map(str, errors))}")
+        self.kind = kind
+        self.name = name
+        self.errors = tuple(errors)
+
+
 class AlreadyExists(AdminError):
     """The `kind` called `name` exists and differs in `differences`."""
 

@@ -14,7 +14,7 @@ from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
 from sparrowmq.admin.doctor.message_facts import Places, everywhere, reader_of
-from sparrowmq.admin.errors import AdminError, NotFound
+from sparrowmq.admin.errors import AdminError, NotAllAnswered, NotFound
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.messages import find_messages, message
 from sparrowmq.admin.topic_figures import groups_of_topic
@@ -68,13 +68,20 @@ class MessageTrace:
 
 
 async def trace(cluster: ClusterCalls, message_id: str, topic: str | None) -> MessageTrace:
-    """What is known about a message. Raises ValueError, NotFound."""
+    """What is known about a message. Raises ValueError, NotFound, and NotAllAnswered if nothing is
+    known and not all brokers answered."""
     steps, errors = await _steps(cluster, message_id)
     known_topic = topic or next((each.topic for each in steps if each.topic), None)
     found: MessageExt | None = None
     try:
         found = await message(cluster, message_id, known_topic)
+    except NotAllAnswered as error:
+        errors = tuple(dict.fromkeys((*errors, *error.errors)))
+        if not steps:
+            raise NotAllAnswered("message", message_id, errors) from error
     except NotFound as error:
+        if not steps and errors:
+            raise NotAllAnswered("message", message_id, errors) from error
         if not steps:
             raise NotFound(
                 "message", message_id, f"no client traced it, and {str(error).split('; ', 1)[-1]}"

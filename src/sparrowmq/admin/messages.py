@@ -6,8 +6,8 @@ from datetime import datetime
 from functools import partial
 
 from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, addresses_of, answered
-from sparrowmq.admin.errors import BrokerRefusal, NotFound
-from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS, Listing
+from sparrowmq.admin.errors import BrokerRefusal, NotAllAnswered, NotFound
+from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS, BrokerFailure, Listing
 from sparrowmq.client.argument_checks import MAX_LONG, check_kind, check_whole, to_ms
 from sparrowmq.net.peers import split_address
 from sparrowmq.protocol.codes import ResponseCode
@@ -30,19 +30,24 @@ MOST_READ = 1_000
 
 
 async def message(cluster: ClusterCalls, message_id: str, topic: str | None) -> MessageExt:
-    """The message with a unique id, which needs its topic, or an offset id. Raises NotFound."""
+    """The message with a unique id, which needs its topic, or an offset id. Raises NotFound, and
+    NotAllAnswered while brokers that did not answer may have it."""
     check_kind("message_id", message_id, str)
     try:
         place = OffsetId.parse(message_id)
     except BodyError:
         raise ValueError(f"message id {message_id!r} is not 32 or 56 hexadecimal digits") from None
+    errors: tuple[BrokerFailure, ...] = ()
     if topic is not None:
         found = await _find(cluster, topic, message_id, EARLIEST_MS, LATEST_MS, 1, is_unique=True)
         if found:
             return min(found, key=lambda each: each.store_timestamp)
+        errors = found.errors
     at = await message_at(cluster, place)
     if at is not None and message_id.upper() == at.offset_msg_id:
         return at
+    if errors:
+        raise NotAllAnswered("message", message_id, errors)
     hint = (
         "give its topic, if this is the unique id that send() returned"
         if topic is None

@@ -740,7 +740,8 @@ class Admin(Facade[AsyncAdmin]):
 
     def message(self, message_id: str, topic: str | None = None) -> MessageExt:
         """A message by its unique id, which needs the topic, or by its offset id. Raises NotFound,
-        and ValueError for an invalid id."""
+        NotAllAnswered while a broker that did not answer may have it, and ValueError for an invalid
+        id."""
         return self._wait(lambda admin: admin.message(message_id, topic))
 
     def find_messages(

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import click
 
 from sparrowmq.admin.admin import Admin
-from sparrowmq.admin.errors import AdminError, PartlyDone
+from sparrowmq.admin.errors import AdminError, NotAllAnswered, PartlyDone
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.cli.completion import complete_brokers, complete_topics
 from sparrowmq.cli.option_types import Wait
@@ -114,6 +114,10 @@ class Shell:
             if isinstance(error, PartlyDone):
                 self._show_parts(error)
                 sys.exit(IN_PART)
+            if isinstance(error, NotAllAnswered):
+                self.warn(error.summary)
+                self._show_nothing(error.errors)
+                sys.exit(IN_PART)
             raise
 
     async def _watch(self, look: Callable[[Admin], Awaitable[Report]], admin: Admin) -> None:
@@ -181,6 +185,14 @@ class Shell:
         failures = [BrokerFailure(broker, "", reason) for broker, reason in error.failed.items()]
         self.show(Report([parts], errors=failures if self.as_json else ()))
         self.warn(explained(error))
+
+    def _show_nothing(self, errors: Sequence[BrokerFailure]) -> None:
+        """Print who did not answer; nothing was found on the others."""
+        if self.as_json:
+            self.show(Report([table([], [])], errors))
+            return
+        for failure in errors:
+            self.warn(str(failure))
 
     def say(self, text: str) -> None:
         """Print a sentence for people on standard error."""

@@ -12,7 +12,7 @@ from sparrowmq.protocol.properties import PRODUCER_GROUP, REAL_TOPIC, TRANSACTIO
 def decide_message(facts: MessageFacts) -> Decided:
     """Why a message is where it is."""
     if facts.stored is None:
-        return Decided([_not_delivered(facts)], facts.missing)
+        return Decided(list(_not_delivered(facts)), facts.missing)
     findings = [one for reader in facts.readers for one in _for_group(facts, reader, facts.stored)]
     return Decided(findings, facts.missing)
 
@@ -25,24 +25,24 @@ def _time(time_ms: int) -> str:
     return f"{date_of(time_ms):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _not_delivered(facts: MessageFacts) -> Finding:
+def _not_delivered(facts: MessageFacts) -> Iterator[Finding]:
     trace = f"sparrowmq message trace {facts.id} --topic {facts.topic}"
     if facts.waiting is not None and facts.due_ms is not None:
         left_s = (facts.due_ms - facts.now_ms) / 1000
         evidence = f"due {_time(facts.due_ms)}, in {left_s:,.0f} s; stored {_stored(facts.waiting)}"
-        return found("still-delayed", _subject(facts), evidence, trace)
-    if facts.half is not None:
-        return _half(facts, facts.half)
-    if facts.expired:
-        return found(
-            "expired", _subject(facts), facts.expired, f"sparrowmq topic show {facts.topic}"
+        yield found("still-delayed", _subject(facts), evidence, trace)
+    elif facts.half is not None:
+        yield _half(facts, facts.half)
+    elif facts.expired:
+        show = f"sparrowmq topic show {facts.topic}"
+        yield found("expired", _subject(facts), facts.expired, show)
+    elif not facts.errors:  # a broker that does not answer may have it
+        evidence = (
+            f"{count_of(facts.asked, 'broker')} answered: neither topic {facts.topic} nor their"
+            " queues of delayed and half messages have it"
         )
-    evidence = (
-        f"{count_of(facts.asked, 'broker')} answered: neither topic {facts.topic} nor their queues"
-        " of delayed and half messages have it"
-    )
-    get = f"sparrowmq message get {facts.topic} --id {facts.id}"
-    return found("not-found", _subject(facts), evidence, get)
+        get = f"sparrowmq message get {facts.topic} --id {facts.id}"
+        yield found("not-found", _subject(facts), evidence, get)
 
 
 def _stored(message: MessageExt) -> str:

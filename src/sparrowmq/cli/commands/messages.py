@@ -11,7 +11,7 @@ import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.deliveries import Delivered
-from sparrowmq.admin.errors import NotFound
+from sparrowmq.admin.errors import AdminError, NotAllAnswered, NotFound
 from sparrowmq.admin.message_traces import MessageTrace
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.cli.command_group import Group
@@ -91,6 +91,8 @@ def get(
             listed = await admin.find_messages(
                 topic, key, begin=since, end=until, limit=min(limit, _MOST_BY_KEY)
             )
+            if not listed:
+                raise _without_key(topic, key, listed.errors)
             return listed.items[::-1], len(listed) + listed.is_cut, listed.errors
         if queue is not None and offset is not None:
             return [await admin.read_message(queue.of(topic), offset)], 1, ()
@@ -104,9 +106,6 @@ def get(
         return ranged.messages, ranged.total, ranged.errors
 
     messages, total, errors = shell.ask(look)
-    if not messages and key is not None:
-        shell.warn(str(NotFound("message", f"with key {key}", f"topic {topic} has none")))
-        sys.exit(1)
     if out is not None:
         _write_body(messages, out)
     one = len(messages) == 1
@@ -117,6 +116,13 @@ def get(
     shell.show(Report(tables, tuple(errors)))
     if errors:
         sys.exit(3)
+
+
+def _without_key(topic: str, key: str, errors: Sequence[BrokerFailure]) -> AdminError:
+    name = f"with key {key}"
+    if errors:
+        return NotAllAnswered("message", name, errors)
+    return NotFound("message", name, f"topic {topic} has none")
 
 
 def _check_question(
@@ -273,7 +279,7 @@ def trace(message_id: str | None, topic: str | None, key: str | None, shell: She
             assert topic is not None and key is not None
             found = await admin.find_messages(topic, key, limit=1)
             if not found:
-                raise NotFound("message", f"with key {key}", f"topic {topic} has none")
+                raise _without_key(topic, key, found.errors)
             wanted = found[0].msg_id
         return _trace_report(await admin.trace(wanted, topic))
 
