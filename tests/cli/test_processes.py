@@ -38,6 +38,10 @@ def test_several_brokers_are_processes_that_end_with_their_parent(tmp_path: Path
         assert "2 brokers (broker-a, broker-b)" in server.ready
         created = run("topic", "create", "t", "--name-servers", server.name_server)
         assert created.stdout == "BROKER\tQUEUES\nbroker-a\t8\nbroker-b\t8\n", created.stderr
+        shown = run("topic", "show", "t", "--name-servers", server.name_server)
+        settings = [line.split("\t")[:3] for line in shown.stdout.splitlines()[:3]]
+        brokers = [["broker-a", "8", "8"], ["broker-b", "8", "8"]]
+        assert settings == [["BROKER", "READ", "WRITE"], *brokers], shown.stderr
         code, logged = stop(server)
         assert code == 0, logged
     # Their locks are free again, so no process is left

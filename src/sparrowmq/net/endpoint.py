@@ -49,7 +49,10 @@ class Limits:
         more_than(0),
     )
     first_frame_s: float = setting(
-        10.0, "A peer that has sent no request after this long is disconnected.", more_than(0)
+        10.0,
+        "A peer that has sent no whole frame yet is disconnected after this much silence. A first"
+        " frame that trickles in has `whole_frame_s`, as every frame.",
+        more_than(0),
     )
     idle_s: float = setting(
         120.0,
