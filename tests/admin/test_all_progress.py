@@ -15,9 +15,11 @@ from sparrowmq import (
     Message,
     MessageModel,
     MessageQueue,
+    MoveBy,
     Producer,
     PushConsumer,
 )
+from sparrowmq.admin import sampled_progress
 from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.admin.errors import BrokerRefusal
 from sparrowmq.client.client import core_of
@@ -62,13 +64,18 @@ async def prepare(client: Client) -> Admin:
     return admin
 
 
+def plain(lag: GroupLag) -> tuple[str, dict[MessageQueue, tuple[int | None, int]]]:
+    """What a sample says of each queue of a group."""
+    return lag.group, {each.queue: (each.consumer_offset, each.lag) for each in lag.queues}
+
+
 def counted(lag: GroupLag) -> GroupLag:
     """Without what is not asked where nothing waits."""
     queues = tuple(each if each.lag else replace(each, min_offset=0) for each in lag.queues)
     return replace(lag, queues=queues)
 
 
-Compared = tuple[list[GroupLag], list[GroupLag], list[GroupRow], list[GroupRow]]
+Compared = tuple[list[GroupLag], list[GroupLag], list[GroupRow], list[GroupRow], list[GroupLag]]
 
 
 async def compare(client: Client) -> Compared:
@@ -95,15 +102,21 @@ async def compare(client: Client) -> Compared:
         lags = [await admin.with_waiting(each) for each in await admin.lags([*names, "nobody"])]
         rows = [(await admin.group_rows([each]))[0] for each in names]
         together = list(await admin.group_rows(names))
-    return [counted(each) for each in lags], [counted(each) for each in alone], together, rows
+        sampled = await admin.sampled_lags([*names, "nobody"])
+    lags, alone = [counted(each) for each in lags], [counted(each) for each in alone]
+    return lags, alone, together, rows, sampled
 
 
 def test_figures_of_all_groups_are_those_of_each() -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
-        lags, alone, rows, single = as_client(sim, compare)
+        lags, alone, rows, single, sampled = as_client(sim, compare)
     assert lags == alone
     assert rows == single
     known = {each.group: each for each in lags}
+    assert {each.group for each in sampled} == {"audit", "billing", "moved", "early"}, (
+        "of the others brokers do not say enough together"
+    )
+    assert [plain(each) for each in sampled] == [plain(known[each.group]) for each in sampled]
     assert known["billing"].lag == 6  # what a broker has on which it has read nothing counts
     assert known["filtering"].lag == 3
     assert {each.matching for each in known["filtering"].queues if each.lag} <= {0, 1, 2}
@@ -136,7 +149,45 @@ def test_a_broker_that_cannot_answer_for_all_is_asked_about_each_group(
 
     monkeypatch.setattr(ClusterCalls, "call", refusing)
     with SimCluster(seed=1, brokers=2).run() as sim:
-        lags, alone, rows, single = as_client(sim, compare)
+        lags, alone, rows, single, sampled = as_client(sim, compare)
     assert lags == alone
     assert rows == single
     assert asked[GetConsumeStats.__name__] > 2 * len(lags)
+    assert sampled == []
+
+
+def test_a_sample_asks_about_few_topics_and_leaves_out_groups_that_need_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only where a broker does not say when the last read message came: nothing was read."""
+
+    async def work(client: Client) -> list[GroupLag]:
+        admin = Admin(client=client)
+        for topic in ("one", "two", "three"):
+            await admin.create_topic(topic, queues=1)
+            await send(client, *numbered(topic, 2))
+        for group, topic in (("a", "one"), ("b", "one"), ("c", "two"), ("d", "three")):
+            await admin.create_group(group)
+            await admin.reset_offsets(group, topic, "earliest")
+        await admin.reset_offsets("d", "three", MoveBy(1))
+        return await admin.sampled_lags(["a", "b", "c", "d"])
+
+    monkeypatch.setattr(sampled_progress, "MOST_TOPICS", 1)
+    with SimCluster(seed=1).run() as sim:
+        found = as_client(sim, work)
+    assert [(each.group, each.lag) for each in found] == [("a", 2), ("b", 2), ("d", 1)]
+
+
+def test_a_broker_that_hangs_is_missing_in_every_sample() -> None:
+    async def work(client: Client) -> list[GroupLag]:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=1)
+        await send(client, *numbered("orders", 2))
+        await admin.create_group("billing")
+        await admin.reset_offsets("billing", "orders", "earliest")
+        sim.host("broker-b").pause()
+        return await admin.sampled_lags(["billing"])
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        (found,) = as_client(sim, work)
+    assert [each.broker for each in found.errors] == ["broker-b"]

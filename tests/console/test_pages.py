@@ -1,5 +1,6 @@
 """Pages over a simulated cluster: what they show, what their forms do, what a silent broker is."""
 
+import asyncio
 import re
 import shlex
 from collections.abc import Iterator
@@ -604,3 +605,68 @@ def test_unread_messages_are_not_zero_before_all_groups_were_counted(
 
     with SimCluster(seed=31).run() as sim:
         assert says in as_visitor(sim, work).text
+
+
+@pytest.mark.parametrize("path", ["/", "/groups", "/groups/billing"])
+def test_a_group_waits_for_its_oldest_unread_message_not_for_the_one_before(path: str) -> None:
+    """It read everything 50 minutes ago; the message that it has not read is five minutes old."""
+
+    async def work(client: Client, console: Console, visitor: Visitor) -> Got:
+        await asyncio.sleep(300)  # the broker is up for longer than any message waits
+        await Admin(client=client).create_topic("orders", queues=2)
+        await send(client, *numbered("orders", 6))
+        async with consuming(client, "billing", "orders", 6):
+            pass
+        await asyncio.sleep(2_700)
+        await send(client, *numbered("orders", 1))
+        await asyncio.sleep(300)
+        await console.sampler.sample_names()
+        return await visitor.get(path)
+
+    with SimCluster(seed=31).run() as sim:
+        got = as_visitor(sim, work)
+    assert re.search(r"\b5 min", got.text), got.text
+    assert "50 min" not in got.text
+
+
+@pytest.mark.parametrize("path", ["/", "/groups"])
+def test_what_a_group_waits_for_is_unknown_where_it_cannot_be_read(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unknown(*_: object) -> None:
+        return None
+
+    async def work(client: Client, console: Console, visitor: Visitor) -> Got:
+        await console.sampler.sample_names()
+        return await visitor.get(path)
+
+    monkeypatch.setattr(Admin, "oldest_waiting", unknown)
+    with SimCluster(seed=31).run() as sim:
+        as_visitor(sim, one_unread)
+        assert re.search(r"shipping.* 3 \S+ \?", as_visitor(sim, work).text)
+
+
+async def one_unread(client: Client, console: Console, visitor: Visitor) -> None:
+    """A group that has read nothing of three messages."""
+    admin = Admin(client=client)
+    await admin.create_topic("orders", queues=1)
+    await send(client, *numbered("orders", 3))
+    await admin.create_group("shipping")
+    await admin.reset_offsets("shipping", "orders", "earliest")
+
+
+@pytest.mark.parametrize(("is_sampled", "groups"), [(False, "?"), (True, "1")])
+def test_how_many_groups_read_a_topic_is_unknown_before_groups_were_sampled(
+    is_sampled: bool, groups: str
+) -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> Got:
+        await one_unread(client, console, visitor)
+        if is_sampled:
+            await console.sampler.sample_names()
+        return await visitor.get("/topics")
+
+    with SimCluster(seed=31).run() as sim:
+        got = as_visitor(sim, work)
+    assert re.search(
+        rf"\borders normal 1 .* 3 \S+ \S+ {re.escape(groups)}(?: \(| Create)", got.text
+    )

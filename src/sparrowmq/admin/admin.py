@@ -73,6 +73,7 @@ from sparrowmq.admin.resends import TO_GROUP, Resent
 from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
 from sparrowmq.admin.resets import JournaledReset
 from sparrowmq.admin.roles import RoleChange
+from sparrowmq.admin.sampled_progress import sampled_lags
 from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.spreads import TopicShare
@@ -80,7 +81,7 @@ from sparrowmq.admin.topic_figures import Busy, TopicFigures
 from sparrowmq.admin.topic_readers import TopicReader
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
-from sparrowmq.admin.waiting import with_matching, with_waiting
+from sparrowmq.admin.waiting import oldest_waiting, with_matching, with_waiting
 from sparrowmq.admin.wanted_settings import Attributes
 from sparrowmq.client.argument_checks import check_time
 from sparrowmq.client.client import Client, core_of
@@ -697,9 +698,20 @@ class Admin(Block):
         that no broker knows are left out. Raises AdminError."""
         return await all_progress.group_lags(self._cluster, groups, owners=owners)
 
+    async def sampled_lags(self, groups: Collection[str]) -> list[GroupLag]:
+        """The lag of these groups, without owners, in a number of requests that does not grow with
+        theirs, to be asked again and again. Left out are those of which that much is not known
+        this way, such as groups without progress. Raises AdminError."""
+        return await sampled_lags(self._cluster, groups)
+
     async def with_waiting(self, lag: GroupLag) -> GroupLag:
         """The same lag with what `waiting` and `matching` add to it."""
         return await with_matching(self._cluster, await with_waiting(self._cluster, lag))
+
+    async def oldest_waiting(self, lag: GroupLag) -> datetime | None:
+        """When the message that has been waiting longest was stored; None if none waits, or if that
+        is not known of a queue. It takes fewer requests than `with_waiting`. Raises AdminError."""
+        return await oldest_waiting(self._cluster, lag)
 
     async def reset_offsets(
         self,

@@ -9,7 +9,8 @@ Groups for which this may differ from what a broker says of them one by one are 
 brokers that do not serve it. They are asked about each group, as in `lag.py`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once, while_it_answers
@@ -28,6 +29,7 @@ from sparrowmq.protocol.offsets_body import (
     ConsumeStats,
     ConsumeStatsList,
     OffsetPair,
+    TopicOffset,
 )
 from sparrowmq.protocol.topic_config import TopicConfig
 
@@ -82,12 +84,83 @@ async def all_progress(
 async def _of_broker(
     cluster: ClusterCalls, address: str, groups: Collection[str]
 ) -> dict[str, BrokerLag]:
-    configs = await all_topic_configs(cluster, address)
-    told = await progress_of_all(cluster, address)
+    told = await told_of(cluster, address, await all_topic_configs(cluster, address))
+    known = [group for group in groups if group not in told.apart]
+    waiting = {
+        queue.topic for group in known for queue, pair in told.queues_of(group) if pair.lag > 0
+    }
+    ranges = await ranges_of(cluster, address, sorted(waiting))
+    return {
+        group: (
+            [queue_lag(told, group, *item, ranges) for item in told.queues_of(group)],
+            told.rate_of(group),
+        )
+        for group in known
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ToldProgress:
+    """What a broker says of all its groups."""
+
+    address: str
+    configs: Mapping[str, TopicConfig]
+    progress: Mapping[str, Sequence[ConsumeStats]]
+    stored: Mapping[str, Mapping[int, int]]
+    apart: Collection[str]
+    """Groups of which it says less than when it is asked about them."""
+
+    def queues_of(self, group: str) -> list[tuple[MessageQueue, OffsetPair]]:
+        """The queues in which a group has progress."""
+        return [item for each in self.progress.get(group, ()) for item in each.offset_table.items()]
+
+    def topics_of(self, group: str) -> set[str]:
+        """Their topics."""
+        return {queue.topic for queue, _ in self.queues_of(group)}
+
+    def rate_of(self, group: str) -> float:
+        """How many messages a group consumes per second."""
+        return sum(each.consume_tps for each in self.progress.get(group, ()))
+
+
+async def told_of(
+    cluster: ClusterCalls, address: str, configs: Mapping[str, TopicConfig]
+) -> ToldProgress:
+    """Ask a broker, which has these topics, about all its groups. Raises AdminError."""
+    progress = await progress_of_all(cluster, address)
     stored = await stored_offsets(cluster, address)
-    apart = _told_differently(stored, told, configs)
-    progress = {group: told.get(group, ()) for group in groups if group not in apart}
-    return await _with_begins(cluster, address, progress, stored)
+    apart = _told_differently(stored, progress, configs)
+    return ToldProgress(address, configs, progress, stored, apart)
+
+
+async def ranges_of(
+    cluster: ClusterCalls, address: str, topics: Iterable[str]
+) -> dict[MessageQueue, TopicOffset]:
+    """What the queues of topics hold on a broker. Raises AdminError."""
+    asks = {topic: partial(topic_stats, cluster, address, topic) for topic in topics}
+    found = await while_it_answers(asks)
+    return {queue: held for each in found.values() for queue, held in each.offset_table.items()}
+
+
+def queue_lag(
+    told: ToldProgress,
+    group: str,
+    queue: MessageQueue,
+    pair: OffsetPair,
+    ranges: Mapping[MessageQueue, TopicOffset],
+) -> QueueLag:
+    """How far a group is in a queue; `ranges` say where queues begin."""
+    offset: int | None = pair.consumer_offset
+    if pair.consumer_offset <= 0:
+        offset = told.stored.get(f"{queue.topic}@{group}", {}).get(queue.queue_id, -1)
+    return QueueLag(
+        queue=queue,
+        min_offset=ranges[queue].min_offset if queue in ranges else 0,
+        broker_offset=pair.broker_offset,
+        consumer_offset=None if offset == -1 else offset,
+        last_consumed=time_of(pair.last_timestamp),
+        owner=None,
+    )
 
 
 async def progress_of_all(
@@ -121,46 +194,3 @@ def _told_differently(
         ):
             found.add(group)
     return found
-
-
-async def _with_begins(
-    cluster: ClusterCalls,
-    address: str,
-    progress: Mapping[str, Sequence[ConsumeStats]],
-    stored: Mapping[str, Mapping[int, int]],
-) -> dict[str, BrokerLag]:
-    waiting = {
-        queue.topic
-        for by_topic in progress.values()
-        for each in by_topic
-        for queue, pair in each.offset_table.items()
-        if pair.lag > 0
-    }
-    asks = {topic: partial(topic_stats, cluster, address, topic) for topic in sorted(waiting)}
-    ranges = await while_it_answers(asks)
-    begins = {
-        queue: held.min_offset
-        for each in ranges.values()
-        for queue, held in each.offset_table.items()
-    }
-
-    def lag(group: str, queue: MessageQueue, pair: OffsetPair) -> QueueLag:
-        offset: int | None = pair.consumer_offset
-        if pair.consumer_offset <= 0:
-            offset = stored.get(f"{queue.topic}@{group}", {}).get(queue.queue_id, -1)
-        return QueueLag(
-            queue=queue,
-            min_offset=begins.get(queue, 0),
-            broker_offset=pair.broker_offset,
-            consumer_offset=None if offset == -1 else offset,
-            last_consumed=time_of(pair.last_timestamp),
-            owner=None,
-        )
-
-    return {
-        group: (
-            [lag(group, *item) for each in by_topic for item in each.offset_table.items()],
-            sum(each.consume_tps for each in by_topic),
-        )
-        for group, by_topic in progress.items()
-    }

@@ -6,11 +6,12 @@ hash of each message's tag, so brokers can count without reading a message (requ
 has more than can be counted, the rest is estimated and marked.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 
-from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
+from sparrowmq.admin.cluster_calls import MOST_AT_ONCE, ClusterCalls, all_at_once, at_once
 from sparrowmq.admin.errors import AdminError
 from sparrowmq.admin.lag import GroupLag, QueueLag
 from sparrowmq.admin.members import Subscription, connected
@@ -34,12 +35,40 @@ async def with_waiting(cluster: ClusterCalls, lag: GroupLag) -> GroupLag:
     addresses = await cluster.readable()
 
     async def look(each: QueueLag) -> QueueLag:
-        at = max(each.min_offset, each.consumer_offset or 0)
-        part = await pull_part(cluster, addresses[each.queue.broker_name], each.queue, at, 1)
-        stored = part.messages[0].stored_at if part.messages else None
-        return replace(each, oldest_waiting=stored)
+        return replace(each, oldest_waiting=await _stored_at(cluster, addresses, each))
 
     return await _each_waiting(lag, look)
+
+
+async def oldest_waiting(cluster: ClusterCalls, lag: GroupLag) -> datetime | None:
+    """When the message that waits longest in any queue was stored; None if none waits, or if that
+    is not known of a queue.
+
+    The unread message of a queue came after the last one that was read there, so a queue whose last
+    one is younger than a waiting message of another queue need not be asked.
+    """
+    addresses = await cluster.readable()
+    left = [each for each in lag.queues if each.lag]
+    oldest: datetime | None = None
+    while left:
+        left.sort(key=lambda each: (each.last_consumed is not None, each.last_consumed))
+        now, left = left[:MOST_AT_ONCE], left[MOST_AT_ONCE:]
+        asks = {each.queue: partial(_stored_at, cluster, addresses, each) for each in now}
+        times = (await all_at_once(asks)).values()
+        if None in times:
+            return None
+        oldest = min(filter(None, (oldest, *times)))
+        left = [each for each in left if not each.last_consumed or each.last_consumed < oldest]
+    return oldest
+
+
+async def _stored_at(
+    cluster: ClusterCalls, addresses: Mapping[str, str], each: QueueLag
+) -> datetime | None:
+    """When the message that a group reads next in a queue was stored, if it can be had."""
+    at = max(each.min_offset, each.consumer_offset or 0)
+    part = await pull_part(cluster, addresses[each.queue.broker_name], each.queue, at, 1)
+    return part.messages[0].stored_at if part.messages else None
 
 
 async def with_matching(cluster: ClusterCalls, lag: GroupLag) -> GroupLag:

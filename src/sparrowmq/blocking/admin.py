@@ -640,9 +640,20 @@ class Admin(Facade[AsyncAdmin]):
         that no broker knows are left out. Raises AdminError."""
         return self._wait(lambda admin: admin.lags(groups, owners=owners))
 
+    def sampled_lags(self, groups: Collection[str]) -> list[GroupLag]:
+        """The lag of these groups, without owners, in a number of requests that does not grow with
+        theirs, to be asked again and again. Left out are those of which that much is not known
+        this way, such as groups without progress. Raises AdminError."""
+        return self._wait(lambda admin: admin.sampled_lags(groups))
+
     def with_waiting(self, lag: GroupLag) -> GroupLag:
         """The same lag with what `waiting` and `matching` add to it."""
         return self._wait(lambda admin: admin.with_waiting(lag))
+
+    def oldest_waiting(self, lag: GroupLag) -> datetime | None:
+        """When the message that has been waiting longest was stored; None if none waits, or if that
+        is not known of a queue. It takes fewer requests than `with_waiting`. Raises AdminError."""
+        return self._wait(lambda admin: admin.oldest_waiting(lag))
 
     def reset_offsets(
         self,

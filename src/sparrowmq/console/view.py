@@ -73,6 +73,11 @@ async def panel(ask: Awaitable[T]) -> Panel[T]:
         return Panel(None, f"no answer within {PANEL_S:g} s")
     except EXPECTED as error:
         return Panel(None, str(error))
+    return panel_of(value)
+
+
+def panel_of(value: T) -> Panel[T]:
+    """An answer, with the brokers that have no part in it."""
     errors: Iterable[Any] = getattr(value, "errors", ())
     silent = dict.fromkeys(f"{each.broker} did not answer" for each in errors)
     return Panel(value, notes=tuple(str(each) for each in errors), missing=tuple(silent))

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from sparrowmq.admin.groups import GroupInfo
-from sparrowmq.admin.lag import QueueLag
+from sparrowmq.admin.lag import GroupLag, QueueLag
 from sparrowmq.admin.members import GroupMember, Subscription
 from sparrowmq.console.charts import chart
 from sparrowmq.console.pages.groups import state_of
@@ -55,14 +56,16 @@ async def show(view: View) -> Answer:
     console.sampler.seen_groups.mark(name)
     counts = view.asked("matching") == "1"
     info, lag = await asyncio.gather(
-        panel(console.admin.group(name)), panel(console.admin.lag(name, matching=counts))
+        panel(console.admin.group(name)),
+        panel(console.admin.lag(name, waiting=True, matching=counts)),
     )
     is_uncounted = counts and lag.value is None
     if is_uncounted:  # brokers count too slowly: leave out the column
-        lag = await panel(console.admin.lag(name))
+        lag = await panel(console.admin.lag(name, waiting=True))
     if info.value is None and lag.value is None:
         await console.admin.group(name)  # raises NotFound, which is another page
-    console.sampler.remember_lag(lag)
+    oldest = oldest_of(lag.value)
+    console.sampler.remember_lag(lag, oldest)
     topics = by_topic(lag.value.queues if lag.value else ())
     return Page(
         template="group.html",
@@ -74,6 +77,7 @@ async def show(view: View) -> Answer:
             "name": name,
             "info": info,
             "lag": lag,
+            "oldest": oldest,
             "topics": topics,
             "counts": counts and not is_uncounted,
             "is_uncounted": is_uncounted,
@@ -95,6 +99,13 @@ async def show(view: View) -> Answer:
             ],
         },
     )
+
+
+def oldest_of(lag: GroupLag | None) -> datetime | None:
+    """When the oldest unread message was stored; None if there is none or one is not known."""
+    queues = [each for each in lag.queues if each.lag] if lag else []
+    times = [each.oldest_waiting for each in queues if each.oldest_waiting is not None]
+    return min(times, default=None) if len(times) == len(queues) else None
 
 
 def by_topic(queues: Iterable[QueueLag]) -> list[TopicLag]:

@@ -6,7 +6,6 @@ from datetime import datetime
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.console.listing import part_of
-from sparrowmq.console.sampler import oldest_waiting
 from sparrowmq.console.text import segment
 from sparrowmq.console.view import (
     Answer,
@@ -78,9 +77,12 @@ async def show(view: View) -> Answer:
     )
     infos = await panels(part.rows, console.admin.group)
     lags = await panels(part.rows, lambda name: console.admin.lag(name, owners=False))
+    oldest = await console.sampler.oldest_waiting(
+        {name: each.value for name, each in lags.items() if each.value is not None}
+    )
     for name, answer in lags.items():
         if not is_system_group(name):
-            console.sampler.remember_lag(answer)
+            console.sampler.remember_lag(answer, oldest.get(name))
     return Page(
         template="groups.html",
         title="Groups",
@@ -88,7 +90,7 @@ async def show(view: View) -> Answer:
         command="sparrowmq group list --long",
         values={
             "part": part,
-            "rows": {name: _row(infos[name], lags[name]) for name in part.rows},
+            "rows": {name: _row(infos[name], lags[name], oldest.get(name)) for name in part.rows},
             "missing": missing_parts(lags.values()),
             "shows_all": shows_all,
             "hidden": len(names) - len(shown),
@@ -96,8 +98,7 @@ async def show(view: View) -> Answer:
     )
 
 
-def _row(info: Panel[GroupInfo], lag: Panel[GroupLag]) -> GroupLine:
-    oldest = None if lag.value is None else oldest_waiting(lag.value)
+def _row(info: Panel[GroupInfo], lag: Panel[GroupLag], oldest: datetime | None) -> GroupLine:
     topics = tuple(
         each for each in (info.value.topics if info.value else ()) if not is_retry_topic(each)
     )

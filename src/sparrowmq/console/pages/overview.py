@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.console.charts import chart
 from sparrowmq.console.listing import MOST_PATTERN, matches
+from sparrowmq.console.sampler import MOST_LAGGING
 from sparrowmq.console.text import segment
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, Sum, View, panel
 from sparrowmq.protocol.errors import BodyError
@@ -37,10 +38,11 @@ async def show(view: View) -> Answer:
             "stored_per_s": total_of(masters, "stored_per_s"),
             "delivered_per_s": total_of(masters, "delivered_per_s"),
             "stored_today": total_of(masters, "stored_today"),
-            "lagging": [(name, each) for name, each in groups[:_MOST] if each.lag],
+            "lagging": [(name, each) for name, each in groups[:MOST_LAGGING] if each.lag],
             "group_count": len(groups),
             "is_sampled": figures.group_count is not None,
             "lag": figures.lag,
+            "round_s": figures.round_s,
             "busiest": topics[:_MOST],
             "span": span,
             "charts": [
