@@ -124,17 +124,17 @@ def test_a_store_that_refuses_messages_is_logged_at_first_every_minute_and_at_it
     log.note(None)
     log.note(None)
     why = "no space for 20 bytes in commitlog/0"
-    refused = f"messages are refused: {why}; make room on the disk, and they are taken again"
-    assert caplog.messages == [*[refused] * 3, "messages are stored again after 130 s"]
+    refused = f"messages are refused: {why}; make room on the disk, and they are accepted again"
+    assert caplog.messages == [*[refused] * 3, "accepting messages again after 130 s"]
 
 
 @pytest.mark.parametrize(
     ("refusal", "remedy"),
     [
-        (DiskFull("commitlog/0", 20), "; make room on the disk, and they are taken again"),
+        (DiskFull("commitlog/0", 20), "; make room on the disk, and they are accepted again"),
         (
             NoDescriptors("commitlog/0"),
-            "; close connections or raise the limit (ulimit -n), and they are taken again",
+            "; close connections or raise the limit (ulimit -n), and they are accepted again",
         ),
         (StoreStopped("it failed"), ""),
     ],

@@ -135,7 +135,7 @@ def test_the_command_may_be_interrupted_and_says_how_to_go_on(number: signal.Sig
             _, said = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 128 + number
         assert said.splitlines()[-1] == (
-            "sparrowmq: stopped before it ended: broker-a goes on draining and stays read-only."
+            "sparrowmq: stopped before it ended: broker-a keeps draining and stays read-only."
             " Continue with: sparrowmq broker drain broker-a; undo with: sparrowmq broker resume"
             " broker-a"
         )

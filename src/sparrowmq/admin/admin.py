@@ -489,9 +489,9 @@ class Admin(Block):
         brokers: Sequence[str] = (),
         dry_run: bool = False,
     ) -> list[SettingChange]:
-        """Limit what is sent to a `topic` or by a `producer-group`, what a `consumer-group` gets,
-        or what each `client` sends, in messages and bytes per second, on each broker. A limit that
-        is not given stays as it is. Raises ValueError, and NotFound for an unknown topic or
+        """Set a quota for a `topic`, `producer-group`, `consumer-group` or `client`: what each
+        broker accepts, or delivers to the consumer group, in messages and bytes per second. A limit
+        that is not given stays as it is. Raises ValueError, and NotFound for an unknown topic or
         group."""
         return await limits.set_quota(
             self._cluster,

@@ -205,7 +205,7 @@ def _in_order(found: list[tuple[int, OffsetChange]]) -> list[OffsetChange]:
 
 
 def _records(disk: Disk, report: Callable[[Damage], None]) -> Iterator[tuple[int, OffsetChange]]:
-    """Generation and content of each whole record. A torn tail is passed over, damage is told."""
+    """Generation and content of each whole record. Skips a torn tail and reports damage."""
     for path in PATHS:
         data = (read_file(disk, path) or b"").rstrip(b"\0")
         data += bytes(_aligned(len(data)) - len(data))

@@ -68,15 +68,15 @@ class RefusalLog:
                 self._log.error("messages are refused: %s%s", refusal, _remedy(refusal))
         elif current is not None:
             self._current = None
-            self._log.warning("messages are stored again after %.0f s", current.lasted_s(now_s))
+            self._log.warning("accepting messages again after %.0f s", current.lasted_s(now_s))
 
 
 def _remedy(refusal: Exception) -> str:
     match refusal:
         case NoDescriptors():
-            return "; close connections or raise the limit (ulimit -n), and they are taken again"
+            return "; close connections or raise the limit (ulimit -n), and they are accepted again"
         case DiskFull() if not isinstance(refusal, AppendsHeld):
-            return "; make room on the disk, and they are taken again"
+            return "; make room on the disk, and they are accepted again"
         case _:
             return ""
 

@@ -156,10 +156,10 @@ class OffsetsTable:
         offsets.merge(progress)
         for key, queue_id, was, end in offsets.clamp(store.max_offset):
             log.warning(
-                "%s stood at %d of queue %d, which ends at %d after the last stop; set to its end",
+                "progress of %s in queue %d was %d, past the recovered end %d; set to the end",
                 key,
-                was,
                 queue_id,
+                was,
                 end,
             )
         changes = offsets.take_dirty()

@@ -132,7 +132,7 @@ TIMER_ENQUEUE_LAG = _gauge(
     "rocketmq_timer_enqueue_lag", "Timed messages that are not scheduled yet: none.", *_STORAGE
 )
 TIMER_ENQUEUE_LATENCY = _gauge(
-    "rocketmq_timer_enqueue_latency", "How long scheduling is behind: not.", *_STORAGE, unit=_MS
+    "rocketmq_timer_enqueue_latency", "Scheduling latency; always 0.", *_STORAGE, unit=_MS
 )
 TIMER_DEQUEUE_LATENCY = _gauge(
     "rocketmq_timer_dequeue_latency", "How long delivery is behind.", *_STORAGE, unit=_MS

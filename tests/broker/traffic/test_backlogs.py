@@ -75,7 +75,7 @@ def test_sends_are_refused_from_the_limit_on_until_80_percent_of_it(
         limited.commit("billing", "orders", 0, 2)
         limited.sim.advance(2)
     assert admitted(limited, 1) == 1
-    assert "topic orders: sends are taken again" in caplog.text
+    assert "topic orders: sends are unrestricted again" in caplog.text
 
 
 def test_a_refusal_names_group_lag_and_limit(limited: World) -> None:

@@ -144,7 +144,7 @@ async def _deliver_batch(broker: Broker, level: int, offset: int, count: int) ->
                 deliver(broker, record, fields)
             levels.offsets[level] = record.queue_offset + 1
     except RecordError as error:
-        broker.log.error("a delayed message of level %d is left out: %s", level, error)
+        broker.log.error("skipping a delayed message of level %d: %s", level, error)
     # Messages that the read left out are damaged or gone; the store has reported them.
     levels.offsets[level] = max(offset + 1, min(found.next_offset, offset + count))
 

@@ -141,7 +141,8 @@ def dead_letter(broker: Broker, put: PutMessage, record: Record, fault: str) -> 
         append(broker, Placement(letter), broker.clock())
     except MessageTooLarge as error:
         broker.log.error(
-            "it cannot be stored as a dead letter either: %s; it stays at log offset %d",
+            "message %s cannot be stored as a dead letter either: %s; it stays at log offset %d",
+            origin[DLQ_ORIGIN_MESSAGE_ID],
             error,
             record.log_offset,
         )

@@ -134,7 +134,7 @@ def _fire(broker: Broker, entry: int, record: Record, now_ms: int) -> None:
     fields = fields_of(record)
     true_entry = entry_of_fields(fields, record)
     if true_entry is None:
-        broker.log.error("the message at %d names no delivery time", record.log_offset)
+        broker.log.error("the message at log offset %d has no delivery time", record.log_offset)
         return
     if time_of(true_entry) > now_ms:
         timers.reschedule(true_entry)  # a wrong entry must not deliver a message early

@@ -164,9 +164,10 @@ def _give_up(
     broker: Broker, half: PendingHalf, record: Record, fields: dict[str, str], reason: str
 ) -> None:
     topic = broker.topics.get_or_create(TRANS_CHECK_MAX_TIME_TOPIC, 1).topic_name
+    transaction_id = fields.get(UNIQUE_KEY, "")
     broker.log.error(
-        "how transaction %s of topic %s ended is not known: %s; it is kept in %s",
-        fields.get(UNIQUE_KEY, ""),
+        "the outcome of transaction %s of topic %s is unknown: %s; it is kept in %s",
+        transaction_id,
         fields.get(REAL_TOPIC, ""),
         reason,
         topic,
@@ -174,6 +175,7 @@ def _give_up(
     try:
         append(broker, Placement(copy_to(record, topic, 0, fields)), broker.clock())
     except MessageTooLarge as error:
-        broker.log.error("it cannot be stored there either: %s", error)
+        text = "transaction %s cannot be stored in %s either: %s"
+        broker.log.error(text, transaction_id, topic, error)
     broker.traffic.dedup.half_ends(broker, half, fields)
     end(broker, half)

@@ -125,7 +125,7 @@ def end(broker: Broker, half: PendingHalf) -> None:
     try:
         write_operations(broker)
     except DiskFull as error:
-        broker.log.warning("operations of transactions are written later: %s", error)
+        broker.log.warning("cannot record ended transactions yet, retrying: %s", error)
         broker.delivery.halves.alarm.due_at(broker.monotonic())
 
 

@@ -131,7 +131,7 @@ def _is_of_lost_messages(broker: Broker, request: Request[UpdateConsumerOffset])
     if end is None:
         return False
     broker.log.info(
-        "group %s committed %d of %s queue %d, whose messages it knows end at %d; not stored",
+        "group %s committed %d of %s queue %d, past the end %d of its epoch; commit ignored",
         header.consumer_group,
         header.commit_offset,
         header.topic,

@@ -364,7 +364,7 @@ def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Handl
         carried = header.commit_offset if header.sys_flag & PULL_COMMIT_OFFSET else -1
         target = resume_offset(end, stored, carried)
     broker.log.warning(
-        "group %s stood at %d of %s queue %d, whose messages it knows end at %d; sent back to %d",
+        "group %s pulled %d of %s queue %d, but messages of its epoch end at %d; redirected to %d",
         group,
         header.queue_offset,
         topic,

@@ -371,11 +371,11 @@ class Follower:
             what = f"the damaged bytes {place.start:,} to {place.end:,} of the log"
             try:
                 await self._fetch(address, place)
-                self._log.info("%s came from %s", what, address)
+                self._log.info("restored %s from %s", what, address)
                 got += 1
             except (RecordError, NotFollowing, StoreError) as error:
                 # Nothing is cut: what follows the damage may be on this broker only.
-                self._log.error("%s stay lost here, none come from %s: %s", what, address, error)
+                self._log.error("could not restore %s from %s: %s", what, address, error)
         self._damaged = []
         if got:
             raise MustMend(f"starting again to put back {got} damaged parts of the log")

@@ -57,4 +57,6 @@ async def _give(
         broker.log.info("slave %s may lack the last changes of tables: %s", address, error)
         return
     if answer.code != ResponseCode.SUCCESS:
-        broker.log.warning("slave %s does not take the last tables: %s", address, answer.remark)
+        broker.log.warning(
+            "slave %s refused the final copy of the tables: %s", address, answer.remark
+        )

@@ -286,7 +286,7 @@ async def _progress(
             is_deflated = answer.header(CopyTablesAnswer).is_deflated
             state = decode_state(answer.body, is_deflated=is_deflated)
         except (NetError, ProtocolError, StateUnreadable) as error:
-            log.warning("%s does not give the progress made at it: %s", address, error)
+            log.warning("slave %s did not return the progress committed there: %s", address, error)
             continue
         if isinstance(state.progress, ConsumerOffsetTable):
             progress += changes_in(state.progress)

@@ -118,7 +118,7 @@ class RoleChanger:
                     reason = await change()
             except CannotChange as error:
                 self._is_changing = False
-                self._broker.log.warning("the role does not change: %s", error)
+                self._broker.log.warning("role change failed: %s", error)
                 if not outcome.done():
                     outcome.set_exception(error)
                 continue

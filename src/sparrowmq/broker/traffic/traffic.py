@@ -269,10 +269,12 @@ class Traffic:
             group, lag = state.worst
             what = state.limit.action.value
             if state.is_over:
-                text = "topic %s: group %s is at %d of %s: sends are met with %s"
+                text = "topic %s: group %s is at %d of %s; action for sends: %s"
                 broker.log.warning(text, topic, group, lag, state.limit.limit_text, what)
             else:
-                broker.log.warning("topic %s: sends are taken again without %s", topic, what)
+                broker.log.warning(
+                    "topic %s: sends are unrestricted again; the action was: %s", topic, what
+                )
 
 
 def _give_back(buckets: Iterable[Bucket], count: int, size_bytes: int) -> None:

@@ -125,7 +125,7 @@ def _wait(shell: Shell, name: str, work: Callable[[Callable[[BrokerDrain], None]
             return error
 
     def next_step() -> str:
-        state = "goes on draining and stays read-only" if said else "may have begun to drain"
+        state = "keeps draining and stays read-only" if said else "may have begun to drain"
         return (
             f"{name} {state}. Continue with: sparrowmq broker drain {name};"
             f" undo with: sparrowmq broker resume {name}"

@@ -190,7 +190,7 @@ def _hand_back(work: DrainRun, found: DrainFigures, *, cleanup: bool) -> None:
         click.echo(f"not yet: {point}")
     if points:
         sys.exit(1)
-    click.echo(f"all is handled: group {work.job.group} goes on with {work.job.topic} alone")
+    click.echo(f"drain complete: group {work.job.group} continues with topic {work.job.topic} only")
     if cleanup:
         work.forget()
         click.echo(f"topic {work.job.to} deleted")

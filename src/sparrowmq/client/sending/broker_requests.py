@@ -29,7 +29,8 @@ async def check_transaction_state(
         if ended is not None:
             request.connection.send_oneway(ended)
         else:
-            client.log.warning("no transactions of group %r here: %s", group, message.msg_id)
+            text = "group %r has no transactional producer in this client; ignoring the check of %s"
+            client.log.warning(text, group, message.msg_id)
     return Reply()
 
 

@@ -120,7 +120,7 @@ class ArchiveLog:
     def _gap(self, version: int, newest: int) -> str:
         return (
             f"{self._at(_commit_name(version))} is missing, and the archive has commits up to"
-            f" {newest}: what it added looks like what was never finished. {_REMEDY}"
+            f" {newest}: files that it added cannot be told from unfinished ones. {_REMEDY}"
         )
 
     def _record(self, name: str, read: Callable[[dict[str, Any]], T]) -> T:
