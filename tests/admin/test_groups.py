@@ -224,6 +224,18 @@ def test_a_broker_that_does_not_say_which_topics_are_paused_leaves_the_rest_know
     assert info.state == "consuming"
 
 
+def test_a_group_that_nothing_is_known_of_is_a_row_without_figures_and_an_error() -> None:
+    async def work(admin: Admin) -> None:
+        await admin.create_group("billing")
+        listed = await admin.group_rows(["billing", "nope"])
+        assert [(each.name, each.lag) for each in listed] == [("billing", 0), ("nope", None)]
+        (error,) = listed.errors
+        assert str(error).startswith("group nope: group nope does not exist; those that do")
+
+    with SimCluster(seed=1).run() as sim:
+        as_operator(sim, work)
+
+
 CHANGES: list[tuple[dict[str, Any], list[SettingChange]]] = [
     ({"retries": 5}, [SettingChange("broker-a", "retries", 3, 5)]),
     (

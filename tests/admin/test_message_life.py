@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,11 @@ from sparrowmq import (
     Producer,
     PushConsumer,
 )
+from sparrowmq.net.calls import Response
+from sparrowmq.net.peers import Peers
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.offsets import QueryConsumerOffset
 from sparrowmq.protocol.trace import parse_trace
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import Read, as_client, consuming, numbered, send
@@ -117,6 +123,34 @@ def test_a_trace_joins_what_clients_reported_with_where_groups_are() -> None:
         assert {each.source for each in found.groups} == {"offsets"}
         with pytest.raises(NotFound, match="no client traced it, and"):
             await admin.trace("0" * 32)
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_group_whose_progress_no_broker_says_is_listed_without_a_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call = Peers.call
+
+    async def refused(peers: Peers, to: str, header: RequestHeader, *args: Any, **more: Any) -> Any:
+        if isinstance(header, QueryConsumerOffset):
+            return Response(ResponseCode.SYSTEM_ERROR, "its disk is away", None, b"")
+        return await call(peers, to, header, *args, **more)
+
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=1)
+        (sent,) = await send(client, *numbered("orders", 1))
+        async with consuming(client, "audit", "orders", 1):
+            pass
+        with monkeypatch.context() as patch:
+            patch.setattr(Peers, "call", refused)
+            found = await admin.trace(sent.msg_id, "orders")
+        assert [(each.group, each.state) for each in found.groups] == [("audit", None)]
+        (error,) = found.errors
+        assert (error.broker, error.is_refusal) == ("group audit", True)
+        assert "its disk is away" in error.reason
 
     with SimCluster(seed=1).run() as sim:
         as_client(sim, work)

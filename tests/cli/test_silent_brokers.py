@@ -169,6 +169,16 @@ def test_the_doctor_does_not_miss_a_message_that_a_broker_that_hangs_may_have(
     assert "not-found" in [name for each in document["notMade"] for name in each["checks"]]
 
 
+def test_dead_letters_that_only_a_broker_that_hangs_has_are_not_counted_in_silence(
+    at: tuple[str, ...],
+) -> None:
+    with silent_broker(at[1], "broker-y", "%DLQ%audit"):
+        ended = run("dlq", "list", *at)
+        assert ended.returncode == 3
+        assert ended.stdout.splitlines()[-1] == "audit\t?\t?\t?\t?"
+        assert "sparrowmq: broker-y: " in ended.stderr
+
+
 def test_health_is_bad_while_a_broker_hangs(at: tuple[str, ...]) -> None:
     ended = run("cluster", "health", "--max-disk", "100%", "--max-lag", "5", *at)
     assert ended.returncode == 1

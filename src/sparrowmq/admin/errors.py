@@ -119,6 +119,14 @@ class NoBrokerAnswers(AdminError):
         self.errors = tuple(errors)
 
 
+def failures_of(subject: str, error: AdminError) -> tuple[BrokerFailure, ...]:
+    """Why nothing is known about a part of a result, such as one group: what its brokers said, else
+    the error under the name of that part."""
+    if isinstance(error, NoBrokerAnswers):
+        return error.errors
+    return (failure_of(subject, "", error),)
+
+
 class NotFound(AdminError):
     """There is no `kind` ("topic", "group", "broker", …) called `name`.
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from sparrowmq.admin.all_progress import all_progress
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
-from sparrowmq.admin.errors import AdminError, NoBrokerAnswers
+from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, failures_of
 from sparrowmq.admin.groups import GroupTables, find_group, group_tables
 from sparrowmq.admin.lag import KnownProgress, known_lag
 from sparrowmq.admin.members import connected
@@ -37,7 +37,7 @@ async def group_rows(
     cluster: ClusterCalls, names: Sequence[str], *, waiting: bool
 ) -> Listing[GroupRow]:
     """A row for each name, in their order. A group of which nothing could be learned has a row
-    without figures. Raises NoBrokerAnswers."""
+    without figures, and the reason in `errors`. Raises NoBrokerAnswers."""
     check_names("names", names)
     for name in names:
         check_group(name)
@@ -57,6 +57,7 @@ async def group_rows(
     for name, result in zip(names, results, strict=True):
         if isinstance(result, AdminError):
             rows.append(_unknown(name))
+            errors |= dict.fromkeys(failures_of(f"group {name}", result))
         else:
             row, failures = result
             rows.append(row)

@@ -14,7 +14,7 @@ from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
 from sparrowmq.admin.doctor.message_facts import Places, everywhere, reader_of
-from sparrowmq.admin.errors import AdminError, NotAllAnswered, NotFound
+from sparrowmq.admin.errors import AdminError, NotAllAnswered, NotFound, failures_of
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.messages import find_messages, message
 from sparrowmq.admin.topic_figures import groups_of_topic
@@ -49,7 +49,7 @@ class GroupStanding:
     """None if that cannot be determined."""
     source: str
     """`trace`; `retries` where a copy is to come again; `dead letters` where it lies there; or
-    `offsets` where it follows from the group's progress."""
+    `offsets` where it follows from the group's progress; empty where there is no state."""
     before: int | None = None
     """How many messages of the queue the group reads before this one."""
 
@@ -139,13 +139,18 @@ async def _standings(
     )
     names = frozenset[str]().union(*known.by_broker.values())
     where = await everywhere(cluster)
-    asks = [
-        partial(_standing, cluster, where, name, found, steps)
-        for name in sorted(names)
-        if not is_system_group(name)
-    ]
-    results = await at_once(asks)
-    return tuple(each for each in results if not isinstance(each, AdminError)), known.errors
+    asked = [name for name in sorted(names) if not is_system_group(name)]
+    results = await at_once(
+        [partial(_standing, cluster, where, name, found, steps) for name in asked]
+    )
+    standings, errors = [], list(known.errors)
+    for name, result in zip(asked, results, strict=True):
+        if isinstance(result, AdminError):
+            standings.append(GroupStanding(group=name, state=None, source=""))
+            errors += failures_of(f"group {name}", result)
+        else:
+            standings.append(result)
+    return tuple(standings), tuple(errors)
 
 
 async def _standing(

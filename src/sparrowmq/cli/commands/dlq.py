@@ -14,15 +14,16 @@ import click
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.cluster_calls import at_once
 from sparrowmq.admin.dead_letters import DeadLetterCount, origin_of
-from sparrowmq.admin.errors import AdminError
+from sparrowmq.admin.errors import AdminError, failures_of
 from sparrowmq.admin.resends import TO_GROUP, TO_TOPIC, Resend, Resent
+from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.commands.group import now
 from sparrowmq.cli.commands.send import rate_option
 from sparrowmq.cli.completion import complete_dead_letter_groups
 from sparrowmq.cli.message_output import MORE, body_text, message_options
 from sparrowmq.cli.option_types import Moment
-from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.output import Column, Report, Table, Value, table
 from sparrowmq.cli.shell import (
     Shell,
     dry_run_option,
@@ -70,15 +71,19 @@ def list_dead_letters(match: str | None, since: datetime | None, limit: int, she
         ]
         asked = names if since is not None or not limit else names[:limit]
         results = await at_once([partial(admin.count_dead_letters, each, recent) for each in asked])
-        rows = [
-            (name, None if isinstance(result, AdminError) else result)
-            for name, result in zip(asked, results, strict=True)
-        ]
+        rows: list[tuple[str, DeadLetterCount | None]] = []
+        errors = dict[BrokerFailure, None]()
+        for name, result in zip(asked, results, strict=True):
+            if isinstance(result, AdminError):
+                rows.append((name, None))
+                errors |= dict.fromkeys(failures_of(f"dead letters of {name}", result))
+            else:
+                rows.append((name, result))
+                errors |= dict.fromkeys(result.errors)
         if since is not None:
             rows = [(name, each) for name, each in rows if each is None or each.recent]
         total = len(names) if since is None else len(rows)
         kept = [each for _, each in rows if each is not None]
-        errors = dict.fromkeys(failure for each in kept for failure in each.errors)
         shown = rows[:limit] if limit else rows
         title = "LAST-24H" if since is None else "SINCE"
         notes = [_unreadable(each) for each in kept if each.unreadable]
@@ -108,12 +113,12 @@ def _counts(rows: Sequence[tuple[str, DeadLetterCount | None]], total: int, titl
         ]
         for name, each in rows
     ]
-    columns = [
+    columns: list[tuple[str, str] | Column] = [
         ("GROUP", "group"),
-        ("DEAD", "dead"),
+        Column("DEAD", "dead", is_sum=True),
         ("OLDEST", "oldest"),
         ("NEWEST", "newest"),
-        (title, "recent"),
+        Column(title, "recent", is_sum=True),
     ]
     return table(columns, cells, total=total, empty="there are no dead letters")
 

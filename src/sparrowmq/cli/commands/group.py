@@ -92,14 +92,16 @@ def list_groups(
             names = sorted(set(names).difference(*(each.groups for each in online)))
         asks_all = bool(lagging)
         asked = names if asks_all or not limit else names[:limit]
-        rows = list(await admin.group_rows(asked, waiting=not asks_all))
+        listed = await admin.group_rows(asked, waiting=not asks_all)
+        rows = list(listed)
         if asks_all:
             rows = [each for each in rows if _is_wanted(each, lagging, offline)]
         total = len(rows) if asks_all else len(names)
         kept = rows[:limit] if limit else rows
         if asks_all:
             kept = await _with_waiting(admin, kept)
-        return Report([_group_table(kept, total, is_long)], found.errors)
+        errors = tuple(dict.fromkeys((*found.errors, *listed.errors)))
+        return Report([_group_table(kept, total, is_long)], errors)
 
     shell.report(look)
 
