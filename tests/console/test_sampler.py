@@ -1,5 +1,6 @@
 """What the sampler asks of a large cluster: little, and still all its groups in one round."""
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -112,3 +113,48 @@ def test_rounds_get_rarer_while_a_broker_hangs_and_the_overview_says_so() -> Non
 
     with SimCluster(seed=1, brokers=2).run() as sim:
         assert "Groups and topics are sampled every 60 s" in as_visitor(sim, work)
+
+
+def test_the_doctor_of_the_overview_examines_what_matters_and_says_how_much_of_all() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> tuple[str, str]:
+        await Admin(client=client).create_topic("orders", queues=1)
+        await send(client, *numbered("orders", 6))
+        for name in (*(f"a{number:02}" for number in range(24)), "zebras"):
+            sim.broker.groups.put(SubscriptionGroupConfig(group_name=name))
+        sim.broker.offsets.commit("zebras", "orders", 0, 2)
+        before = (await visitor.get("/")).text
+        await console.sampler.sample_names()
+        await console.sampler.see_doctor()
+        return before, (await visitor.get("/")).text
+
+    with SimCluster(seed=1).run() as sim:
+        before, after = as_visitor(sim, work)
+    assert "has not finished a run" in before
+    assert "group zebras" in after
+    assert "20 of 25 groups, those with the most unread messages" in after
+    assert "Nothing is wrong" not in after
+
+
+def test_the_overview_lists_checks_that_the_doctor_could_not_make() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> str:
+        sim.host("broker-b").pause()
+        await console.sampler.see_doctor()
+        return (await visitor.get("/")).text
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        text = as_visitor(sim, work)
+    assert re.search(r"\d checks? not made .*broker-b : ", text)
+
+
+def test_the_overview_says_that_the_doctor_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def failing(*_: Any, **__: Any) -> None:
+        raise BrokerRefusal("10.0.0.3:10911", ResponseCode.SYSTEM_ERROR, "no memory")
+
+    async def work(client: Client, console: Console, visitor: Visitor) -> str:
+        with pytest.raises(BrokerRefusal):
+            await console.sampler.see_doctor()
+        return (await visitor.get("/")).text
+
+    monkeypatch.setattr(Admin, "doctor", failing)
+    with SimCluster(seed=1).run() as sim:
+        assert "The doctor could not finish: 10.0.0.3:10911 answered 1" in as_visitor(sim, work)

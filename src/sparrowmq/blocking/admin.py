@@ -791,16 +791,27 @@ class Admin(Facade[AsyncAdmin]):
         topic: str | None = None,
         for_s: float = FOR_S,
         limit: int = MOST_EXAMINED,
+        topics_first: Sequence[str] = (),
+        groups_first: Sequence[str] = (),
     ) -> Examination:
         """What is wrong, why, and what to do: with the "topic", "group", "message" or "cluster" of
         that name, or with everything. Nothing is changed.
 
         A message needs its `topic`, unless its id is an offset id. Groups are examined twice,
-        `for_s` apart. When examining everything, `limit` topics and groups are examined; 0 means
-        all. Brokers and name servers that do not answer are findings. Raises ValueError, NotFound.
+        `for_s` apart. When examining everything, `limit` topics and groups are examined, 0
+        means all; `topics_first` and `groups_first` are examined before others. Brokers and name
+        servers that do not answer are findings. Raises ValueError, NotFound.
         """
         return self._wait(
-            lambda admin: admin.doctor(about, name, topic=topic, for_s=for_s, limit=limit)
+            lambda admin: admin.doctor(
+                about,
+                name,
+                topic=topic,
+                for_s=for_s,
+                limit=limit,
+                topics_first=topics_first,
+                groups_first=groups_first,
+            )
         )
 
     def messages_between(

@@ -103,6 +103,8 @@ class Figures:
     round_s: float = _ROUND_S
     examination: Examination | None = None
     """What the doctor found last; None before its first run."""
+    doctor_problem: str = ""
+    """Why its last run failed."""
 
     def groups_of(self, topic: str) -> Sum:
         """How many groups have progress in a topic, as far as known."""
@@ -211,8 +213,19 @@ class Sampler:
             self._history.add("out", total(delivered))
 
     async def see_doctor(self) -> None:
-        """Let the doctor examine the cluster, and some topics and groups."""
-        self.figures.examination = await self._admin.doctor(limit=_MOST_EXAMINED)
+        """Let the doctor examine the cluster, the groups with the most unread messages and the
+        busiest topics."""
+        groups, topics = self.figures.groups, self.figures.topics
+        try:
+            self.figures.examination = await self._admin.doctor(
+                limit=_MOST_EXAMINED,
+                groups_first=sorted(groups, key=lambda name: -groups[name].lag),
+                topics_first=sorted(topics, key=lambda name: -topics[name].stored_per_s),
+            )
+        except EXPECTED as error:
+            self.figures.doctor_problem = str(error)
+            raise
+        self.figures.doctor_problem = ""
 
     async def sample_names(self) -> None:
         """Sample the groups and topics of this round."""

@@ -53,6 +53,9 @@ class Order:
     for_s: float = FOR_S
     limit: int = MOST_EXAMINED
     """How many topics and groups to examine when examining everything; 0 for all."""
+    topics_first: Sequence[str] = ()
+    groups_first: Sequence[str] = ()
+    """Which ones to begin with if not all are examined."""
 
     def __post_init__(self) -> None:
         if self.for_s < 0:
@@ -69,13 +72,28 @@ class Order:
 
 
 def order_of(
-    about: str | None, name: str | None, *, topic: str | None, for_s: float, limit: int
+    about: str | None,
+    name: str | None,
+    *,
+    topic: str | None,
+    for_s: float,
+    limit: int,
+    topics_first: Sequence[str] = (),
+    groups_first: Sequence[str] = (),
 ) -> Order:
     """What a caller wants. Raises ValueError."""
     if about is not None and about not in tuple(About):
         raise ValueError(f"about is {about!r}, must be one of {', '.join(About)}")
     kind = None if about is None else About(about)
-    return Order(about=kind, name=name, topic=topic, for_s=for_s, limit=limit)
+    return Order(
+        about=kind,
+        name=name,
+        topic=topic,
+        for_s=for_s,
+        limit=limit,
+        topics_first=topics_first,
+        groups_first=groups_first,
+    )
 
 
 async def examine(cluster: ClusterCalls, order: Order) -> Examination:
@@ -245,17 +263,24 @@ async def _everything(calls: ClusterCalls, order: Order) -> Examination:
         return _together(parts, [*not_made], parts[0].checked)
     listed = {name for table in tables.values() for name in table}
     groups = sorted(name for name in listed if not is_system_group(name))
-    most = order.limit or None
+    some_topics = _some(topics, order.topics_first, order.limit)
+    some_groups = _some(groups, order.groups_first, order.limit)
     parts = [
         _of_cluster(facts),
-        await _topics(calls, topics[:most]),
-        await _groups(calls, groups[:most], tables, order.for_s),
+        await _topics(calls, some_topics),
+        await _groups(calls, some_groups, tables, order.for_s),
     ]
     counts = [
-        _share(len(topics[:most]), len(topics), "topic"),
-        _share(len(groups[:most]), len(groups), "group"),
+        _share(len(some_topics), len(topics), "topic"),
+        _share(len(some_groups), len(groups), "group"),
     ]
     return _together(parts, [], f"{_cluster_text(facts)}, {' and '.join(counts)}")
+
+
+def _some(names: Sequence[str], first: Sequence[str], limit: int) -> list[str]:
+    known = set(names)
+    ordered = dict.fromkeys([*(name for name in first if name in known), *names])
+    return [*ordered][: limit or None]
 
 
 def _is_users(topic: str) -> bool:

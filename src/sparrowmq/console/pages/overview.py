@@ -35,6 +35,7 @@ async def show(view: View) -> Answer:
             "brokers": brokers,
             "problems": problems(brokers.value or ()),
             "examination": figures.examination,
+            "doctor_problem": figures.doctor_problem,
             "stored_per_s": total_of(masters, "stored_per_s"),
             "delivered_per_s": total_of(masters, "delivered_per_s"),
             "stored_today": total_of(masters, "stored_today"),
