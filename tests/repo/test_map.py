@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md and CONTRIBUTING.md name only files, classes and functions that exist."""
+"""The maps of the code name only files, classes and functions that exist."""
 
 import ast
 import asyncio
@@ -13,13 +13,16 @@ import pytest
 
 from tests.repo.tree import ROOT
 
-MAPS = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+MAPS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "docs/where.md")
 PACKAGE = ROOT / "src" / "sparrowmq"
 CODE = ("src", "tests", "tools", "bench")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"`([^`\n]+)`")
 PATH_IN_DRAWING = re.compile(r"(?<![\w./])(?:[\w-]+/)+[\w-]+(?:\.py|/)|(?<![\w./])\w+\.py\b")
 """In drawings, where nothing is quoted: names of modules, and folders inside of folders."""
+
+STEP_IN_DRAWING = re.compile(r"^[A-Z -]*?((?:[\w-]+/)+\w+\.py) +(\w+): ", re.MULTILINE)
+"""In drawings: a file, and the function in it that takes the step."""
 
 FILE = re.compile(r"(?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|toml|md)")
 CLASS = re.compile(r"[A-Z]\w*[a-z]\w*")
@@ -105,6 +108,30 @@ def exists(name: str) -> bool:
 @pytest.mark.parametrize("document", MAPS)
 def test_a_map_names_only_what_exists(document: str) -> None:
     assert misses((ROOT / document).read_text(encoding="utf-8")) == []
+
+
+def steps(text: str) -> list[tuple[str, str]]:
+    """The functions in drawings, each with the file that is named before it."""
+    return [step for drawing in FENCED.findall(text) for step in STEP_IN_DRAWING.findall(drawing)]
+
+
+def has_function(path: str, name: str) -> bool:
+    names = Names()
+    add_names(tree_of(PACKAGE / path), names)
+    return name in names.functions
+
+
+def test_the_functions_of_the_six_paths_are_in_the_files_before_them() -> None:
+    drawn = steps((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    assert len(drawn) >= 10
+    assert [step for step in drawn if not has_function(*step)] == []
+
+
+def test_a_step_of_a_drawing_that_is_elsewhere_is_noticed() -> None:
+    drawing = (
+        "```\nSEND    store/store.py    open: lock it\n        net/routes.py   sell: no\n```\n"
+    )
+    assert [has_function(*step) for step in steps(drawing)] == [True, False]
 
 
 @pytest.mark.parametrize(
