@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparrowmq.cli.permissions import not_permitted
+from sparrowmq.cli.serve import not_permitted
 from tests.cli.servers import AS_A_COMMAND, clean_environment, sparrowmq, stop, up
 from tests.patience import PATIENCE_S
 

@@ -23,7 +23,6 @@ from sparrowmq.broker.server import BrokerServer
 from sparrowmq.cli.console_child import ConsoleChild
 from sparrowmq.cli.descriptors import Config, Descriptors, TooFewDescriptors
 from sparrowmq.cli.logs import log_error
-from sparrowmq.cli.permissions import NOT_PERMITTED, not_permitted
 from sparrowmq.cli.settings.settings import SettingError
 from sparrowmq.cli.stop_signal import stop_signal
 from sparrowmq.clock import boot_id, local_zone, system_clock
@@ -49,6 +48,10 @@ _REMEDIES = {
     errno.EADDRNOTAVAIL: "this machine has no such address: choose one of its own with --listen",
     errno.EACCES: "ports below 1024 need more rights: choose another one with {ports}",
 }
+
+
+_NOT_PERMITTED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""Errors that another owner, mode or mount would fix."""
 
 
 class CannotServe(Exception):
@@ -262,7 +265,7 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def _explain(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.errno in NOT_PERMITTED and error.filename:
+    if isinstance(error, OSError) and error.errno in _NOT_PERMITTED and error.filename:
         return not_permitted(Path(os.fsdecode(error.filename)))
     if isinstance(error, OSError):
         text = error.strerror or str(error)
@@ -272,3 +275,41 @@ def _explain(error: BaseException) -> str:
         if remedy is not None:
             return f"{text}; {remedy}"
     return str(error)
+
+
+def not_permitted(path: Path) -> str:
+    """Why a server cannot use a file, and what to do: its error names only the path."""
+    me = _user(os.geteuid())
+    nearest = next(each for each in (path, *path.parents) if _exists(each))
+    if _is_read_only(nearest):
+        return (
+            f"{path} cannot be written: it is on a file system that is mounted read-only; mount it"
+            " for writing, or choose another directory with --data"
+        )
+    status = nearest.stat()
+    return (
+        f"{path} cannot be used by user {me}: {nearest} belongs to user {_user(status.st_uid)},"
+        f" with mode {status.st_mode & 0o7777:04o}; give the whole directory to the user that runs"
+        f" the server (chown -R {me} …), run the server as another user, or choose another"
+        " directory with --data"
+    )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # one of its parents cannot be searched
+        return False
+
+
+def _is_read_only(path: Path) -> bool:
+    return bool(os.statvfs(path).f_flag & getattr(os, "ST_RDONLY", 1))
+
+
+def _user(number: int) -> str:
+    try:
+        import pwd
+
+        return pwd.getpwuid(number).pw_name
+    except (ImportError, KeyError):
+        return str(number)

@@ -14,6 +14,7 @@ Every file of the project that is replaced as a whole goes through here.
 
 import contextlib
 import errno
+import os
 from pathlib import Path
 
 from sparrowmq.disk.disk import Disk
@@ -87,6 +88,29 @@ def replace_path(
         AtomicFile(disk, name, keeps_backup=keeps_backup, draft_suffix=draft_suffix).replace(data)
     except DiskFull as error:
         raise OSError(errno.ENOSPC, str(error), str(path)) from error
+
+
+def put_in_place(draft: Path, path: Path) -> None:
+    """Give a finished draft its name, durably: sync it, rename it, sync the directory. For files
+    that are written piece by piece. Raises OSError."""
+    sync_path(draft)
+    draft.replace(path)
+    sync_path(path.parent)
+
+
+def sync_path(path: Path) -> None:
+    """Wait until the content of a file, whichever process wrote it, or the names in a directory are
+    on the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_path(path: Path) -> None:
+    """Make a directory and its parents, durably; does nothing if it exists. Raises OSError."""
+    make_dir(*disk_and_path(path))
 
 
 def disk_and_path(path: Path) -> tuple[RealDisk, str]:

@@ -12,15 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sparrowmq.spark.jobs.durable_files import (
-    make_folder,
-    replace_file,
-    sync_file,
-    sync_folder,
-)
+from sparrowmq.disk.atomic_file import make_path, replace_path, sync_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_UNFINISHED = ".unfinished"
+"""Ends the name of a draft; `archive_folder` recognizes drafts by it."""
 
 
 class ArchiveFiles(Protocol):
@@ -108,20 +107,19 @@ class LocalFiles:
     def replace(self, name: str, data: bytes) -> None:
         """Replace the content of a file; readers see the old or the new one."""
         path = self._folder / name
-        make_folder(path.parent)
-        replace_file(path, data)
+        replace_path(path, data, draft_suffix=_UNFINISHED)
 
     def move(self, names: Mapping[str, str]) -> None:
         """Rename data files; names and content survive a power cut."""
         folders: set[Path] = set()
         for source, target in names.items():
             old, new = self._folder / source, self._folder / target
-            sync_file(old)  # written by Spark, which syncs nothing
-            make_folder(new.parent)
+            sync_path(old)  # written by Spark, which syncs nothing
+            make_path(new.parent)
             old.rename(new)
             folders.add(new.parent)
         for folder in sorted(folders):
-            sync_folder(folder)
+            sync_path(folder)
 
     def delete(self, name: str) -> None:
         """Delete a file, or a folder with its contents; does nothing if it is missing."""
@@ -248,7 +246,7 @@ class HadoopFiles:
 
     def _draft(self, name: str, data: bytes) -> Any:
         # No lock keeps other machines out, so each run has its own draft names.
-        draft = self._path(f"{name}.{uuid.uuid4().hex[:8]}.unfinished")
+        draft = self._path(f"{name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
         stream = self._fs.create(draft, True)
         try:
             stream.write(bytearray(data))

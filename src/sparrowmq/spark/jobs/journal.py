@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sparrowmq.disk.atomic_file import replace_path, sync_path
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.spark.errors import ClusterUnreachable, ServerRefused
-from sparrowmq.spark.jobs.durable_files import replace_file, sync_folder
 from sparrowmq.spark.jobs.job import JobError
 from sparrowmq.spark.wire.cluster import RemoteCluster
 
@@ -116,7 +116,7 @@ class JobJournal(FolderLock):
 
     def write(self, value: dict[str, Any]) -> None:
         """Replace the journal; it is on the disk when this returns."""
-        replace_file(self.path, json.dumps(value, indent=1).encode())
+        replace_path(self.path, json.dumps(value, indent=1).encode())
 
     def discard(self) -> None:
         """Remove what this run wrote."""
@@ -129,7 +129,7 @@ class JobJournal(FolderLock):
         kept = {path.name for path in self.path.parent.iterdir()}
         number = next(n for n in count(1) if f"journal-{n}.json" not in kept)
         aside = self.path.rename(self.path.with_name(f"journal-{number}.json"))
-        sync_folder(self.path.parent)
+        sync_path(self.path.parent)
         return aside
 
     def put_aside_before(self) -> int:
