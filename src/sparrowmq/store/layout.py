@@ -9,8 +9,12 @@ sparrowmq/                         durable marks, quarantined bytes and trash; A
 ```
 """
 
-from sparrowmq.disk.disk import Disk
+from typing import TYPE_CHECKING
+
 from sparrowmq.protocol.names import check_topic, topic_fault
+
+if TYPE_CHECKING:  # Spark's executors have this module, and no disk
+    from sparrowmq.disk.disk import Disk
 
 LOG_DIR = "commitlog"
 QUEUE_DIR = "consumequeue"
@@ -52,7 +56,7 @@ def queue_dir(topic: str, queue_id: int) -> str:
     return f"{QUEUE_DIR}/{check_topic(topic)}/{queue_id}"
 
 
-def queues_on(disk: Disk) -> list[tuple[str, int]]:
+def queues_on(disk: "Disk") -> list[tuple[str, int]]:
     """Topic and id of every consume queue that has a directory."""
     return [
         (topic, int(name))
