@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.disk.atomic_file import AtomicFile, disk_and_path, make_dir, replace_path
+from sparrowmq.disk.atomic_file import (
+    AtomicFile,
+    disk_and_path,
+    make_dir,
+    put_in_place,
+    replace_path,
+)
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.disk.real_disk import RealDisk
@@ -195,3 +201,16 @@ def test_a_relative_path_is_that_of_the_working_directory(
     monkeypatch.chdir(tmp_path)
     disk, name = disk_and_path(Path("a/b"))
     assert disk.real_path(name) == f"{tmp_path}/a/b"
+
+
+def test_a_finished_draft_is_synced_before_it_gets_its_name_and_its_directory_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft, path = tmp_path / "letters.part", tmp_path / "letters"
+    draft.write_text("one\n")
+    synced: list[tuple[int, bool]] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append((os.fstat(fd).st_ino, path.exists())))
+    inodes = draft.stat().st_ino, tmp_path.stat().st_ino
+    put_in_place(draft, path)
+    assert synced == [(inodes[0], False), (inodes[1], True)]
+    assert path.read_text() == "one\n"

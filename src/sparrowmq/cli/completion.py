@@ -132,7 +132,7 @@ class CachedNames:
         handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".names-")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump({"at": self._clock(), "names": names}, file)
-        Path(draft).replace(path)
+        Path(draft).replace(path)  # not synced: a cache that is lost or damaged is asked for again
 
 
 def _asked(servers: str, ask: Ask) -> list[str]:

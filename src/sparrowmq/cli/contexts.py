@@ -24,6 +24,7 @@ from sparrowmq.cluster_address import (
     name_servers_of_context,
     read_contexts,
 )
+from sparrowmq.disk.atomic_file import put_in_place
 from sparrowmq.net.peers import split_address
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -80,15 +81,14 @@ class Contexts:
         return replace(self, clusters=left, in_use=None if self.in_use == name else self.in_use)
 
     def write(self) -> None:
-        """Replace the file, so that a reader sees the old one or the new one. Raises OSError."""
+        """Replace the file durably, so that a reader sees the old one or the new one. Raises
+        OSError."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, draft = tempfile.mkstemp(dir=self.path.parent, prefix=".contexts-")  # mode 0600
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(self._text())
-                file.flush()
-                os.fsync(file.fileno())
-            Path(draft).replace(self.path)
+            put_in_place(Path(draft), self.path)
         except BaseException:
             Path(draft).unlink(missing_ok=True)
             raise

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sparrowmq import __version__
+from sparrowmq.disk.atomic_file import put_in_place
 from sparrowmq.spark.session import cache_directory
 
 SOURCES = ("pyspark_rocketmq", "pyspark_rocketmq_log")
@@ -43,10 +44,11 @@ def write_package(out: Path) -> Path:
     is_file = out.suffix == ".zip" and not out.is_dir()
     path = out if is_file else out / package_name(data)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Written whole or not at all: another process may read it at any moment.
+    # Whole or not at all: another process may read it at any moment, and a package in the cache is
+    # used for as long as it has its name.
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")
     unfinished.write_bytes(data)
-    unfinished.replace(path)
+    put_in_place(unfinished, path)
     return path
 
 

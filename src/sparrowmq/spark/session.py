@@ -189,6 +189,7 @@ def _write_wrapper(path: Path, java: Path) -> None:
     if path.is_file() and path.read_text() == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Not synced: a wrapper whose text is not the expected one is written again.
     new = path.with_name(f"java.{os.getpid()}")
     new.write_text(text)
     new.chmod(0o755)

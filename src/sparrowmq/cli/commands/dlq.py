@@ -33,6 +33,7 @@ from sparrowmq.cli.shell import (
     yes_option,
 )
 from sparrowmq.cli.stop_signal import RUN_AGAIN
+from sparrowmq.disk.atomic_file import put_in_place
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import dlq_topic
 
@@ -360,7 +361,7 @@ def export(
                     group, lambda line: file.write(f"{line}\n"), since=since, until=until
                 )
             )
-        draft.replace(out)
+        put_in_place(draft, out)  # durably: the letters may be deleted next
     finally:
         draft.unlink(missing_ok=True)
     columns = [("DEAD", "dead"), ("FILE", "file")]
