@@ -7,6 +7,8 @@ moods meet both, and differences of the least of each are what is compared.
 import asyncio
 import time
 import tracemalloc
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -35,25 +37,59 @@ _WINDOW_READ_S = 0.2
 """Of an empty topic."""
 _WINDOW = f"10m/{_KNOWN}"
 
-Kinds = dict[str, dict[str, str]]
-"""Attributes of the topic, by what they are called in the report."""
+
+@dataclass(frozen=True)
+class Limits:
+    """What limits a send: attributes of its topic, and quotas of all senders."""
+
+    topic: dict[str, str] = field(default_factory=dict)
+    senders: dict[str, str] = field(default_factory=dict)
+
+
+Kinds = dict[str, Limits]
+"""By what they are called in the report."""
+
+_PLENTY = {"messages": str(10**6), "bytes": str(10**9)}
+"""More a second than a broker takes."""
+_TOPIC, _CLIENT, _GROUP = "{}", "client.{}", f"producer.{{}}.{frames.PRODUCER_GROUP}"
+
+
+def _limits(units: str, *scopes: str) -> Limits:
+    """Quotas that are never reached: of these units, of the topic and of these senders."""
+
+    def quotas(of: Iterable[str]) -> dict[str, str]:
+        return {
+            f"sparrowmq.quota.{scope.format(unit)}": _PLENTY[unit]
+            for scope in of
+            for unit in units.split()
+        }
+
+    of_topic = {_TOPIC} & {*scopes}
+    return Limits(quotas(of_topic), quotas({*scopes} - of_topic))
+
+
+QUOTAS = {
+    "messages/s of the topic": _limits("messages", _TOPIC),
+    "messages/s and bytes/s of the topic": _limits("messages bytes", _TOPIC),
+    "messages/s of each client": _limits("messages", _CLIENT),
+    "messages/s of the producer group": _limits("messages", _GROUP),
+    "messages/s of all three": _limits("messages", _TOPIC, _CLIENT, _GROUP),
+    "messages/s and bytes/s of all three": _limits("messages bytes", _TOPIC, _CLIENT, _GROUP),
+}
 
 
 def quota(folder: Path, effort: Effort) -> list[Figure]:
-    """What a quota adds to a send that it lets pass."""
+    """What quotas add to a send that they let pass."""
     say("sends with and without quotas")
-    plenty = str(10**12)
-    messages, size = {"sparrowmq.quota.messages": plenty}, {"sparrowmq.quota.bytes": plenty}
-    kinds: Kinds = {"off": {}, "messages": messages, "both": {**messages, **size}}
     folder.mkdir(parents=True)
-    took = asyncio.run(_in_turn(folder, kinds))
+    took = asyncio.run(_in_turn(folder, {"off": Limits(), **QUOTAS}))
     work, off = "a send with a quota, in process", took["off"]
     return [
         Figure(work, "without a quota", "µs CPU", off),
-        Figure(
-            work, "messages/s: on top", "µs CPU", _more(took["messages"], off), None, at_most(1)
+        *(
+            Figure(work, f"{kind}: on top", "µs CPU", _more(took[kind], off), None, at_most(1))
+            for kind in QUOTAS
         ),
-        Figure(work, "messages/s and bytes/s: on top", "µs CPU", _more(took["both"], off)),
     ]
 
 
@@ -61,7 +97,7 @@ def dedup(folder: Path, effort: Effort) -> list[Figure]:
     """What de-duplication adds to a send, how much it remembers in how much memory, and how long
     the first send after a kill waits for it."""
     say("sends with and without de-duplication")
-    kinds: Kinds = {"off": {}, "on": {"sparrowmq.dedup": _WINDOW}}
+    kinds: Kinds = {"off": Limits(), "on": Limits({"sparrowmq.dedup": _WINDOW})}
     sends = folder / "sends"
     sends.mkdir(parents=True)
     took = asyncio.run(_in_turn(sends, kinds, before=_KNOWN))
@@ -94,8 +130,10 @@ async def _in_turn(folder: Path, kinds: Kinds, before: int = _REQUESTS) -> dict[
     took: dict[str, list[float]] = {kind: [] for kind in kinds}
     async with wired(folder, monotonic_clock, system_clock) as client:
         topics = {kind: f"{frames.TOPIC[:-1]}{number}" for number, kind in enumerate(kinds)}
-        for kind, attributes in kinds.items():
-            client.configure(attributes, topics[kind])
+        client.receive(frames.producer_heartbeat(next(numbers)))
+        _all_taken(client, 1)
+        for kind, limits in kinds.items():
+            client.configure(limits.topic, topics[kind])
             client.feed(_sends(topics[kind], numbers, 1))
             await asyncio.sleep(_WINDOW_READ_S)  # its first send waits until a window is read
             _all_taken(client, 1)
@@ -103,6 +141,9 @@ async def _in_turn(folder: Path, kinds: Kinds, before: int = _REQUESTS) -> dict[
                 await _timed(client, topics[kind], numbers)
         for _ in range(_ROUNDS):
             for kind, topic in topics.items():
+                client.configure(kinds[kind].senders, client.broker.config.broker_name)
+                client.feed(_sends(topic, numbers, 1))  # which looks up what applies now
+                _all_taken(client, 1)
                 took[kind].append(await _timed(client, topic, numbers))
     return {kind: min(times) for kind, times in took.items()}
 

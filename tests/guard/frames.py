@@ -4,6 +4,7 @@ from sparrowmq.protocol.batch import encode_batch
 from sparrowmq.protocol.frame import encode_frame
 
 TOPIC = "BenchSend"
+PRODUCER_GROUP = "GP_1uhoeaj0x"
 BATCHED = 32
 _TAIL = b'},"flag":0,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":513}'
 UNIQUE_ID = b"FD00000000000000000000000000000252DB5FFD2B274A8C%08X"
@@ -52,6 +53,16 @@ def heartbeat(number: int) -> bytes:
     return encode_frame(b'{"code":34,"extFields":{' + _TAIL % number, body % TOPIC.encode())
 
 
+def producer_heartbeat(number: int) -> bytes:
+    """Names the client of the connection, a producer (34)."""
+    body = (
+        b'{"clientID":"127.0.0.1@1#1","consumerDataSet":[],"heartbeatFingerprint":0,'
+        b'"producerDataSet":[{"groupName":"%b"}],"withoutSub":false}'
+    )
+    head = b'{"code":34,"extFields":{' + _TAIL % number
+    return encode_frame(head, body % PRODUCER_GROUP.encode())
+
+
 def _send_header(
     code: int, number: int, queue_id: int, is_batch: bytes, more: bytes = b""
 ) -> bytes:
@@ -59,7 +70,8 @@ def _send_header(
     properties = more + _PROPERTIES % number
     properties = properties.replace(b"\x01", b"\\u0001").replace(b"\x02", b"\\u0002")
     head = (
-        b'{"code":%d,"extFields":{"a":"GP_1uhoeaj0x","b":"%b","c":"TBW102","d":"8","e":"%d",'
+        b'{"code":%d,"extFields":{"a":"%b","b":"%b","c":"TBW102","d":"8","e":"%d",'
         b'"f":"0","g":"1794741940696","h":"0","i":"%b","j":"0","k":"false","m":"%b","n":"broker-a"'
     )
-    return head % (code, TOPIC.encode(), queue_id, properties, is_batch) + _TAIL % number
+    group, topic = PRODUCER_GROUP.encode(), TOPIC.encode()
+    return head % (code, group, topic, queue_id, properties, is_batch) + _TAIL % number

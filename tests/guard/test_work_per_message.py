@@ -46,6 +46,13 @@ def limited_sends(client: Wired) -> Callable[[], None]:
     return sends(client)
 
 
+def sends_of_limited_senders(client: Wired) -> Callable[[], None]:
+    """The same with quotas of the topic, the client and its group, and a client that has a name."""
+    client.limit_senders(messages=10**9)
+    client.receive(frames.producer_heartbeat(0))
+    return limited_sends(client)
+
+
 def tagged_sends(client: Wired) -> Callable[[], None]:
     """Messages with a tag and a key."""
     prepared = _rounds(lambda number: frames.tagged_send(number, number % QUEUES))
@@ -103,6 +110,9 @@ CASES = {
     "a plain send": Case(sends, REQUESTS, REQUESTS, Budget(calls=57, instructions=955)),
     "a send with a quota": Case(
         limited_sends, REQUESTS, REQUESTS, Budget(calls=67, instructions=1135)
+    ),
+    "a send with quotas of topic, client and group": Case(
+        sends_of_limited_senders, REQUESTS, REQUESTS, Budget(calls=69, instructions=1215)
     ),
     "a send with tag and key": Case(
         tagged_sends, REQUESTS, REQUESTS, Budget(calls=65, instructions=1025)

@@ -71,11 +71,22 @@ class Wired:
         """Give the topic a quota; none without."""
         self.configure({f"sparrowmq.quota.{unit}": str(rate) for unit, rate in per_second.items()})
 
+    def limit_senders(self, **per_second: int) -> None:
+        """Give every client, and the producer group of all sends, a quota; none without."""
+        scopes = ("client.{}", f"producer.{{}}.{frames.PRODUCER_GROUP}")
+        attributes = {
+            f"sparrowmq.quota.{scope.format(unit)}": str(rate)
+            for unit, rate in per_second.items()
+            for scope in scopes
+        }
+        self.configure(attributes, self.broker.config.broker_name)
+
     def configure(self, attributes: dict[str, str], name: str = frames.TOPIC) -> None:
         """Give a topic these attributes and no others; made if it is not there."""
         topic = msgspec.structs.replace(plain_topic(name, QUEUES), attributes=attributes)
         self.broker.topics.put(topic)
         self.broker.topics.was_saved(self.broker.topics.table())
+        self.broker.traffic.follow(self.broker, [topic])
 
     def wake(self) -> None:
         """What the loop does at the end of its turn for pulls whose queue grew."""

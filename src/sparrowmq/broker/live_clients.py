@@ -293,6 +293,8 @@ class Producers:
     def __init__(self) -> None:
         self._groups: dict[str, dict[Connection, LiveMember]] = {}
         self._groups_of: dict[Connection, set[str]] = {}
+        self.client_ids: dict[Connection, str] = {}
+        """Of connections whose client a heartbeat has named."""
         self._by_client_id: dict[str, LiveMember] = {}
 
     def join(self, group: str, member: LiveMember, most_groups: int = sys.maxsize) -> bool:
@@ -301,6 +303,7 @@ class Producers:
             return False
         self._groups.setdefault(group, {})[member.connection] = member
         self._groups_of.setdefault(member.connection, set()).add(group)
+        self.client_ids[member.connection] = member.client_id
         self._by_client_id[member.client_id] = member
         return True
 
@@ -316,7 +319,7 @@ class Producers:
         if groups is not None:
             groups.discard(group)
             if not groups:
-                del self._groups_of[connection]
+                del self._groups_of[connection], self.client_ids[connection]
                 self._forget_client(gone)
 
     def _forget_client(self, member: LiveMember | None) -> None:
@@ -327,10 +330,7 @@ class Producers:
 
     def client_id(self, connection: Connection) -> str:
         """The client on a connection; the peer's address until a heartbeat has named the client."""
-        groups = self._groups_of.get(connection)
-        if not groups:
-            return connection.peer
-        return self._groups[next(iter(groups))][connection].client_id
+        return self.client_ids.get(connection) or connection.peer
 
     def find(self, client_id: str) -> LiveMember | None:
         """The live producer with a client id, on its newest connection."""

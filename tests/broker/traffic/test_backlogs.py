@@ -160,7 +160,9 @@ def test_a_group_that_was_not_seen_yet_does_not_count(world: World) -> None:
     world.sim.advance(2)
     assert admitted(world, 1) == 1
     found = report(world)["backlog", "orders"]
-    assert found.uncounted == {"billing": "it had no member since this broker started"}
+    assert found.uncounted == {
+        "billing": "no member was seen since this broker began to watch the limit"
+    }
 
 
 def test_a_group_without_a_member_for_ten_minutes_does_not_count(world: World) -> None:

@@ -108,7 +108,7 @@ class Presence:
             return "it is broadcasting"
         seen_ms = self._seen_ms.get(group)
         if seen_ms is None:
-            return "it had no member since this broker started"
+            return "no member was seen since this broker began to watch the limit"
         if now_ms - seen_ms >= ABSENT_MS:
             return f"it had no member for {ABSENT_MS // 60_000} minutes"
         return ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sparrowmq.broker.reports import Slice
 from sparrowmq.broker.traffic.backlog import BacklogState, Presence, look
-from sparrowmq.broker.traffic.bucket import Bucket
+from sparrowmq.broker.traffic.bucket import Bucket, admit, give_back
 from sparrowmq.broker.traffic.clients import ClientQuota
 from sparrowmq.broker.traffic.dedup import Dedup, rule_of
 from sparrowmq.broker.traffic.meter import Meter, Metered, Refusals
@@ -44,7 +44,12 @@ Send = Callable[["Broker", Request[AnySend], TopicConfig | None], Handled]
 Admitted = Callable[["Broker", Request[AnySend], TopicConfig], Handled]
 """A handler of sends that is only called with a topic."""
 
+Sender = tuple[str, str, str]
+"""A client id, a producer group, and the topic that it sends to."""
+
 _TICK_S = 1.0
+_MOST_SENDERS = 10_000
+"""Names in sends are the clients' choice, so what is remembered of them has an end."""
 _BACKLOG_RETRY_MS = 1000
 """Backlogs are checked this often."""
 
@@ -52,7 +57,14 @@ _BACKLOG_RETRY_MS = 1000
 class TopicLimits:
     """The limits of one topic, from its configuration."""
 
-    __slots__ = ("backlog", "buckets", "config", "is_deduplicated", "meter")
+    __slots__ = (
+        "backlog",
+        "buckets",
+        "config",
+        "has_more_than_quotas",
+        "is_deduplicated",
+        "meter",
+    )
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
@@ -61,6 +73,7 @@ class TopicLimits:
         """The buckets of `meter`."""
         self.backlog: BacklogState | None = None
         self.is_deduplicated = False
+        self.has_more_than_quotas = False
 
     def follow(self, config: TopicConfig, now_ms: int) -> None:
         """The topic has changed; the used part of a quota stays used."""
@@ -73,6 +86,7 @@ class TopicLimits:
             self.backlog = None
         elif self.backlog is None or self.backlog.limit != backlog:
             self.backlog = BacklogState(backlog)
+        self.has_more_than_quotas = self.is_deduplicated or backlog is not None
 
 
 def _meter(known: Meter | None, scope: Scope, name: str, quota: Quota, now_ms: int) -> Meter | None:
@@ -96,6 +110,8 @@ class Traffic:
         self.clients: ClientQuota | None = None
         self.concerns_all = False
         """Whether sends to every topic have a quota, that of their producer group or client."""
+        self._buckets_of: dict[Sender, tuple[Bucket, ...]] = {}
+        """What sends have to obey while `concerns_all`: looked up once a second at most."""
         self.slowing = Slowing()
         self._presence = Presence()
         self._own: TopicConfig | None = None
@@ -116,6 +132,7 @@ class Traffic:
         if own is self._own:
             return
         self._own, now_ms = own, broker.monotonic()
+        self._buckets_of.clear()
         attributes = {} if own is None else own.attributes
         concerned_all = self.concerns_all
         quotas = producer_quotas(attributes)
@@ -157,73 +174,101 @@ class Traffic:
         limits = self.topics.get(topic.topic_name)
         if limits is None:
             limits = self.topics[topic.topic_name] = TopicLimits(topic)
-            limits.follow(topic, now_ms)
-        elif limits.config is not topic:
-            limits.follow(topic, now_ms)
+        elif limits.config is topic:
+            return limits
+        limits.follow(topic, now_ms)
+        self._buckets_of.clear()
         return limits
 
     # ---- sends
 
     def handle(
-        self, broker: "Broker", request: Request[AnySend], topic: TopicConfig, send: Send
-    ) -> Handled:
-        """Handle a send to a topic that is watched. Raises RequestRefused."""
-        now_ms = broker.monotonic()
-        limits = self.topics.get(topic.topic_name)
-        if limits is None or limits.config is not topic:
-            limits = self.limits_of(topic, now_ms)
-        backlog = limits.backlog
-        is_slow = (
-            backlog is not None and backlog.is_over and backlog.limit.action is BacklogAction.SLOW
-        )
-        if not is_slow and not limits.is_deduplicated:  # the usual case, without other calls
-            return self._within_limits(send, limits, now_ms, broker, request, topic)
-        once: Admitted = partial(self._within_limits, send, limits, now_ms)
-        if limits.is_deduplicated:  # a duplicate is answered before anything else is counted
-            once = partial(self.dedup.handle, send=once, again=send)
-        if backlog is not None and is_slow:
-            return self.slowing.send_slowly(backlog, once, broker, request, topic)
-        return once(broker, request, topic)
-
-    def _within_limits(
         self,
-        send: Send,
-        limits: TopicLimits,
-        now_ms: int,
         broker: "Broker",
         request: Request[AnySend],
         topic: TopicConfig,
+        send: Send,
+        *,
+        has_quotas_only: bool = False,
     ) -> Handled:
-        header, backlog, buckets = request.header, limits.backlog, limits.buckets
+        """Handle a send to a topic that is watched. Raises RequestRefused. `has_quotas_only` when
+        everything but quotas was dealt with."""
+        now_ms, header = broker.monotonic(), request.header
+        limits = self.topics.get(topic.topic_name)
+        if limits is None or limits.config is not topic:
+            limits = self.limits_of(topic, now_ms)
+        if limits.has_more_than_quotas and not has_quotas_only:
+            return self._handle_carefully(broker, request, topic, send, limits)
+        buckets = limits.buckets
+        if self.concerns_all:
+            connection = request.connection
+            client_id = broker.producers.client_ids.get(connection) or connection.peer
+            sender = client_id, header.producer_group, header.topic
+            known = self._buckets_of.get(sender)
+            buckets = self._look_up(sender, limits, now_ms) if known is None else known
         is_batch = header.batch or type(header) is SendBatchMessage
         count, size = count_messages(request.body) if is_batch else 1, len(request.body)
-        if backlog is not None and backlog.is_over and backlog.limit.action is BacklogAction.REFUSE:
-            text = backlog.refusal(header.topic)
-            return _refused(request, count, backlog.refusals, now_ms, text, _BACKLOG_RETRY_MS)
-        if self.concerns_all:
-            meters = self._meters(broker, request, limits, now_ms)
-            buckets = tuple(chain.from_iterable(meter.buckets.row for meter in meters))
-        for bucket in buckets:
-            if not bucket.admit(size if bucket.counts_bytes else count, now_ms):
-                _give_back(buckets[: buckets.index(bucket)], count, size)
-                meters = self._meters(broker, request, limits, now_ms)
-                return _over_quota(broker, request, count, meters, now_ms)
+        if not admit(buckets, count, size, now_ms):
+            client_id = broker.producers.client_id(request.connection)
+            meters = self._meters(client_id, header.producer_group, limits, now_ms)
+            return _over_quota(broker, request, count, meters, now_ms)
         try:
             return send(broker, request, topic)
-        except RequestRefused:  # nothing was stored, so nothing is used up
-            _give_back(buckets, count, size)
+        except RequestRefused:
+            # Nothing was stored, so nothing is used up. A refusal that is awaited keeps its tokens:
+            # that message may be stored, such as when the disk failed to sync it.
+            give_back(buckets, count, size)
             raise
 
+    def _handle_carefully(
+        self,
+        broker: "Broker",
+        request: Request[AnySend],
+        topic: TopicConfig,
+        send: Send,
+        limits: TopicLimits,
+    ) -> Handled:
+        """Handle a send to a topic with a largest backlog, or one that is de-duplicated."""
+        once: Admitted = partial(self._unless_behind, send)
+        if limits.is_deduplicated:  # a duplicate is answered before anything else is counted
+            once = partial(self.dedup.handle, send=once, again=send)
+        backlog = limits.backlog
+        if backlog is not None and backlog.is_over and backlog.limit.action is BacklogAction.SLOW:
+            return self.slowing.send_slowly(backlog, once, broker, request, topic)
+        return once(broker, request, topic)
+
+    def _unless_behind(
+        self, send: Send, broker: "Broker", request: Request[AnySend], topic: TopicConfig
+    ) -> Handled:
+        now_ms = broker.monotonic()  # a de-duplicated topic may have kept the send waiting
+        backlog = self.limits_of(topic, now_ms).backlog
+        if backlog is None or not backlog.is_over or backlog.limit.action is BacklogAction.SLOW:
+            return self.handle(broker, request, topic, send, has_quotas_only=True)
+        text = backlog.refusal(topic.topic_name)
+        is_batch = request.header.batch or type(request.header) is SendBatchMessage
+        count = count_messages(request.body) if is_batch else 1
+        return _refused(request, count, backlog.refusals, now_ms, text, _BACKLOG_RETRY_MS)
+
+    def _look_up(self, sender: Sender, limits: TopicLimits, now_ms: int) -> tuple[Bucket, ...]:
+        """The buckets of all quotas that a send has to obey, remembered until any of them may be
+        other ones."""
+        client_id, group, _ = sender
+        if len(self._buckets_of) >= _MOST_SENDERS:
+            self._buckets_of.clear()
+        meters = self._meters(client_id, group, limits, now_ms)
+        found = tuple(chain.from_iterable(meter.buckets.row for meter in meters))
+        self._buckets_of[sender] = found
+        return found
+
     def _meters(
-        self, broker: "Broker", request: Request[AnySend], limits: TopicLimits, now_ms: int
+        self, client_id: str, group: str, limits: TopicLimits, now_ms: int
     ) -> list[Metered]:
         """All quotas that a send has to obey."""
         found: list[Metered] = [] if limits.meter is None else [limits.meter]
-        group = self.producers.get(request.header.producer_group)
-        if group is not None:
-            found.append(group)
+        producers = self.producers.get(group)
+        if producers is not None:
+            found.append(producers)
         if self.clients is not None:
-            client_id = broker.producers.client_id(request.connection)
             found.append(self.clients.of(client_id, now_ms))
         return found
 
@@ -253,6 +298,7 @@ class Traffic:
                     await turn.pause()
             for each in self._others(broker):
                 each.tick(broker.monotonic())
+                self._buckets_of.clear()  # clients may be forgotten
                 if turn.is_over:
                     await turn.pause()
 
@@ -275,11 +321,6 @@ class Traffic:
                 broker.log.warning(
                     "topic %s: sends are unrestricted again; the action was: %s", topic, what
                 )
-
-
-def _give_back(buckets: Iterable[Bucket], count: int, size_bytes: int) -> None:
-    for bucket in buckets:
-        bucket.give_back(size_bytes if bucket.counts_bytes else count)
 
 
 def _over_quota(
