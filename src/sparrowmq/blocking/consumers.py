@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar, Unpack, overload
 
-from sparrowmq.blocking.facade import Facade, GroupFacade, awaited, called
+from sparrowmq.blocking.facade import Facade, GroupFacade, awaited, called, in_front_of
 from sparrowmq.client.argument_checks import check_function
 from sparrowmq.client.background_loop import BackgroundLoop, loop_of_process
 from sparrowmq.client.consuming.handler_calls import EachHandler, Handler
@@ -216,9 +216,7 @@ class PullConsumer(_Reading[AsyncPullConsumer]):
     @classmethod
     def _in_front_of(cls, running: AsyncPullConsumer) -> Self:
         """Wrap a consumer that other code started on the background loop, and will stop."""
-        facade = cls(running.group)
-        facade._inner, facade._loop = running, loop_of_process.get()
-        return facade
+        return in_front_of(running, cls(running.group))
 
     pull = awaited(AsyncPullConsumer.pull)
     waits = called(AsyncPullConsumer.waits)

@@ -110,6 +110,9 @@ class Facade(Generic[T]):
         return loop.run(_called(getattr(inner, name), args, kwargs))
 
 
+F = TypeVar("F", bound=Facade[Any])
+
+
 class GroupFacade(Facade[T]):
     """A facade for a member of a group."""
 
@@ -121,6 +124,12 @@ class GroupFacade(Facade[T]):
     def group(self) -> str:
         """The group of producers or consumers."""
         return self._group
+
+
+def in_front_of(running: T, facade: F) -> F:
+    """Let a facade pass its calls to an object that already runs on the background loop."""
+    facade._inner, facade._loop = running, loop_of_process.get()
+    return facade
 
 
 def running_inside(facade: Facade[T]) -> tuple[BackgroundLoop, T]:
