@@ -114,11 +114,17 @@ class Overload:
     full: int
     options: tuple[str, ...] = ()
     small_options: tuple[str, ...] = ()
+    full_options: tuple[str, ...] = ()
     is_seen: Seen = _served
     may_wait: bool = False
     """Whether sends wait for what is slow: their times are reported, and not judged."""
     may_log: str = ""
     """A failure that belongs to it, as the log names it."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the broker has to refuse sends: else times of busy answers say nothing."""
+        return self.is_seen is _refused
 
 
 OVERLOADS: dict[str, Overload] = {
@@ -127,6 +133,9 @@ OVERLOADS: dict[str, Overload] = {
         *(_HELD_MS, 500),
         options=("--flush", "sync"),
         small_options=("--flush-timeout", "400ms"),
+        # Senders that all wait send nothing that could be refused: half of this is less than a
+        # sync, so that those whose sync has ended meet others that have waited for too long.
+        full_options=("--flush-timeout", "800ms"),
         is_seen=_refused,
         may_wait=True,
     ),
@@ -179,7 +188,7 @@ def overload_broker(name: str, *, small: bool, is_planted: bool = False) -> Over
     """Run a case. With `is_planted` the broker waits for its syncs in its loop."""
     case = OVERLOADS[name]
     result = OverloadResult(name, case.small if small else case.full)
-    options = (*case.options, *(case.small_options if small else ()))
+    options = (*case.options, *(case.small_options if small else case.full_options))
     with tempfile.TemporaryDirectory(prefix="sparrowmq-overload-") as directory:
         data = Path(directory) / "data"
         delay = SyncDelay(delay_path(data))
@@ -229,7 +238,7 @@ def _run(
         result.problems.append(f"× {MOST_MEMORY} of the memory were allowed")
     if not small:
         result.recovery_s = recovery_s(after, LEAST_THROUGHPUT * before.per_s)
-        _judge_times(case, result)
+        judge_times(case, result)
 
 
 def _lasts(seconds: float) -> Seen:
@@ -248,7 +257,10 @@ def recovery_s(after: Phase, least_per_s: float) -> float:
     return after.ended_s - after.began_s
 
 
-def _judge_times(case: Overload, result: OverloadResult) -> None:
+def judge_times(case: Overload, result: OverloadResult) -> None:
+    """Add what took too long, at full size, to the problems."""
+    if case.is_refused and not result.busy:
+        result.problems.append("no send was refused, so no busy answer was measured")
     limits = {
         "busy answers": result.busy_p99_s,
         "reads": result.read_p99_s,

@@ -3,7 +3,13 @@
 import pytest
 
 from tests.faults.honest_load import Answered, Kind, Phase
-from tests.faults.overload import OVERLOADS, overload_broker, recovery_s
+from tests.faults.overload import (
+    OVERLOADS,
+    OverloadResult,
+    judge_times,
+    overload_broker,
+    recovery_s,
+)
 from tests.seeds import in_part
 
 SLOW_DISK = "slow disk, synchronous flush"
@@ -19,6 +25,23 @@ def test_an_overloaded_broker_keeps_what_it_took_and_goes_on(name: str) -> None:
 def test_a_planted_broker_that_syncs_in_its_loop_is_noticed() -> None:
     result = overload_broker(SLOW_DISK, small=True, is_planted=True)
     assert "waits for ever" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("name", "busy", "problems"),
+    [
+        (SLOW_DISK, 0, ["no send was refused, so no busy answer was measured"]),
+        ("no descriptors", 0, ["no send was refused, so no busy answer was measured"]),
+        (SLOW_DISK, 1, []),
+        ("slow disk, asynchronous flush", 0, []),
+    ],
+)
+def test_times_of_busy_answers_that_never_came_do_not_count_as_met(
+    name: str, busy: int, problems: list[str]
+) -> None:
+    result = OverloadResult(name, size=500, busy=busy)
+    judge_times(OVERLOADS[name], result)
+    assert result.problems == problems
 
 
 @pytest.mark.parametrize(
