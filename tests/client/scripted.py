@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from sparrowmq.broker.traffic.bucket import Bucket
+from sparrowmq.broker.traffic.bucket import Bucket, admit
 from sparrowmq.client.client import Client, client_around
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import ClientConfig
@@ -102,7 +102,7 @@ class ScriptedBroker:
 
     def _within_quota(self, request: Request[SendMessageV2], quota: Bucket) -> Reply:
         now_ms = round(self.world.sim.now_s * 1000)
-        if quota.admit(1, now_ms):
+        if admit((quota,), 1, 0, now_ms):
             self.taken.append(request.body)
             return self._reply(request.header, ResponseCode.SUCCESS)
         limited = SendLimited(retry_after_ms=quota.wait_ms(now_ms))
