@@ -50,10 +50,15 @@ class Episode:
         return now_s - self.began_s
 
 
+def without_numbers(reason: str) -> str:
+    """What reasons have in common that differ only in numbers, such as offsets of a growing log."""
+    return _NUMBER.sub("", reason)
+
+
 class Causes:
     """Why peers fail repeatedly: an episode for each peer and reason.
 
-    Reasons that differ only in numbers, such as offsets of a growing log, count as the same.
+    Reasons that differ only in numbers count as the same.
     """
 
     def __init__(self, most: int = 100) -> None:
@@ -63,7 +68,7 @@ class Causes:
 
     def occurs(self, peer: str, reason: str, now_s: float) -> bool:
         """It happened once more. Whether that is worth a line."""
-        key = peer, _NUMBER.sub("", reason)
+        key = peer, without_numbers(reason)
         episode = self._episodes.get(key)
         if episode is None:
             episode = self._episodes[key] = Episode(now_s)

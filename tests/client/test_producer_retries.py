@@ -1,7 +1,9 @@
 """What a producer does when a send fails: which failures it repeats, where, and how long."""
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -299,6 +301,54 @@ def test_a_broker_that_stays_away_is_tried_less_and_less_often_and_reported_once
     with world("a") as w:
         w.brokers["a"].host.kill()
         w.produce(after_a_while(send), retries=50)
+
+
+def pauses(seed: int) -> list[float]:
+    """Of a send that a broker refuses for 20 s."""
+
+    async def send(producer: Producer) -> None:
+        with pytest.raises(SendFailed):
+            await producer.send(Message("orders", b"x"), timeout_s=20)
+
+    with world("a", seed=seed) as w:
+        script(w, a=[ERROR] * 100)
+        w.produce(after_a_while(send), retries=50)
+        return [later - earlier for earlier, later in pairwise(w.times_s)]
+
+
+def test_pauses_between_attempts_grow_to_a_second_and_are_chosen_by_chance() -> None:
+    found = pauses(seed=1)
+    assert 0.05 <= min(found[:2]) <= max(found[:2]) <= 0.11
+    for at in range(2, 8, 2):  # each length twice
+        assert sum(found[at : at + 2]) > sum(found[at - 2 : at])
+    later = found[8:-2]  # the last ones share what is left of the time
+    assert 0.5 <= min(later) < max(later) <= 1.01
+    assert max(later) - min(later) > 0.1
+    assert pauses(seed=2) != found
+
+
+def test_brokers_that_stay_silent_are_each_named_once_however_long_they_had() -> None:
+    async def send(producer: Producer) -> None:
+        with pytest.raises(SendFailed) as raised:
+            await producer.send(Message("orders", b"x"), timeout_s=30)
+        assert len({reason for _, reason in raised.value.attempts}) > 4
+        found = re.findall(r"(broker-\w): \S+ did not answer .+? \((\d+) times", str(raised.value))
+        assert [broker for broker, _ in found] == ["broker-a", "broker-b"]
+        assert sum(int(times) for _, times in found) == len(raised.value.attempts)
+        assert len(str(raised.value)) < 400
+
+    with world("ab") as w:
+        script(w, a=["silent"] * 100, b=["silent"] * 100)
+        w.produce(after_a_while(send), retries=50)
+
+
+def test_causes_that_differ_in_more_than_numbers_are_told_apart() -> None:
+    causes = ["no answer within 3 s", "no answer within 1.5 s", "lost", "lost", "no answer in 2 s"]
+    failed = SendFailed("orders", [("a", cause) for cause in causes] + [("b", "lost")], 5.0)
+    assert (
+        "(a: no answer within 3 s (2 times, with other numbers); a: lost (2 times);"
+        " a: no answer in 2 s; b: lost)"
+    ) in str(failed)
 
 
 def test_without_retries_a_send_is_tried_once() -> None:

@@ -16,10 +16,10 @@ ClientError
 Wrong arguments are ValueErrors, raised before anything is sent.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sparrowmq.client.send_result import SendResult
+from sparrowmq.episodes import without_numbers
 from sparrowmq.errors import SparrowMQError
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message import MessageQueue
@@ -102,6 +102,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def _causes(attempts: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Each cause once. Causes that differ only in numbers, such as the time that an attempt had,
+    count as one."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for broker, reason in attempts:
+        alike.setdefault((broker, without_numbers(reason)), []).append(reason)
+    for (broker, _), reasons in alike.items():
+        times = f"{len(reasons)} times" + (", with other numbers" if len({*reasons}) > 1 else "")
+        yield f"{broker}: {reasons[0]}" + (f" ({times})" if len(reasons) > 1 else "")
+
+
 class SendFailed(ClientError):
     """No attempt succeeded. `attempts` lists (broker name, reason) in order."""
 
@@ -113,10 +124,7 @@ class SendFailed(ClientError):
         *,
         may_be_stored: bool = False,
     ) -> None:
-        tried = "; ".join(
-            f"{broker}: {reason}" + (f" ({count} times)" if count > 1 else "")
-            for (broker, reason), count in Counter(attempts).items()
-        )
+        tried = "; ".join(_causes(attempts))
         tries = counted(len(attempts), "attempt")
         super().__init__(
             f"sending to topic {topic} failed after {tries} in {elapsed_s:.3f} s ({tried})"
