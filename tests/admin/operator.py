@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 from sparrowmq import (
     Admin,
@@ -15,7 +17,7 @@ from sparrowmq import (
     PushConsumer,
     SendResult,
 )
-from sparrowmq.testing.sim_cluster import RunningCluster
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 
 T = TypeVar("T")
 
@@ -43,6 +45,20 @@ def as_client(sim: RunningCluster, work: Callable[[Client], Awaitable[T]]) -> T:
             await client.stop()
 
     return sim.run(run(), on=sim.host("operator"))
+
+
+def refused_with_orders(
+    method: str, arguments: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    """The call raises that error, in a cluster whose only topic is `orders`."""
+
+    async def work(admin: Admin) -> None:
+        await admin.create_topic("orders")
+        with pytest.raises(kind, match=text):
+            await getattr(admin, method)(**arguments)
+
+    with SimCluster(seed=1).run() as sim:
+        as_operator(sim, work)
 
 
 async def send(client: Client, *messages: Message) -> list[SendResult]:

@@ -25,7 +25,14 @@ from sparrowmq.protocol.codes import version_text
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.doctor.facts_tables import person, settings
 from tests.admin.doctor.provocations import succeed, wait_for_ever
-from tests.admin.operator import as_client, as_operator, consuming, numbered, send
+from tests.admin.operator import (
+    as_client,
+    as_operator,
+    consuming,
+    numbered,
+    refused_with_orders,
+    send,
+)
 
 GROUP_INFO = GroupInfo(
     name="billing",
@@ -286,13 +293,7 @@ WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
 def test_what_is_wrong_is_said(
     method: str, arguments: dict[str, Any], kind: type[Exception], text: str
 ) -> None:
-    async def work(admin: Admin) -> None:
-        await admin.create_topic("orders")
-        with pytest.raises(kind, match=text):
-            await getattr(admin, method)(**arguments)
-
-    with SimCluster(seed=1).run() as sim:
-        as_operator(sim, work)
+    refused_with_orders(method, arguments, kind, text)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from sparrowmq import Admin, AlreadyExists, Client, MessageQueue, NotFound, SettingChange
 from sparrowmq.client.client import core_of
 from sparrowmq.testing.sim_cluster import SimCluster
-from tests.admin.operator import as_client, as_operator, numbered, send
+from tests.admin.operator import as_client, as_operator, numbered, refused_with_orders, send
 
 
 def test_a_topic_shows_settings_per_broker_and_what_each_queue_holds() -> None:
@@ -199,10 +199,4 @@ WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
 def test_what_is_wrong_is_said(
     method: str, arguments: dict[str, Any], kind: type[Exception], text: str
 ) -> None:
-    async def work(admin: Admin) -> None:
-        await admin.create_topic("orders")
-        with pytest.raises(kind, match=text):
-            await getattr(admin, method)(**arguments)
-
-    with SimCluster(seed=1).run() as sim:
-        as_operator(sim, work)
+    refused_with_orders(method, arguments, kind, text)

@@ -21,18 +21,12 @@ def kill_and_start(world: World) -> None:
     world.sim.advance(10)
 
 
-def test_what_was_delivered_at_its_time_is_not_delivered_again_after_a_kill(world: World) -> None:
+@pytest.mark.parametrize("delay", [{"TIMER_DELAY_MS": "1000"}, {"DELAY": "1"}], ids=" ".join)
+def test_what_was_delivered_late_is_not_delivered_again_after_a_kill(
+    delay: dict[str, str], world: World
+) -> None:
     world.topic("orders", 1)
-    world.send("orders", b"later", TIMER_DELAY_MS="1000")
-    world.sim.advance(5)
-    assert delivered(world) == 1
-    kill_and_start(world)
-    assert delivered(world) == 1
-
-
-def test_what_was_delivered_by_a_level_is_not_delivered_again_after_a_kill(world: World) -> None:
-    world.topic("orders", 1)
-    world.send("orders", b"later", DELAY="1")
+    world.send("orders", b"later", **delay)
     world.sim.advance(5)
     assert delivered(world) == 1
     kill_and_start(world)

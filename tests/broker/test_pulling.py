@@ -11,16 +11,6 @@ from sparrowmq.protocol.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION
 from tests.broker.world import World, broadcasts, subscribes, world_with
 
 
-@pytest.fixture
-def live(world: World) -> World:
-    """`orders` with three messages in queue 0, and a live member of `billing`."""
-    world.topic("orders", 2)
-    for tag in ("paid", "created", "paid"):
-        world.send("orders", tag.encode(), TAGS=tag)
-    world.client("a").beat(subscribes("billing"))
-    return world
-
-
 def bodies(answer: Response) -> list[bytes]:
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     return [message.body for message in decode_messages(answer.body)]

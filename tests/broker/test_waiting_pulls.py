@@ -37,16 +37,6 @@ BATCH = SendBatchMessage(
 )
 
 
-@pytest.fixture
-def live(world: World) -> World:
-    """`orders` with three messages in queue 0, and a live member of `billing`."""
-    world.topic("orders", 2)
-    for tag in ("paid", "created", "paid"):
-        world.send("orders", tag.encode(), TAGS=tag)
-    world.client("a").beat(subscribes("billing"))
-    return world
-
-
 def test_a_waiting_pull_is_not_kept_longer_than_the_broker_allows() -> None:
     with world_with(long_poll_s=2.0) as world:
         world.topic("orders")

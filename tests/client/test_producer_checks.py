@@ -15,50 +15,6 @@ HERE = MessageQueue("orders", "broker-a", 0)
 ELSEWHERE = MessageQueue("payments", "broker-a", 0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fault"),
-    [
-        ({"topic": "a b"}, "characters that are not allowed"),
-        ({"topic": "x" * 128}, "at most 127 are allowed"),
-        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "belongs to the broker"),
-        ({"body": b""}, "body is empty"),
-        ({"body": "text"}, "body is str, must be bytes"),
-        ({"properties": {"a": "b\x01"}}, r"of property 'a' 'b\\x01' holds \\x01 or \\x02"),
-        ({"properties": {"a\x02": "b"}}, r"holds \\x01 or \\x02"),
-        ({"properties": {"UNIQ_KEY": "mine"}}, "belongs to RocketMQ"),
-        ({"properties": {"a": "x" * 40_000}}, "at most 32767 allowed"),
-        ({"delay_level": -1}, "must be 0 to 18"),
-        ({"delay_ms": -1}, "must be 0 or more"),
-        ({"tags": "a || b"}, "a message has one tag"),
-    ],
-)
-def test_a_message_that_cannot_be_sent_cannot_be_made(
-    arguments: dict[str, Any], fault: str
-) -> None:
-    with pytest.raises(ValueError, match=fault):
-        Message(**{"topic": "orders", "body": b"x", **arguments})
-
-
-@pytest.mark.parametrize(
-    ("settings", "fault"),
-    [
-        ({"group": ""}, "group name is blank"),
-        ({"group": "g" * 121}, "at most 120 are allowed"),
-        ({"name_servers": ""}, "at least one host:port"),
-        ({"name_servers": "localhost"}, "is not host:port"),
-        ({"timeout_s": 0}, "timeout_s is 0"),
-        ({"retries": -1}, "retries is -1"),
-        ({"default_queues": 0}, "default_queues is 0"),
-        ({"max_body_bytes": 0}, "max_body_bytes is 0"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused_when_the_producer_is_made(
-    settings: dict[str, Any], fault: str
-) -> None:
-    with pytest.raises(ValueError, match=fault):
-        Producer(**{"group": "g", **settings})
-
-
 def test_the_least_that_settings_allow_is_enough() -> None:
     async def send(producer: Producer) -> bool:
         return (await producer.send(Message("orders", b"x"))).is_ok

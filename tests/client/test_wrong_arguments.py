@@ -36,6 +36,18 @@ NAN = float("nan")
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
+        ({"topic": "a b"}, "characters that are not allowed"),
+        ({"topic": "x" * 128}, "at most 127 are allowed"),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "belongs to the broker"),
+        ({"body": b""}, "body is empty"),
+        ({"body": "text"}, "body is str, must be bytes"),
+        ({"properties": {"a": "b\x01"}}, r"of property 'a' 'b\\x01' holds \\x01 or \\x02"),
+        ({"properties": {"a\x02": "b"}}, r"holds \\x01 or \\x02"),
+        ({"properties": {"UNIQ_KEY": "mine"}}, "belongs to RocketMQ"),
+        ({"properties": {"a": "x" * 40_000}}, "at most 32767 allowed"),
+        ({"delay_level": -1}, "must be 0 to 18"),
+        ({"delay_ms": -1}, "must be 0 or more"),
+        ({"tags": "a || b"}, "a message has one tag"),
         ({"topic": None}, "topic name is None, must be a text"),
         ({"tags": 5}, "tags is 5, must be str"),
         ({"keys": None}, "keys is None, must be str or Sequence"),
@@ -47,7 +59,7 @@ NAN = float("nan")
         ({"sharding_key": 5}, "sharding_key is 5, must be str"),
     ],
 )
-def test_a_message_with_a_field_of_another_type(arguments: dict[str, Any], fault: str) -> None:
+def test_a_message_that_cannot_be_sent(arguments: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         Message(**{"topic": "orders", "body": b"x", **arguments})
 
@@ -55,6 +67,14 @@ def test_a_message_with_a_field_of_another_type(arguments: dict[str, Any], fault
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
+        ({"group": ""}, "group name is blank"),
+        ({"group": "g" * 121}, "at most 120 are allowed"),
+        ({"name_servers": ""}, "at least one host:port"),
+        ({"name_servers": "localhost"}, "is not host:port"),
+        ({"timeout_s": 0}, "timeout_s is 0"),
+        ({"retries": -1}, "retries is -1"),
+        ({"default_queues": 0}, "default_queues is 0"),
+        ({"max_body_bytes": 0}, "max_body_bytes is 0"),
         ({"group": None}, "group name is None, must be a text"),
         ({"group": "DEFAULT_PRODUCER"}, "group DEFAULT_PRODUCER is what RocketMQ's clients have"),
         ({"name_servers": None}, "name_servers is None, must be host:port"),

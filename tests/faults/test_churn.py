@@ -4,13 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from sparrowmq.client.broker_calls import Position
-from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.protocol.message import MessageQueue
 from tests.faults.churn import Call, History, is_shared_out, judge
 from tests.faults.churn_processes import churn_in_processes
 from tests.faults.churn_sim import churn_in_simulation
+from tests.faults.handover_planted import plant_early_commits, plant_no_draining
 from tests.faults.scorecard_clients import churn
 
 
@@ -32,22 +31,6 @@ def test_members_that_are_processes_lose_nothing_and_hand_over_without_repeating
     history.settled_s = 0.0  # how busy this machine is decides, the simulation measures it
     result = judge(1, history)
     assert result, str(result)
-
-
-def plant_no_draining(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def at_once(held: HeldQueue, within_s: float) -> None:
-        """Handlers are not waited for."""
-
-    monkeypatch.setattr(HeldQueue, "handlers_end", at_once)
-    monkeypatch.setattr(HeldQueue, "is_running", False)
-
-
-def plant_early_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    def commit_early(ownership: QueueOwnership, held: HeldQueue) -> None:
-        if not held.is_dropped:
-            ownership.offsets.update(held.queue, Position(held.next_offset))
-
-    monkeypatch.setattr(QueueOwnership, "note_progress", commit_early)
 
 
 def plant_no_leases(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.consuming.orderly_consumption import OrderlyConsumption
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.protocol.message import MessageQueue
 from tests.faults.churn import Call
+from tests.faults.handover_planted import plant_early_commits, plant_no_draining
 from tests.faults.order_under_churn import Fault, OrderHistory, judge_order
 from tests.faults.order_under_churn_processes import order_in_processes
 from tests.faults.order_under_churn_sim import order_in_simulation
@@ -49,28 +49,12 @@ def plant_two_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OrderlyConsumption, "claim", lambda consuming, held: True)
 
 
-def plant_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def at_once(held: HeldQueue, within_s: float) -> None:
-        """The consume lock is not waited for."""
-
-    monkeypatch.setattr(HeldQueue, "handlers_end", at_once)
-    monkeypatch.setattr(HeldQueue, "is_running", False)
-
-
-def plant_early_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    def commit_early(ownership: QueueOwnership, held: HeldQueue) -> None:
-        if not held.is_dropped:
-            ownership.offsets.update(held.queue, Position(held.next_offset))
-
-    monkeypatch.setattr(QueueOwnership, "note_progress", commit_early)
-
-
 @pytest.mark.parametrize(
     ("plant", "noticed"),
     [
         pytest.param(plant_no_locks, "goes back", marks=pytest.mark.slow),
         pytest.param(plant_two_workers, "goes back", marks=pytest.mark.slow),
-        pytest.param(plant_no_waiting, "goes back", marks=pytest.mark.slow),
+        pytest.param(plant_no_draining, "goes back", marks=pytest.mark.slow),
         (plant_early_commits, "skips"),
     ],
 )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,9 +97,8 @@ def test_an_archive_fails_or_goes_on_with_what_is_new(
     assert offsets_of(world.running, "sparrowmq-archive", "orders") == [world.kept + 20]
 
 
-def test_a_drain_whose_queue_went_back_is_refused_and_moves_no_group(
-    spark: SparkSession, world: World, tmp_path: Path
-) -> None:
+def drain_of_slow(spark: SparkSession, world: World, tmp_path: Path) -> Callable[..., None]:
+    """Runs a drain of the group `slow`, which has read nothing, up to where it is to die."""
     put_group(world.running, "slow", "orders")
     name_server = world.running.name_server
     job = DrainJob(
@@ -110,6 +109,13 @@ def test_a_drain_whose_queue_went_back_is_refused_and_moves_no_group(
         with Wire(name_server) as wire, JobJournal(job.state) as journal:
             DrainRun(job, wire, AdminOperator(name_server), journal).run(spark, die_at(die))
 
+    return drain
+
+
+def test_a_drain_whose_queue_went_back_is_refused_and_moves_no_group(
+    spark: SparkSession, world: World, tmp_path: Path
+) -> None:
+    drain = drain_of_slow(spark, world, tmp_path)
     with pytest.raises(Died):
         drain("created")
     world.recreate()
@@ -123,16 +129,7 @@ def test_a_drain_whose_queue_went_back_is_refused_and_moves_no_group(
 def test_a_drain_leaves_the_group_what_came_after_its_queue_went_back(
     spark: SparkSession, world: World, tmp_path: Path
 ) -> None:
-    put_group(world.running, "slow", "orders")
-    name_server = world.running.name_server
-    job = DrainJob(
-        name_server=name_server, topic="orders", group="slow", to="wide", state=tmp_path / "state"
-    )
-
-    def drain(die: str = "never") -> None:
-        with Wire(name_server) as wire, JobJournal(job.state) as journal:
-            DrainRun(job, wire, AdminOperator(name_server), journal).run(spark, die_at(die))
-
+    drain = drain_of_slow(spark, world, tmp_path)
     with pytest.raises(Died):
         drain("finished")
     assert bodies(table(spark, world.running, "wide")) == BEFORE
