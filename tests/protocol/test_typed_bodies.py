@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Self
 
 import msgspec
+import pydantic
 import pytest
 
 from sparrowmq.protocol.errors import BodyError
@@ -39,6 +40,29 @@ class Model:
         if not isinstance(fields.get("amount"), int):
             raise ValueError("amount: input should be a valid integer")
         return cls(**fields)
+
+
+class Invoice(pydantic.BaseModel):
+    """A real model, which takes no text for a time from Python, only from JSON."""
+
+    model_config = pydantic.ConfigDict(strict=True)
+
+    id: str
+    at: datetime
+
+
+@dataclass
+class Page:
+    number: int
+    invoices: list[Invoice]
+
+
+class Decimals:
+    """Nothing that JSON could be read into."""
+
+
+class Parcel(msgspec.Struct):
+    invoice: Invoice | None
 
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0, 1])
@@ -83,6 +107,33 @@ def test_a_body_of_json_arrives_as_plain_values_and_text_as_text() -> None:
     assert Message.text("orders", "zwölf").body == "zwölf".encode()
 
 
+INVOICE = Invoice(id="i-1", at=datetime(2026, 11, 16, tzinfo=UTC))
+INVOICE_JSON = b'{"id":"i-1","at":"2026-11-16T00:00:00Z"}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "body"),
+    [
+        (Invoice, INVOICE, INVOICE_JSON),
+        (list[Invoice], [INVOICE, INVOICE], b"[%b,%b]" % (INVOICE_JSON, INVOICE_JSON)),
+        (dict[str, Invoice | None], {"a": INVOICE, "b": None}, b'{"a":%b,"b":null}' % INVOICE_JSON),
+        (Page, Page(1, [INVOICE]), b'{"number":1,"invoices":[%b]}' % INVOICE_JSON),
+        (Parcel, Parcel(INVOICE), b'{"invoice":%b}' % INVOICE_JSON),
+        (list[Model], [Model("o-1", 3)], b'[{"id":"o-1","amount":3}]'),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_models_are_read_and_written_wherever_they_are_in_a_body(
+    kind: Any, value: Any, body: bytes
+) -> None:
+    assert Message.json("orders", value).body == body
+    again = arrived(body).json(kind)
+    if kind != list[Model]:  # which cannot be compared
+        assert again == value
+    else:
+        assert [vars(each) for each in again] == [vars(each) for each in value]
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "said"),
     [
@@ -90,6 +141,9 @@ def test_a_body_of_json_arrives_as_plain_values_and_text_as_text() -> None:
         (b'{"id":"o-1","amount":"x"}', Order, "not JSON of Order: .*amount"),
         (b'{"id":"o-1","amount":"x"}', Payment, "not JSON of Payment: .*amount"),
         (b'{"id":"o-1","amount":"x"}', Model, "not JSON of Model: amount"),
+        (b'[{"id":1,"at":"x"}]', list[Invoice], r"(?s)JSON of list\[.*Invoice\]: .*id.*\$\[0\]"),
+        (b'{"invoice":5}', Parcel, "(?s)not JSON of Parcel: .*invoice"),
+        (b"[{}]", list[Decimals], r"JSON of list\[.*Decimals\]: Expected `Decimals`, got `dict`"),
     ],
 )
 def test_a_body_that_is_not_what_is_asked_for_is_refused(body: bytes, kind: Any, said: str) -> None:
@@ -102,7 +156,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
         arrived(b"\xff").text()
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}.__iter__(), "\ud800"])
+@pytest.mark.parametrize("value", [object(), [object()], {1, 2}.__iter__(), "\ud800"])
 def test_what_json_cannot_hold_is_refused_when_the_message_is_built(value: object) -> None:
     with pytest.raises(ValueError, match="cannot be written as JSON"):
         Message.json("orders", value)

@@ -1,6 +1,8 @@
 """Bodies as values: JSON and text, with msgspec structs, pydantic models and dataclasses.
 
-pydantic is not a dependency: its models are recognized by their methods.
+pydantic is not a dependency: its models are recognized by their methods, wherever they are in a
+body. They write and read their part of the JSON themselves, because JSON means more to them than
+Python's values do: a strict model takes the text of a time from JSON only.
 """
 
 from typing import Any, TypeVar, cast
@@ -11,14 +13,9 @@ from sparrowmq.protocol.errors import BodyError
 
 T = TypeVar("T")
 
-_ENCODER = msgspec.json.Encoder()
-
 
 def json_body(value: object) -> bytes:
     """A value as JSON. Raises ValueError naming what cannot be written as JSON."""
-    dump = getattr(value, "model_dump_json", None)  # pydantic's
-    if dump is not None:
-        return cast(str, dump()).encode()
     try:
         return _ENCODER.encode(value)
     except (TypeError, ValueError, msgspec.MsgspecError, UnicodeEncodeError) as error:
@@ -31,10 +28,31 @@ def json_value(body: bytes, kind: type[T] | Any = Any) -> T:
     try:
         if validate is not None:
             return cast(T, validate(body))
-        return cast(T, msgspec.json.decode(body, type=kind))
+        return cast(T, msgspec.json.decode(body, type=kind, dec_hook=_read_model))
     except (ValueError, msgspec.MsgspecError) as error:
-        wanted = "" if kind is Any else f" of {getattr(kind, '__name__', kind)}"
+        name = kind.__name__ if isinstance(kind, type) else kind
+        wanted = "" if kind is Any else f" of {name}"
         raise BodyError(f"the body is not JSON{wanted}: {error}") from error
+
+
+def _write_model(value: Any) -> msgspec.Raw:
+    """What msgspec cannot write itself. Raises TypeError unless it is a model of pydantic's."""
+    dump = getattr(value, "model_dump_json", None)
+    if dump is None:
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+    return msgspec.Raw(cast(str, dump()).encode())
+
+
+def _read_model(kind: type[Any], value: Any) -> Any:
+    """A value as a class that msgspec does not know. Raises ValueError unless it is a model of
+    pydantic's, and the value fits."""
+    validate = getattr(kind, "model_validate_json", None)
+    if validate is None:
+        raise ValueError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
+    return validate(msgspec.json.encode(value))
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_write_model)
 
 
 def text_value(body: bytes) -> str:
