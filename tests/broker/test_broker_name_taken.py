@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparrowmq.broker.name_servers import BrokerNameTaken
+from sparrowmq.broker.registration import BrokerNameTaken
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode

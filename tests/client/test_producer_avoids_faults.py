@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sparrowmq.client.sending.attempts import FaultAvoidance, pause_s
+from sparrowmq.client.sending.fault_avoidance import FaultAvoidance, pause_s
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message import Message

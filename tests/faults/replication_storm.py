@@ -19,7 +19,7 @@ from random import Random
 
 from sparrowmq.broker import housekeeping
 from sparrowmq.broker.config import Flush, ReplicationMode
-from sparrowmq.broker.name_servers import BrokerNameTaken
+from sparrowmq.broker.registration import BrokerNameTaken
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.headers.topics import DeleteTopic

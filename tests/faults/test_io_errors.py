@@ -4,7 +4,7 @@ import pytest
 
 from sparrowmq.broker import shutdown
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.name_servers import BrokerRegistration
+from sparrowmq.broker.registration import BrokerRegistration
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.server import Server
 from tests.faults.io_errors import KINDS, RetryingRun, fail_disk

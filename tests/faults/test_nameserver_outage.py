@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparrowmq.broker.name_servers import BrokerRegistration
+from sparrowmq.broker.registration import BrokerRegistration
 from sparrowmq.client.route_table import RouteTable
 from sparrowmq.client.sending.queue_choice import SendQueues
 from sparrowmq.protocol.route import TopicRoute

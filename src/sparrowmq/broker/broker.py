@@ -10,17 +10,18 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from sparrowmq.broker.arrivals import Arrivals
+from sparrowmq.broker.cluster_queues import ClusterQueues
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.drain import Drain
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups, RequestModes
 from sparrowmq.broker.live_clients import ConsumerGroup, Consumers, MemberSessions, Producers
-from sparrowmq.broker.name_servers import BrokerRegistration, ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.rebalance_notices import RebalanceNotices
+from sparrowmq.broker.registration import BrokerRegistration
 from sparrowmq.broker.replication.read_places import ReadPlaces, SlaveReads
 from sparrowmq.broker.replication.replication import Replication
 from sparrowmq.broker.replication.status import ReplicationFigures

@@ -23,6 +23,7 @@ from functools import partial
 from sparrowmq.broker import housekeeping, shutdown
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.broker import Broker, BrokerState
+from sparrowmq.broker.cluster_queues import ClusterQueues
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.delivery import delivery
 from sparrowmq.broker.delivery.dead_letter_log import DeadLetterLog
@@ -52,11 +53,11 @@ from sparrowmq.broker.handlers import (
 )
 from sparrowmq.broker.handlers import replication as replication_handlers
 from sparrowmq.broker.lifecycle_log import log_start, log_stop
-from sparrowmq.broker.name_servers import BrokerRegistration, ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.rebalance_notices import RebalanceNotices
+from sparrowmq.broker.registration import BrokerRegistration
 from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.broker.replication.current_role import CurrentRole
 from sparrowmq.broker.replication.read_places import MasterReads, SlaveReads

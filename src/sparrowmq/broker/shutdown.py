@@ -22,7 +22,7 @@ import asyncio
 from sparrowmq.broker.broker import Broker, BrokerState
 from sparrowmq.broker.delivery import delivery
 from sparrowmq.broker.handlers.pull import reject
-from sparrowmq.broker.name_servers import BrokerRegistration
+from sparrowmq.broker.registration import BrokerRegistration
 from sparrowmq.broker.replication.last_tables import give_tables
 from sparrowmq.broker.tables import last_subscriptions
 from sparrowmq.disk.errors import DiskFull

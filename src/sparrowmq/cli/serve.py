@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.monitoring import monitoring
-from sparrowmq.broker.name_servers import BrokerNameTaken
+from sparrowmq.broker.registration import BrokerNameTaken
 from sparrowmq.broker.replication.returning_master import SlavesHaveMessages
 from sparrowmq.broker.restarts import serve_until
 from sparrowmq.broker.server import BrokerServer

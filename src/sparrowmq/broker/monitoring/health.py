@@ -8,7 +8,7 @@ restart would make room.
 from collections.abc import Iterator
 
 from sparrowmq.broker.broker import Broker, BrokerState
-from sparrowmq.broker.name_servers import BrokerRegistration
+from sparrowmq.broker.registration import BrokerRegistration
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.health import Check
 from sparrowmq.store.errors import StoreStopped

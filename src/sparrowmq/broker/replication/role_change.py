@@ -44,7 +44,7 @@ from sparrowmq.store.errors import AppendsHeld, StoreError
 
 if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
-    from sparrowmq.broker.name_servers import BrokerRegistration
+    from sparrowmq.broker.registration import BrokerRegistration
 
 CATCH_UP_S = 1.0
 """How long a slave may take to get the rest while no messages are accepted."""

@@ -28,7 +28,7 @@ from sparrowmq.net.peers import Peers
 
 if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
-    from sparrowmq.broker.name_servers import BrokerRegistration
+    from sparrowmq.broker.registration import BrokerRegistration
 
 STANDSTILL_S = 3.0
 """A starting slave whose hello gets no answer gives up after this time; then it may be promoted."""

@@ -8,7 +8,8 @@ from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.hooks import HookCalls, Sending, now_s
 from sparrowmq.client.send_result import SendResult
-from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules
+from sparrowmq.client.sending.attempts import RetryRules
+from sparrowmq.client.sending.fault_avoidance import FaultAvoidance
 from sparrowmq.client.sending.packing import Packing
 from sparrowmq.client.sending.queue_choice import Chooser
 from sparrowmq.client.sending.sender import Sender

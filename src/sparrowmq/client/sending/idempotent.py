@@ -25,13 +25,13 @@ from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import (
     RETRIED,
     Failures,
-    FaultAvoidance,
     RetryRules,
     SendAttempts,
     SentWatcher,
     is_certainly_not_stored,
     is_outcome_unknown,
 )
+from sparrowmq.client.sending.fault_avoidance import FaultAvoidance
 from sparrowmq.client.sending.packing import Outgoing
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues
 from sparrowmq.client.sending.send_lines import SendTurns

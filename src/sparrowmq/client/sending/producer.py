@@ -17,9 +17,10 @@ from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import FROM_ENVIRONMENT, ClientConfig, config_of
 from sparrowmq.client.hooks import HookCalls, Hooks, check_hooks
 from sparrowmq.client.send_result import SendResult
-from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules
+from sparrowmq.client.sending.attempts import RetryRules
 from sparrowmq.client.sending.broker_requests import routes
 from sparrowmq.client.sending.diversion import check_when_refused
+from sparrowmq.client.sending.fault_avoidance import FaultAvoidance
 from sparrowmq.client.sending.hooked_sender import HookedSender
 from sparrowmq.client.sending.packing import Packing
 from sparrowmq.client.sending.producer_member import GroupProducer

@@ -7,8 +7,9 @@ from functools import partial
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.send_result import SendResult
-from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules, SendAttempts
+from sparrowmq.client.sending.attempts import RetryRules, SendAttempts
 from sparrowmq.client.sending.diversion import DivertingAttempts, room_for_origin
+from sparrowmq.client.sending.fault_avoidance import FaultAvoidance
 from sparrowmq.client.sending.idempotent import IdempotentAttempts
 from sparrowmq.client.sending.packing import Outgoing, Packing, pack, pack_batches
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, queue_on
