@@ -12,7 +12,6 @@ from sparrowmq.testing import Cluster, cluster
 from tests.cli.in_process import Ran, run
 from tests.patience import PATIENCE_S
 
-SHAPE = ["broker", "slaveId", "newMaster", "oldMaster", "behindBytes", "logEnd", "isDone"]
 MASTER, SLAVE = "broker-a", "broker-a.1"
 
 
@@ -98,8 +97,6 @@ def test_roles_change_and_change_back_while_a_producer_sends() -> None:
             demoted = broker(running, "demote", MASTER, "--yes", "--json")
             assert demoted.stderr.splitlines()[-1] == f"{old} is the master of broker-a"
             (row,) = json.loads(demoted.stdout)["items"]
-            # As docs/operate.md lists them.
-            assert list(row) == SHAPE
             assert (row["newMaster"], row["oldMaster"], row["isDone"]) == (old, new, True)
             sender.until_sent()
         assert sender.failed == []

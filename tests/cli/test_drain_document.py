@@ -1,6 +1,5 @@
 """docs/operate.md: emptying, upgrading and replacing brokers runs as pasted."""
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -11,7 +10,7 @@ from sparrowmq import Message
 from sparrowmq.blocking import Producer, PushConsumer
 from sparrowmq.testing import cluster
 from tests.cli.in_process import Ran, run
-from tests.cli.test_operate_document import TWO_BROKERS, shape, shapes
+from tests.cli.test_json_shapes import TWO_BROKERS, shape, shapes
 from tests.patience import PATIENCE_S
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -98,4 +97,4 @@ def test_json_has_the_shapes_that_are_listed(monkeypatch: pytest.MonkeyPatch) ->
             ended = pasted(f"{command} --json{accept}")
             if command.startswith("topic spread"):
                 pasted(command.removesuffix(" --dry-run"))
-            assert shape(json.loads(ended.stdout)) == shapes()[command]
+            assert shape(command, ended.stdout) == shapes()[command]

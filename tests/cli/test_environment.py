@@ -112,15 +112,15 @@ def test_config_show_lists_unknown_variables_below_the_settings(tmp_path: Path) 
     shown = run("config", "show", cwd=tmp_path, SPARROWMQ_DTA="/srv")
     assert shown.returncode == 0
     assert shown.stderr == ""
-    name, text = shown.stdout.splitlines()[-1].split(maxsplit=1)
+    name, text = shown.stdout.splitlines()[-1].split("\t", 1)
     assert name == "SPARROWMQ_DTA"
-    assert text == "not known, without effect; did you mean SPARROWMQ_DATA?  (environment)"
+    assert text == "not known, without effect; did you mean SPARROWMQ_DATA?\tenvironment"
 
 
 def test_a_variable_named_like_a_flag_says_what_to_do_instead(tmp_path: Path) -> None:
     text = "it is a flag of the command, not a setting: start the server with --insecure"
     shown = run("config", "show", cwd=tmp_path, SPARROWMQ_INSECURE="true")
-    assert f"without effect; {text}  (environment)" in shown.stdout
+    assert f"without effect; {text}\tenvironment" in shown.stdout
     refused = run("up", "--flush", "maybe", cwd=tmp_path, SPARROWMQ_INSECURE="true")
     assert f"SPARROWMQ_INSECURE is not known and has no effect; {text}\n" in refused.stderr
 

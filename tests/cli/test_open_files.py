@@ -86,7 +86,7 @@ def test_config_show_says_what_the_limit_leaves_and_why(server: str, lines: list
         name, value = line.split()
         wanted = "512" if "files" in name else "10000"
         reason = f"default is {wanted}; a server started here may open 1024 files"
-        assert re.search(rf"^{name} +{value}  \({reason}\)$", shown, re.M), shown
+        assert re.search(rf"^{name}\t{value}\t{reason}$", shown, re.M), shown
 
 
 def test_a_limit_too_low_is_said_before_anything_is_made(tmp_path: Path) -> None:

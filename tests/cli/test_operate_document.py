@@ -1,21 +1,16 @@
-"""docs/operate.md: its tasks run as pasted, and JSON has the shapes that it lists."""
+"""docs/operate.md: its tasks run as pasted. The shapes of JSON are in `test_json_shapes`."""
 
-import json
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from sparrowmq.blocking import PushConsumer
 from sparrowmq.testing import Cluster, cluster
 from tests.cli.in_process import Ran, run
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "operate.md").read_text("utf-8")
-ALWAYS = ("truncated", "errors")
 
 
 def section(title: str) -> str:
@@ -49,73 +44,3 @@ def test_look_around_a_cluster() -> None:
             ended = pasted(command, running)
             if command.startswith(("topic list", "topic stats", "topic show")):
                 assert re.search("orders|broker-a/0", ended.stdout), command
-
-
-# ---- shapes
-
-
-def shapes() -> dict[str, str]:
-    """What the table lists, by command."""
-    rows = re.findall(r"^\| `([^`]+)` \| (.+?) \|$", section("Shapes of JSON"), re.MULTILINE)
-    return dict(rows)
-
-
-def shape(document: dict[str, Any]) -> str:
-    """The keys of a document, and of the objects in its lists."""
-    parts = []
-    is_table = {key: isinstance(value, list) and key != "type" for key, value in document.items()}
-    facts = [key for key in document if key not in ALWAYS and not is_table[key]]
-    if facts:
-        parts.append(", ".join(facts))
-    for key, rows in document.items():
-        if key not in ALWAYS and is_table[key]:
-            assert rows, f"{key} has no row whose keys could be compared"
-            keys = dict.fromkeys(name for row in rows for name in row if name != "bytesIsExact")
-            parts.append(f"{key}: {', '.join(keys)}")
-    return "; ".join(parts)
-
-
-TWO_BROKERS = ("broker drain", "broker resume", "topic spread")
-"""They need another cluster: `test_drain_document` has them."""
-WITH_SLAVES = ("broker promote",)
-"""`test_broker_roles` has them."""
-MINE = [
-    each
-    for each in shapes()
-    if each.split()[0]
-    in ("cluster", "broker", "nameserver", "topic", "client", "quota", "send", "context")
-    and not each.startswith((*TWO_BROKERS, *WITH_SLAVES))
-]
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Cluster]:
-    """With a topic whose last queue has unread messages, a group, and a key."""
-    with cluster() as started:
-        at = ("--name-servers", started.name_server)
-        assert run("topic", "create", "orders", "--queues", "2", *at).returncode == 0
-        assert run("send", "orders", "x", "--count", "4", *at).returncode == 0
-        one = ("consume", "orders", "--group", "billing", "--count", "1")
-        assert run(*one, *at).returncode == 0
-        for key, value in (("region", "eu"), ("country", "de")):
-            assert run("nameserver", "kv", "set", "SHOP", key, value, *at).returncode == 0
-        yield started
-
-
-@pytest.mark.parametrize("command", MINE)
-def test_json_has_the_shape_that_is_listed(command: str, running: Cluster) -> None:
-    words = shlex.split(command)
-    if words[0] == "context":
-        assert run("context", "add", "shop", "-n", "10.0.0.1:9876").returncode == 0
-        assert run("context", "use", "shop").returncode == 0
-        ended = run(*words, "--json")
-    elif words[0] == "client":
-        with PushConsumer("billing", {"orders": "*"}, name_servers=running.name_server) as consumer:
-            consumer.start(lambda messages: None)
-            ended = run(*words, "--json", "--name-servers", running.name_server)
-    else:
-        ended = run(*words, "--json", "--name-servers", running.name_server)
-    document = json.loads(ended.stdout)
-    is_stream = words[0] == "send"
-    assert is_stream or (document["truncated"], document["errors"]) == (False, [])
-    assert shape(document) == shapes()[command]

@@ -17,6 +17,7 @@ from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.cli.option_types import Moment, read_moment
 from sparrowmq.cli.output import (
     Column,
+    Kind,
     Report,
     Table,
     Value,
@@ -58,7 +59,7 @@ def test_pipes_get_the_same_columns_with_tabs_and_plain_numbers() -> None:
 
 def test_programs_get_one_document_with_times_twice_and_errors_by_broker() -> None:
     report = Report(
-        [table([("LAG", "lag"), ("STORED", "stored")], [[7, _STORED]], total=9)],
+        [table([("LAG", "lag"), ("STORED", "stored", Kind.TIME)], [[7, _STORED]], total=9)],
         errors=[BrokerFailure("broker-b", "127.0.0.1:1", "no answer in 5 s")],
         facts={"group": "billing"},
     )
@@ -70,13 +71,42 @@ def test_programs_get_one_document_with_times_twice_and_errors_by_broker() -> No
     }
 
 
+KINDS: list[tuple[Kind, Value, dict[str, object]]] = [
+    (Kind.TEXT, "x", {"key": "x"}),
+    (Kind.TEXT, "", {"key": ""}),
+    (Kind.TEXT, None, {"key": None}),
+    (Kind.NUMBER, 7, {"key": 7}),
+    (Kind.NUMBER, "", {"key": None}),
+    (Kind.NUMBER, None, {"key": None}),
+    (Kind.MIXED, 7, {"key": 7}),
+    (Kind.MIXED, _STORED, {"key": "2026-11-15T13:30:00Z"}),
+    (Kind.TIME, _STORED, {"key": "2026-11-15T13:30:00Z", "keyMs": 1794749400000}),
+    (Kind.TIME, "", {"key": None, "keyMs": None}),
+    (Kind.TIME, None, {"key": None, "keyMs": None}),
+    (Kind.DURATION, timedelta(seconds=3.2), {"keyS": 3.2}),
+    (Kind.DURATION, "", {"keyS": None}),
+    (Kind.DURATION, None, {"keyS": None}),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "expected"), KINDS)
+def test_keys_follow_from_the_kind_of_a_column_and_never_from_the_value(
+    kind: Kind, value: Value, expected: dict[str, object]
+) -> None:
+    found = document(Report([table([("TITLE", "key", kind)], [[value]])]))
+    assert found["items"] == [expected]
+    fact = document(Report([], facts={"key": value}, kinds={"key": kind}))
+    assert {name: fact[name] for name in expected} == expected
+
+
 def test_an_estimate_is_marked_as_one() -> None:
-    columns = [Column("MATCHING", "matching", is_approximate=True)]
-    report = Report([Table(columns, [[(7, True)], [(9000, False)]])])
-    assert list(lines_for_people(report)) == ["MATCHING", "       7", "  ≈9,000"]
+    columns = [Column("MATCHING", "matching", Kind.NUMBER, is_approximate=True)]
+    report = Report([Table(columns, [[(7, True)], [(9000, False)], [None]])])
+    assert list(lines_for_people(report)) == ["MATCHING", "       7", "  ≈9,000", "       ?"]
     assert document(report)["items"] == [
         {"matching": 7, "matchingIsExact": True},
         {"matching": 9000, "matchingIsExact": False},
+        {"matching": None, "matchingIsExact": None},
     ]
 
 

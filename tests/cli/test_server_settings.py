@@ -38,9 +38,10 @@ def test_config_show_says_where_every_value_comes_from(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text("[broker]\nport = 7\n")
     shown = run("config", "show", "--config", "x.toml", "--ha-port", "8", cwd=tmp_path)
     lines = {line.split()[0]: line for line in shown.stdout.splitlines()}
-    assert lines["port"].split(maxsplit=1)[1] == "7  (x.toml line 2: [broker] port)"
-    assert lines["ha-port"].split(maxsplit=1)[1] == "8  (flag --ha-port)"
-    assert lines["flush"].split(maxsplit=1)[1] == "async  (default)"
+    assert lines["KEY"] == "KEY\tVALUE\tORIGIN"
+    assert lines["port"] == "port\t7\tx.toml line 2: [broker] port"
+    assert lines["ha-port"] == "ha-port\t8\tflag --ha-port"
+    assert lines["flush"] == "flush\tasync\tdefault"
     names = run("config", "show", "nameserver", cwd=tmp_path)
     assert "nameserver-port" in names.stdout
 
@@ -99,13 +100,14 @@ def test_config_show_changed_shows_only_what_is_not_the_default(tmp_path: Path) 
     (tmp_path / "broker.conf").write_text("fileReservedTime=72\ndiskMaxUsedSpaceRatio=88\n")
     flags = ("--config", "broker.conf", "--port", "7", "--limit-max-connections", "9")
     shown = run("config", "show", "--changed", *flags, cwd=tmp_path, SPARROWMQ_FLUSH="sync")
-    assert {line.split()[0]: line.split(maxsplit=1)[1] for line in shown.stdout.splitlines()} == {
-        "port": "7  (flag --port)",
-        "flush": "sync  (environment variable SPARROWMQ_FLUSH)",
-        "limit-max-connections": "9  (flag --limit-max-connections)",
-        "store-clean-ratio": "0.88  (broker.conf line 2: diskMaxUsedSpaceRatio)",
-        "store-force-clean-ratio": "0.928  (follows store-clean-ratio)",
-        "store-refuse-ratio": "0.952  (follows store-clean-ratio)",
+    _, *lines = shown.stdout.splitlines()
+    assert {line.split("\t")[0]: line.split("\t", 1)[1] for line in lines} == {
+        "port": "7\tflag --port",
+        "flush": "sync\tenvironment variable SPARROWMQ_FLUSH",
+        "limit-max-connections": "9\tflag --limit-max-connections",
+        "store-clean-ratio": "0.88\tbroker.conf line 2: diskMaxUsedSpaceRatio",
+        "store-force-clean-ratio": "0.928\tfollows store-clean-ratio",
+        "store-refuse-ratio": "0.952\tfollows store-clean-ratio",
     }
 
 

@@ -4,20 +4,20 @@ from collections.abc import Iterable, Sequence
 
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.values import SettingChange
-from sparrowmq.cli.output import Column, Share, Table, Value, Versions, table
+from sparrowmq.cli.output import Column, Kind, Share, Table, Value, Versions, table
 
 _BROKERS = (
     ("CLUSTER", "cluster"),
     ("BROKER", "broker"),
-    ("ID", "id"),
+    ("ID", "id", Kind.NUMBER),
     ("ROLE", "role"),
     ("ADDRESS", "address"),
     Column("VERSION", "version", is_versions=True),
-    ("IN/S", "inPerS"),
-    ("OUT/S", "outPerS"),
-    ("DISK", "disk"),
+    ("IN/S", "inPerS", Kind.NUMBER),
+    ("OUT/S", "outPerS", Kind.NUMBER),
+    ("DISK", "disk", Kind.NUMBER),
     ("BUSY", "busy"),
-    ("SINCE", "since"),
+    ("SINCE", "since", Kind.TIME),
 )
 
 

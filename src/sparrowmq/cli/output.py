@@ -7,13 +7,15 @@
 
 A report holds values, never formatted texts, so that all three say the same. An unavailable value
 is None and shown as `?`, never as 0. Times are datetimes with a zone and shown in UTC; JSON has
-them as text and, under a key that ends with `Ms`, in milliseconds.
+them as text and, under a key that ends with `Ms`, in milliseconds. The kind of a column decides
+which keys a row has, so that they are the same whatever is known: null for what is unknown, or for
+none.
 """
 
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -45,12 +47,28 @@ class Share(float):
     """A part of a whole, from 0 to 1: a percentage for people, the number for programs."""
 
 
+class Kind(Enum):
+    """What the cells of a column are, which decides about its keys in JSON."""
+
+    TEXT = "text"
+    """Texts, lists of them, yes or no; numbers if every cell has one."""
+    NUMBER = "number"
+    """Numbers. A cell may be empty, which is null in JSON."""
+    TIME = "time"
+    """Times or empty: a text, and milliseconds under a key of its own."""
+    DURATION = "duration"
+    """Durations or empty: seconds, under a key that ends with `S`."""
+    MIXED = "mixed"
+    """A different kind in every row: times are texts in JSON, and durations seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column's title in tables, and its key in JSON."""
 
     title: str
     key: str
+    kind: Kind = Kind.TEXT
     is_approximate: bool = False
     """Whether cells may be pairs of a number and whether it is exact; `≈` marks the others."""
     is_sum: bool = False
@@ -91,14 +109,18 @@ class Report:
     errors: Sequence[BrokerFailure] = ()
     facts: dict[str, Value] = field(default_factory=dict)
     """Single values, by their keys in JSON; people see them as lines above the tables."""
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    """The kinds of those that are times or durations."""
     notes: Sequence[str] = ()
     """Sentences for people, such as what to do next: printed on standard error, not in JSON."""
 
 
-def table(
-    columns: Sequence[tuple[str, str] | Column], rows: Sequence[Sequence[Value]], **more: Any
-) -> Table:
-    """A table whose columns are pairs of title and key, or a Column with more details."""
+Columns: TypeAlias = Sequence[tuple[str, str] | tuple[str, str, Kind] | Column]
+
+
+def table(columns: Columns, rows: Sequence[Sequence[Value]], **more: Any) -> Table:
+    """A table whose columns are title and key, with a kind where that is not text, or a Column with
+    more details."""
     made = [each if isinstance(each, Column) else Column(*each) for each in columns]
     return Table(made, rows, **more)
 
@@ -110,7 +132,7 @@ def document(report: Report) -> dict[str, Any]:
     """The report as one JSON object, whose shape docs/operate.md lists for every command."""
     found: dict[str, Any] = {}
     for key, value in report.facts.items():
-        found |= _member(key, value)
+        found |= _member(key, report.kinds.get(key, Kind.TEXT), value)
     for each in report.tables:
         found[each.key] = [_object(each.columns, row) for row in each.rows]
     found["truncated"] = any(each.is_cut for each in report.tables)
@@ -129,24 +151,36 @@ def json_text(found: object, *, indent: int | None = 2) -> str:
 def _object(columns: Sequence[Column], row: Sequence[Value]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for column, value in zip(columns, row, strict=True):
-        if column.is_approximate and isinstance(value, tuple):
-            value, is_exact = value
+        if column.is_approximate:
+            value, is_exact = value if isinstance(value, tuple) else (value, None)
+            found |= _member(column.key, column.kind, value)
             found[f"{column.key}IsExact"] = is_exact
+            continue
         if column.is_versions:
             of = value if isinstance(value, Versions) else None
             found[column.key] = of and of.rocketmq
             found["sparrowmqVersion"] = of and of.sparrowmq
             continue
-        found |= _member(column.key, value)
+        found |= _member(column.key, column.kind, value)
     return found
 
 
-def _member(key: str, value: Value) -> dict[str, Any]:
-    if isinstance(value, datetime):
-        return {key: _time(value), f"{key}Ms": round(value.timestamp() * 1000)}
-    if isinstance(value, timedelta):
-        return {f"{key}S": value.total_seconds()}
-    return {key: _plain(value)}
+def _member(key: str, kind: Kind, value: Value) -> dict[str, Any]:
+    known = None if value == "" else value
+    match kind:
+        case Kind.TIME:
+            assert known is None or isinstance(known, datetime), f"{key} is {value!r}, no time"
+            at_ms = None if known is None else round(known.timestamp() * 1000)
+            return {key: _plain(known), f"{key}Ms": at_ms}
+        case Kind.DURATION:
+            return {f"{key}S": _plain(known)}
+        case Kind.NUMBER:
+            return {key: _plain(known)}
+        case Kind.MIXED:
+            return {key: _plain(value)}
+        case Kind.TEXT:
+            assert not isinstance(value, datetime | timedelta), f"{key} needs a kind"
+            return {key: _plain(value)}
 
 
 def _plain(value: Value) -> Any:

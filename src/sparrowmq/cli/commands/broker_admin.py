@@ -11,7 +11,7 @@ from sparrowmq.admin.values import SettingChange
 from sparrowmq.cli.cluster_tables import broker_table, change_table, part
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_brokers
-from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.output import Kind, Report, Table, Value, table
 from sparrowmq.cli.shell import (
     Shell,
     dry_run_option,
@@ -117,7 +117,7 @@ def _groups(broker: BrokerInfo) -> Table:
             ["replication", "bytes behind", now.behind_bytes],
             ["replication", "seconds behind", "" if broker.is_master else now.behind_s],
         ]
-    return table((("GROUP", "group"), ("KEY", "key"), ("VALUE", "value")), rows)
+    return table((("GROUP", "group"), ("KEY", "key"), ("VALUE", "value", Kind.MIXED)), rows)
 
 
 # ---- settings

@@ -9,7 +9,7 @@ from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.drain_status import BrokerDrain
 from sparrowmq.admin.drains import GRACE_S, DrainUnfinished, dead_letters
 from sparrowmq.cli.option_types import Duration, Wait
-from sparrowmq.cli.output import Report, Value, cell, table
+from sparrowmq.cli.output import Kind, Report, Value, cell, table
 from sparrowmq.cli.shell import IN_PART, Shell, dry_run_option, shell_options
 from sparrowmq.protocol.drain import DrainState
 
@@ -147,7 +147,7 @@ _UNREAD = (
     ("MEMBERS", "members"),
     ("WHY", "why"),
 )
-_WAITING = (("DELAYED", "delayed"), ("LAST-DUE", "lastDue"), ("HALF", "half"))
+_WAITING = (("DELAYED", "delayed"), ("LAST-DUE", "lastDue", Kind.TIME), ("HALF", "half"))
 _DEAD = (("GROUP", "group"), ("DEAD", "dead"))
 
 

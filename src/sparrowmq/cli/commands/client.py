@@ -6,7 +6,7 @@ from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.clients import ClientRole
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_groups, complete_topics
-from sparrowmq.cli.output import Report, Table, table
+from sparrowmq.cli.output import Kind, Report, Table, table
 from sparrowmq.cli.shell import Shell, limit_option, shell_options
 
 _COLUMNS = (
@@ -16,7 +16,7 @@ _COLUMNS = (
     ("VERSION", "version"),
     ("GROUPS", "groups"),
     ("ROLE", "role"),
-    ("SINCE", "since"),
+    ("SINCE", "since", Kind.TIME),
 )
 
 

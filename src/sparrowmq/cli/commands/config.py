@@ -13,6 +13,7 @@ import click
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.descriptors import Descriptors, TooFewDescriptors
 from sparrowmq.cli.logs import LogLevel, log_level_option, print_warning
+from sparrowmq.cli.output import Report, table
 from sparrowmq.cli.settings.environment import UnknownVariable, unknown_variables
 from sparrowmq.cli.settings.options import SettingsCommand, config_option, options
 from sparrowmq.cli.settings.servers import (
@@ -26,6 +27,7 @@ from sparrowmq.cli.settings.servers import (
     read_file,
 )
 from sparrowmq.cli.settings.settings import FoundSettings, ServerSetting, SettingError
+from sparrowmq.cli.shell import Shell
 
 _HELP = """Show every setting, its value, and where it came from.
 
@@ -145,13 +147,13 @@ def _print_json(
 
 
 def _print(shown: list[_Shown], unknown: list[UnknownVariable]) -> None:
-    names = [*(each.name for each in shown), *(each.name for each in unknown)]
-    width = max(map(len, names), default=0)
-    for each in shown:
-        click.echo(f"{each.name:<{width}}  {each.value}  ({each.origin})")
+    rows = [[each.name, each.value, each.origin] for each in shown]
     for variable in unknown:
         hint = f"; {variable.hint}" if variable.hint else ""
-        click.echo(f"{variable.name:<{width}}  not known, without effect{hint}  (environment)")
+        rows.append([variable.name, f"not known, without effect{hint}", "environment"])
+    columns = (("KEY", "key"), ("VALUE", "value"), ("ORIGIN", "origin"))
+    found = table(columns, rows, empty="every setting has its default")
+    Shell(name_servers="").show(Report([found]))
 
 
 def commands() -> list[click.Command]:

@@ -132,6 +132,9 @@ def _overruling(known: Contexts) -> list[str]:
 
 def _change(shell: Shell, change: Callable[[Contexts], Contexts], done: str) -> None:
     changed = _attempt(shell, lambda: change_contexts(change))
+    if shell.as_json:
+        rows = [_row(changed, name) for name in sorted(changed.clusters)]
+        shell.show(Report([table(_COLUMNS, rows)]))
     shell.say(f"{done} ({changed.path})")
     for note in _overruling(changed):
         shell.say(note)

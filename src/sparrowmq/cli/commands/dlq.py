@@ -23,7 +23,7 @@ from sparrowmq.cli.commands.send import rate_option
 from sparrowmq.cli.completion import complete_dead_letter_groups
 from sparrowmq.cli.message_output import MORE, body_text, message_options
 from sparrowmq.cli.option_types import Moment
-from sparrowmq.cli.output import Column, Report, Table, Value, table
+from sparrowmq.cli.output import Column, Columns, Kind, Report, Table, Value, table
 from sparrowmq.cli.shell import (
     Shell,
     dry_run_option,
@@ -114,12 +114,12 @@ def _counts(rows: Sequence[tuple[str, DeadLetterCount | None]], total: int, titl
         ]
         for name, each in rows
     ]
-    columns: list[tuple[str, str] | Column] = [
+    columns: Columns = [
         ("GROUP", "group"),
-        Column("DEAD", "dead", is_sum=True),
-        ("OLDEST", "oldest"),
-        ("NEWEST", "newest"),
-        Column(title, "recent", is_sum=True),
+        Column("DEAD", "dead", Kind.NUMBER, is_sum=True),
+        ("OLDEST", "oldest", Kind.TIME),
+        ("NEWEST", "newest", Kind.TIME),
+        Column(title, "recent", Kind.NUMBER, is_sum=True),
     ]
     return table(columns, cells, total=total, empty="there are no dead letters")
 
@@ -154,9 +154,9 @@ def show(
     async def look(admin: Admin) -> Report:
         found = await admin.dead_letters(group, since=since, until=until, key=key, limit=limit)
         rows = [_letter(each, body, whole=shell.as_json) for each in found.messages]
-        columns = [
+        columns: Columns = [
             ("ID", "id"),
-            ("DIED", "died"),
+            ("DIED", "died", Kind.TIME),
             ("TOPIC", "topic"),
             ("TAG", "tag"),
             ("KEYS", "keys"),
@@ -295,9 +295,9 @@ def _show_results(shell: Shell, group: str, results: Sequence[Resent], *, dry_ru
         [each.message_id, each.died, each.target, _result(each, dry_run=dry_run), each.reason]
         for each in results
     ]
-    columns = [
+    columns: Columns = [
         ("ID", "id"),
-        ("DIED", "died"),
+        ("DIED", "died", Kind.TIME),
         ("TO", "to"),
         ("RESULT", "result"),
         ("REASON", "reason"),

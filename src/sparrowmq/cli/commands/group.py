@@ -20,7 +20,7 @@ from sparrowmq.admin.members import GroupMember
 from sparrowmq.admin.stacks import readable_stacks
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_groups
-from sparrowmq.cli.output import Column, Report, Table, Value, table
+from sparrowmq.cli.output import Column, Columns, Kind, Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, limit_option, match_option, shell_options
 from sparrowmq.clock import system_clock
 from sparrowmq.protocol.heartbeat import MessageModel
@@ -121,13 +121,13 @@ def _is_wanted(row: GroupRow, lagging: int | None, offline: bool) -> bool:
 
 
 def _group_table(rows: list[GroupRow], total: int, is_long: bool) -> Table:
-    columns: list[tuple[str, str] | Column] = [
+    columns: list[tuple[str, str] | tuple[str, str, Kind] | Column] = [
         ("GROUP", "group"),
         ("MODEL", "model"),
-        Column("MEMBERS", "members", is_sum=True),
+        Column("MEMBERS", "members", Kind.NUMBER, is_sum=True),
         ("TOPICS", "topics"),
-        Column("LAG", "lag", is_sum=True),
-        ("OLDEST-WAITING", "oldestWaiting"),
+        Column("LAG", "lag", Kind.NUMBER, is_sum=True),
+        ("OLDEST-WAITING", "oldestWaiting", Kind.DURATION),
     ]
     cells: list[list[Value]] = [
         [
@@ -141,7 +141,7 @@ def _group_table(rows: list[GroupRow], total: int, is_long: bool) -> Table:
         for each in rows
     ]
     if is_long:
-        columns.append(("OUT/S", "outPerS"))
+        columns.append(("OUT/S", "outPerS", Kind.NUMBER))
         for row, each in zip(cells, rows, strict=True):
             row.append(each.consumed_per_s)
     return table(columns, cells, total=total, empty="there are no such groups")
@@ -230,7 +230,12 @@ def _topics_table(lag: GroupLag) -> Table:
         queues = [each for each in lag.queues if each.queue.topic == topic]
         oldest = min(filter(None, (each.oldest_waiting for each in queues)), default=None)
         rows.append([topic, len(queues), behind, age(oldest) if behind else ""])
-    columns = [("TOPIC", "topic"), ("QUEUES", "queues"), ("LAG", "lag"), ("DELAY", "delay")]
+    columns: Columns = [
+        ("TOPIC", "topic"),
+        ("QUEUES", "queues"),
+        ("LAG", "lag"),
+        ("DELAY", "delay", Kind.DURATION),
+    ]
     return table(columns, rows, title="topics", key="topics", empty="it has no progress")
 
 
@@ -282,14 +287,14 @@ def members_table(found: Sequence[GroupMember]) -> Table:
         ]
         for each in found
     ]
-    columns = [
+    columns: Columns = [
         ("CLIENT", "client"),
         ("ADDRESS", "address"),
         ("LANGUAGE", "language"),
         ("VERSION", "version"),
-        ("QUEUES", "queues"),
-        ("OK/S", "okPerS"),
-        ("FAILED/S", "failedPerS"),
+        ("QUEUES", "queues", Kind.NUMBER),
+        ("OK/S", "okPerS", Kind.NUMBER),
+        ("FAILED/S", "failedPerS", Kind.NUMBER),
         ("WAITS-FOR", "waitsFor"),
     ]
     return table(columns, rows, title="members", key="members", empty="no member is online")

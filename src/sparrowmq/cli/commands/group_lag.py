@@ -16,13 +16,13 @@ from sparrowmq.admin.lag import GroupLag, QueueLag
 from sparrowmq.cli.commands.group import age
 from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.option_types import Wait
-from sparrowmq.cli.output import Column, Report, Table, Value, duration_text
+from sparrowmq.cli.output import Column, Kind, Report, Table, Value, duration_text
 from sparrowmq.cli.shell import IN_PART, Shell, limit_option, shell_options, topic_option
 from sparrowmq.protocol.names import check_group, check_topic, is_system_group
 
 _POLL_S = 1.0
 
-_MATCHING = Column("MATCHING", "matching", is_approximate=True)
+_MATCHING = Column("MATCHING", "matching", Kind.NUMBER, is_approximate=True)
 
 
 @click.command("lag")
@@ -203,7 +203,7 @@ def _sums(queues: Sequence[QueueLag]) -> list[Value]:
     return [behind, matching, age(_oldest(queues)) if behind else ""]
 
 
-_SUM_COLUMNS = [Column("LAG", "lag"), _MATCHING, Column("DELAY", "delay")]
+_SUM_COLUMNS = [Column("LAG", "lag"), _MATCHING, Column("DELAY", "delay", Kind.DURATION)]
 
 Made = tuple[list[Column], list[list[Value]]]
 
@@ -213,7 +213,7 @@ def _by_queue(lags: Sequence[GroupLag]) -> Made:
         Column("GROUP", "group"),
         Column("TOPIC", "topic"),
         Column("QUEUE", "queue"),
-        Column("COMMITTED", "committed"),
+        Column("COMMITTED", "committed", Kind.NUMBER),
         Column("END", "end"),
         *_SUM_COLUMNS,
         Column("OWNER", "owner"),

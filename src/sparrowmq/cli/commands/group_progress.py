@@ -14,7 +14,7 @@ from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
 from sparrowmq.admin.resets import JournaledReset
 from sparrowmq.cli.commands.pipeline_options import operator_name
 from sparrowmq.cli.completion import complete_groups
-from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.output import Columns, Kind, Report, Table, Value, table
 from sparrowmq.cli.queues import Goal, QueueName, QueueType, Steps, chosen_queues
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, topic_option, yes_option
 from sparrowmq.cli.stop_signal import RUN_AGAIN
@@ -232,10 +232,10 @@ def _moves_table(moves: Sequence[OffsetMove], owners: Mapping[MessageQueue, str]
         ]
         for each in moves
     ]
-    columns = [
+    columns: Columns = [
         ("QUEUE", "queue"),
-        ("WAS", "was"),
-        ("NOW", "now"),
+        ("WAS", "was", Kind.NUMBER),
+        ("NOW", "now", Kind.NUMBER),
         ("SKIPPED", "skipped"),
         ("REPEATED", "repeated"),
         ("OWNER", "owner"),
@@ -307,10 +307,10 @@ def _records_table(records: Sequence[ResetRecord]) -> Table:
         ]
         for each in records
     ]
-    columns = [
+    columns: Columns = [
         ("ID", "id"),
         ("KIND", "kind"),
-        ("WHEN", "when"),
+        ("WHEN", "when", Kind.TIME),
         ("WHO", "who"),
         ("CLUSTER", "cluster"),
         ("NAME-SERVERS", "nameServers"),

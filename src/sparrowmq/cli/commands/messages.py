@@ -18,7 +18,7 @@ from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.message_output import MORE, body_text, json_of, line_of, message_options
 from sparrowmq.cli.option_types import Moment
-from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.output import Columns, Kind, Report, Table, Value, table
 from sparrowmq.cli.queues import MAX_OFFSET, QueueName, QueueType
 from sparrowmq.cli.shell import Shell, shell_options, topic_option, yes_option
 from sparrowmq.clock import date_of
@@ -151,9 +151,9 @@ def _check_question(
 def _message_table(
     messages: Sequence[MessageExt], total: int, body: str | None, *, whole: bool
 ) -> Table:
-    columns = [
+    columns: list[tuple[str, str] | tuple[str, str, Kind]] = [
         ("PLACE", "place"),
-        ("STORED", "stored"),
+        ("STORED", "stored", Kind.TIME),
         ("TAG", "tag"),
         ("KEYS", "keys"),
         ("ID", "id"),
@@ -302,23 +302,23 @@ def _trace_report(found: MessageTrace) -> Report:
         rows.append([stored.stored_at, "stored", stored.place, "", "", ""])
     rows += [_step_row(each, found.steps) for each in found.steps]
     rows.sort(key=lambda row: str(row[0]))
-    columns = [
-        ("TIME", "time"),
+    columns: Columns = [
+        ("TIME", "time", Kind.TIME),
         ("STEP", "step"),
         ("WHO", "who"),
         ("GROUP", "group"),
-        ("TOOK", "took"),
+        ("TOOK", "took", Kind.DURATION),
         ("RESULT", "result"),
     ]
     groups: list[list[Value]] = [
         [each.group, each.state, each.source, "" if each.before is None else each.before]
         for each in found.groups
     ]
-    group_columns = [
+    group_columns: Columns = [
         ("GROUP", "group"),
         ("STATE", "state"),
         ("SOURCE", "source"),
-        ("BEFORE-IT", "before"),
+        ("BEFORE-IT", "before", Kind.NUMBER),
     ]
     notes = []
     if not found.steps:
@@ -406,12 +406,12 @@ def deliver(
             " run again, it is delivered once more"
         ),
     )
-    columns = [
+    columns: Columns = [
         ("ID", "id"),
         ("GROUP", "group"),
         ("CLIENT", "client"),
         ("RESULT", "result"),
-        ("TOOK", "took"),
+        ("TOOK", "took", Kind.DURATION),
         ("REMARK", "remark"),
     ]
     row: list[Value] = [

@@ -10,7 +10,7 @@ from sparrowmq.admin.limits import KINDS, Limit, checked_scope
 from sparrowmq.admin.values import SettingChange
 from sparrowmq.cli.cluster_tables import change_table
 from sparrowmq.cli.command_group import Group
-from sparrowmq.cli.output import Column, Report, Value, table
+from sparrowmq.cli.output import Column, Kind, Report, Value, table
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options
 from sparrowmq.cli.values import format_value, parse_value
 from sparrowmq.protocol.limits import BacklogAction, Scope
@@ -22,7 +22,7 @@ _COLUMNS = (
     ("PER-BROKER", "perBroker"),
     ("USE", "use"),
     Column("REFUSALS/MIN", "refusedPerMin", is_sum=True),
-    ("SINCE", "since"),
+    ("SINCE", "since", Kind.TIME),
 )
 _SCOPES = [each.value for each in Scope]
 

@@ -21,7 +21,7 @@ from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.cli.command_group import Group as CommandGroup
 from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.option_types import Wait
-from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.output import Columns, Kind, Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, limit_option, shell_options
 from sparrowmq.client.strategies import NAMED
 from sparrowmq.disk.atomic_file import replace_path
@@ -77,7 +77,7 @@ def _explained(info: RebalanceInfo, limit: int) -> Report:
             ("TOPIC", "topic"),
             ("QUEUE", "queue"),
             ("OWNER", "owner"),
-            ("SINCE", "since"),
+            ("SINCE", "since", Kind.TIME),
             ("WHY", "why"),
         ],
         [_owned_row(each) for each in info.queues[:most]],
@@ -88,7 +88,7 @@ def _explained(info: RebalanceInfo, limit: int) -> Report:
         [
             ("MEMBER", "clientId"),
             ("LANGUAGE", "language"),
-            ("QUEUES", "queues"),
+            ("QUEUES", "queues", Kind.NUMBER),
             ("STRATEGY", "strategy"),
         ],
         [_member_row(each) for each in info.members[:most]],
@@ -99,7 +99,7 @@ def _explained(info: RebalanceInfo, limit: int) -> Report:
     )
     moves = table(
         [
-            ("TIME", "at"),
+            ("TIME", "at", Kind.TIME),
             ("MEMBER", "member"),
             ("ACTION", "action"),
             ("TOPIC", "topic"),
@@ -280,11 +280,11 @@ def _draw(found: Sequence[RebalanceSimulation], title: str, path: Path) -> None:
     replace_path(path, draw(found, title).encode())
 
 
-_FIGURES = [
+_FIGURES: Columns = [
     ("MOVES", "moves"),
     ("SKEW", "skew"),
-    ("PAUSE", "pause"),
-    ("AT MOST", "longestPause"),
+    ("PAUSE", "pause", Kind.DURATION),
+    ("AT MOST", "longestPause", Kind.DURATION),
     ("REPEATED", "repeated"),
     ("SPIKE", "spike"),
 ]
@@ -305,7 +305,7 @@ def _report(
         tables.append(_by_event(found))
     if with_moves:
         tables.append(_moves(found))
-    return Report(tables, facts=facts)
+    return Report(tables, facts=facts, kinds={"handler": Kind.DURATION})
 
 
 def _figures(each: RebalanceSimulation | SimulatedStep) -> tuple[Value, ...]:
@@ -331,7 +331,7 @@ def _by_event(found: Sequence[RebalanceSimulation]) -> Table:
         for each in found
         for step in [each.steps[number]]
     ]
-    columns = [("EVENT", "event"), ("STRATEGY", "strategy"), *_FIGURES]
+    columns: Columns = [("EVENT", "event"), ("STRATEGY", "strategy"), *_FIGURES]
     return table(columns, rows, key="events", title="by event")
 
 
@@ -352,14 +352,14 @@ def _moves(found: Sequence[RebalanceSimulation]) -> Table:
         for step in each.steps
         for move in step.moves
     ]
-    columns = [
+    columns: Columns = [
         ("STRATEGY", "strategy"),
         ("EVENT", "event"),
         ("TOPIC", "topic"),
         ("QUEUE", "queue"),
         ("FROM", "from"),
         ("TO", "to"),
-        ("PAUSE", "pause"),
+        ("PAUSE", "pause", Kind.DURATION),
         ("REPEATED", "repeated"),
         ("WHY", "why"),
     ]

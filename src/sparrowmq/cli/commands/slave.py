@@ -6,7 +6,7 @@ from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_brokers
-from sparrowmq.cli.output import Report, Value, table
+from sparrowmq.cli.output import Kind, Report, Value, table
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, yes_option
 
 _COLUMNS = (
@@ -14,8 +14,8 @@ _COLUMNS = (
     ("ID", "id"),
     ("ADDRESS", "address"),
     ("STATE", "state"),
-    ("BEHIND", "behindBytes"),
-    ("HEARD", "heard"),
+    ("BEHIND", "behindBytes", Kind.NUMBER),
+    ("HEARD", "heard", Kind.TIME),
 )
 
 

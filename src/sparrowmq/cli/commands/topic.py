@@ -12,7 +12,7 @@ from sparrowmq.admin.topics import TopicInfo, TopicSettings
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.commands import topic_changes
 from sparrowmq.cli.completion import complete_topics
-from sparrowmq.cli.output import Column, Report, Table, Value, table
+from sparrowmq.cli.output import Column, Kind, Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, limit_option, match_option, selected, shell_options
 from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
 from sparrowmq.protocol.perm import perm_text
@@ -24,8 +24,8 @@ _LONG = (
     ("PERM", "perm"),
     ("TYPE", "type"),
     ("BROKERS", "brokers"),
-    Column("MESSAGES", "messages", is_sum=True),
-    Column("IN/S", "inPerS", is_sum=True),
+    Column("MESSAGES", "messages", Kind.NUMBER, is_sum=True),
+    Column("IN/S", "inPerS", Kind.NUMBER, is_sum=True),
 )
 _SETTINGS = (
     ("BROKER", "broker"),
@@ -40,7 +40,7 @@ _QUEUES = (
     ("OLDEST", "oldest"),
     ("NEXT", "next"),
     ("MESSAGES", "messages"),
-    ("LAST-STORED", "lastStored"),
+    ("LAST-STORED", "lastStored", Kind.TIME),
 )
 _READERS = (("GROUP", "group"), ("LAG", "lag"), ("MEMBERS", "members"))
 _ROUTE = (
@@ -54,17 +54,17 @@ _REPLICAS = (
     ("BROKER", "broker"),
     ("ID", "id"),
     ("ROLE", "role"),
-    ("IN-SYNC", "copiesInSync"),
-    ("BEHIND-BYTES", "behindBytes"),
-    ("BEHIND", "behind"),
+    ("IN-SYNC", "copiesInSync", Kind.NUMBER),
+    ("BEHIND-BYTES", "behindBytes", Kind.NUMBER),
+    ("BEHIND", "behind", Kind.NUMBER),
 )
 _STATS = (
     Column("TOPIC", "topic"),
-    Column("IN/S", "inPerS", is_sum=True),
-    Column("OUT/S", "outPerS", is_sum=True),
-    Column("MESSAGES", "messages", is_sum=True),
-    Column("BYTES", "bytes", is_approximate=True),
-    Column("LAST-STORED", "lastStored"),
+    Column("IN/S", "inPerS", Kind.NUMBER, is_sum=True),
+    Column("OUT/S", "outPerS", Kind.NUMBER, is_sum=True),
+    Column("MESSAGES", "messages", Kind.NUMBER, is_sum=True),
+    Column("BYTES", "bytes", Kind.NUMBER, is_approximate=True),
+    Column("LAST-STORED", "lastStored", Kind.TIME),
 )
 
 
@@ -187,7 +187,9 @@ def show(name: str, show_queues: bool, shell: Shell) -> None:
         }
         known = {each.broker for each in found.errors}
         more = tuple(each for each in readers.errors if each.broker not in known)
-        return Report(tables, errors=(*found.errors, *more), facts=facts)
+        return Report(
+            tables, errors=(*found.errors, *more), facts=facts, kinds={"lastStored": Kind.TIME}
+        )
 
     shell.report(look)
 

@@ -15,7 +15,7 @@ from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.cli.cluster_tables import change_table
 from sparrowmq.cli.completion import complete_topics
 from sparrowmq.cli.option_types import Permission
-from sparrowmq.cli.output import Report, Table, Value, table
+from sparrowmq.cli.output import Kind, Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, brokers_option, dry_run_option, shell_options, yes_option
 
 _TYPE = "message.type"
@@ -378,6 +378,7 @@ def _concerned(name: str, info: TopicInfo, readers: Listing[TopicReader]) -> Rep
         [table(columns, rows, key="groups", empty="no group reads it")],
         errors=(*info.errors, *(each for each in readers.errors if each.broker not in known)),
         facts={"topic": name, "messages": info.messages, "lastStored": info.last_stored or ""},
+        kinds={"lastStored": Kind.TIME},
     )
 
 
