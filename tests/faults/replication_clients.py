@@ -2,7 +2,7 @@
 
 A message counts as `ok` only when its broker answered SEND_OK and the sender had asked to wait for
 copies. A message that was seen is noted with the offset of its queue; it may vanish afterwards only
-where its broker had given its copies up before it was seen.
+by a promotion, where its broker had given its copies up before it was seen.
 """
 
 import asyncio
@@ -56,9 +56,17 @@ class Ledger:
     short: int = 0
     """Answered with SLAVE_NOT_AVAILABLE or FLUSH_SLAVE_TIMEOUT."""
     seen: dict[tuple[int, int], str] = field(default_factory=dict)
-    """By queue and queue offset, what a consumer saw of the messages that were safe."""
+    """By queue and queue offset, what a consumer saw."""
+    only_on_master: set[tuple[int, int]] = field(default_factory=set)
+    """Where messages were seen whose copies the master had given up."""
     reused: list[str] = field(default_factory=list)
     """Offsets at which a consumer saw another message later."""
+
+    def master_is_lost(self) -> None:
+        """A slave takes over, and may lack what its master had given up."""
+        for place in self.only_on_master:
+            self.seen.pop(place, None)
+        self.only_on_master.clear()
 
 
 def id_of(body: bytes) -> str:
@@ -197,6 +205,7 @@ class Reader:
             before = self._ledger.seen.get(place)
             if before is not None and before != name:
                 self._ledger.reused.append(f"queue {place}: {name}, after {before} was seen there")
-            if message.record.log_offset >= given_up:
-                self._ledger.seen[place] = name
+            self._ledger.seen[place] = name
+            if message.record.log_offset < given_up:
+                self._ledger.only_on_master.add(place)
         self._positions[queue_id] = pulled.next_offset

@@ -54,6 +54,17 @@ def drop_a_tail_silently(patch: Patch) -> None:
     patch(handlers, "judge", judge_kindly)
 
 
+def show_what_may_be_lost(patch: Patch) -> None:
+    """Consumers see what was given up before it is on the master's disk."""
+
+    def show(copies: Confirmation) -> None:
+        while copies._marks and copies._marks[0].log_offset <= copies.replicas.visible_end:
+            for topic, queue_id in copies._store.show(copies._marks.popleft().grown):
+                copies._arrivals.announce(topic, queue_id)
+
+    patch(Confirmation, "show", show)
+
+
 def serve_before_asking_the_slaves(patch: Patch) -> None:
     """A master that comes back begins with what it has."""
 

@@ -460,6 +460,7 @@ def promote(storm: Storm) -> None:
         return
     storm.sim.paths.heal()
     storm.has_promoted = True
+    storm.ledger.master_is_lost()
     resume(storm)
     storm.lose(storm.master, power=storm.plan.flush is Flush.SYNC and storm.rng.random() < 0.5)
     # What the master sent still arrives: only a slave that has noticed its end can be compared.

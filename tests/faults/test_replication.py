@@ -14,6 +14,7 @@ from tests.faults.replication_planted import (
     drop_a_tail_silently,
     report_before_the_sync,
     serve_before_asking_the_slaves,
+    show_what_may_be_lost,
 )
 from tests.faults.replication_power_cuts import cut_masters_power
 from tests.faults.replication_storm import run_storm
@@ -78,6 +79,7 @@ PLANTED: dict[Callable[[Patch], None], range] = {
     report_before_the_sync: range(5, 14),
     drop_a_tail_silently: range(12, 60),
     serve_before_asking_the_slaves: range(60),
+    show_what_may_be_lost: range(98, 99),
 }
 
 

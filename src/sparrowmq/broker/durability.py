@@ -113,6 +113,8 @@ class Durability:
         one was acknowledged."""
         self._feeding: asyncio.TimerHandle | None = None
         self._expiry: asyncio.TimerHandle | None = None
+        if copies is not None:
+            copies.request_flush = self._flush_soon
         self._all_answered: asyncio.Event | None = None
         """Set when no send waits any more; exists only while the broker stops."""
         self._no_sync_runs = asyncio.Event()
@@ -182,7 +184,10 @@ class Durability:
     def request_flush(self) -> None:
         """Flush soon although no sender waits: a consumer waits, or may come."""
         if self.copies is not None and not self._waits_for_flush:
-            return  # it waits for slaves, not for the disk
+            return  # it waits for slaves; what they lack asks for itself when it is given up
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
         self._flush_requested = True
         self._end_wait()
 

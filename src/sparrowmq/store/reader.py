@@ -63,7 +63,7 @@ class Reader:
         least, most = queue.min_offset, queue.max_offset
         if only_visible and most - queue.durable_to > self._window:
             most = queue.durable_to + self._window
-            if offset == most:
+            if most <= offset <= queue.max_offset:
                 overflow = ReadStatus.OFFSET_OVERFLOW_ONE
                 return QueueRead(overflow, offset, least, most, has_unsynced=True)
         if not least <= offset < most:

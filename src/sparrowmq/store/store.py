@@ -181,9 +181,11 @@ class Store:
         """Make a store that was opened as a copy a master's from now on.
 
         `nothing_is_lost`: everything readers saw in the last run is in the log again, because
-        slaves had it.
+        slaves had it. That holds if copies protected it: a run with a window showed readers more.
         """
-        self._begin_epoch(now_ms, 0 if nothing_is_lost else self._seen_past_end)
+        copies_protected = self._seen_past_end == UNBOUNDED
+        is_complete = nothing_is_lost and copies_protected
+        self._begin_epoch(now_ms, 0 if is_complete else self._seen_past_end)
         try:
             self.epochs.save()  # before anything is appended
         except DiskFull as error:
@@ -322,6 +324,20 @@ class Store:
                 queue.durable_to = end
                 shown.append((queue.topic, queue.queue_id))
         return shown
+
+    def hide_from(self, log_offset: int) -> Grown:
+        """Let readers see only what lies before a log offset; returns the rest, to pass to `show`.
+
+        At a start, when everything that was found can be read. Reads the queues that have more.
+        """
+        hidden = [
+            (queue, queue.max_offset)
+            for queue in self._dispatch.queues.values()
+            if queue.max_offset > queue.min_offset and queue.reaches(log_offset)
+        ]
+        for queue, _ in hidden:
+            queue.durable_to = queue.first_from(log_offset)
+        return hidden
 
     def delete_topic(self, topic: str, now_ms: int) -> bool:
         """Delete a topic: its messages can no longer be read; False if it had none.

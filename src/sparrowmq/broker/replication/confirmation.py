@@ -3,13 +3,20 @@
 ```
 appended ──▶ marked: where the log ended, and which queues had grown
          ──▶ confirmed by enough slaves, or given up because they are missing or late
-         ──▶ durable here too, if flush is synchronous
+         ──▶ durable here too, if flush is synchronous or it was given up
          ──▶ shown: parked pulls are woken, sends that waited are answered
 ```
 
 A mark is set once per turn of the loop, not per message. Messages whose senders do not wait, and
 those that the broker itself stores (due messages, messages sent back, committed transactions), are
 marked like all others: they are shown when they are confirmed or `slave_timeout_s` has passed.
+
+What consumers see survives a power cut of the master: its slaves have it, or its own disk. So after
+a start that has heard of enough slaves no queue is shorter than what consumers saw of it.
+
+A start may find messages that no slave has confirmed: it was killed before that. They are marked,
+too, and nothing is shown past them before they are confirmed or late, though slaves that are about
+to come back are missing at first.
 """
 
 import asyncio
@@ -39,6 +46,7 @@ class Confirmation:
     def __init__(
         self, config: BrokerConfig, store: Store, arrivals: Arrivals, replicas: Replicas
     ) -> None:
+        """Hides what the replicas have not confirmed or given up."""
         self._store = store
         self._arrivals = arrivals
         self.replicas = replicas
@@ -49,6 +57,14 @@ class Confirmation:
         self._marks: deque[_Mark] = deque()
         self.feed: Callable[[], None] = lambda: None
         """Called to feed slaves what was added to the log."""
+        self.request_flush: Callable[[], None] = lambda: None
+        """Called when consumers wait for the disk alone."""
+        self._tail_until_s = 0.0
+        """Until then nothing is given up, because of what the start found."""
+        if replicas.visible_end < store.max_log_offset:
+            self._tail_until_s = self._loop.time() + self._timeout_s
+            hidden = store.hide_from(replicas.visible_end)
+            self._marks.append(_Mark(store.max_log_offset, self._tail_until_s, hidden))
 
     @property
     def confirmed(self) -> int:
@@ -70,22 +86,31 @@ class Confirmation:
         if grown:
             self._marks.append(_Mark(end, self._loop.time() + self._timeout_s, grown))
         if self.replicas.copies_of(end, end) is Copies.MISSING:
-            self.replicas.give_up(end)
-        self.show()
+            self.give_up(end)
+        else:
+            self.show()
 
     def give_up(self, end_offset: int) -> None:
-        """A sender was answered that its copies are late."""
+        """Copies are missing or late, and senders are answered so."""
         self.replicas.give_up(end_offset)
         self.show()
+        if self._marks and self._marks[0].log_offset <= self._given_up:
+            self.request_flush()
 
     def show(self) -> None:
         """Show consumers what they may see by now."""
-        shown_to = self.replicas.visible_end
+        durable = self._store.durable_log_offset
+        shown_to = max(self.replicas.confirmed, min(self._given_up, durable))
         if self._waits_for_flush:
-            shown_to = min(shown_to, self._store.durable_log_offset)
+            shown_to = min(shown_to, durable)
         while self._marks and self._marks[0].log_offset <= shown_to:
             for topic, queue_id in self._store.show(self._marks.popleft().grown):
                 self._arrivals.announce(topic, queue_id)
+
+    @property
+    def _given_up(self) -> int:
+        """`given_up` as far as consumers may see it."""
+        return 0 if self._loop.time() < self._tail_until_s else self.replicas.given_up
 
     async def watch(self) -> None:
         """Give up what has waited too long, and refuse messages while there are too few copies."""

@@ -72,6 +72,8 @@ class Opened:
     """Why the broker is a waiting master."""
     progress: tuple[OffsetChange, ...] = ()
     """For a master: what its slaves know about the progress of groups."""
+    confirmed: int | None = None
+    """For a master: enough slaves have the log up to there; None if all of it may be seen."""
     is_promoted: bool = False
     """Whether this is a master that was a slave when its store was last used."""
 
@@ -132,6 +134,7 @@ async def open_in_role(
         role=Role.MASTER,
         known_slaves=known,
         progress=outcome.progress,
+        confirmed=outcome.confirmed,
         is_promoted=was_slave,
     )
 
@@ -170,8 +173,8 @@ class Replication:
             wanted=config.copies_wanted,
             least=config.min_in_sync_replicas,
             max_gap_bytes=config.max_slave_gap_bytes,
-            # What a start finds was already visible, or slaves confirmed it by giving it back.
-            given_up=store.max_log_offset,
+            confirmed=opened.confirmed or 0,
+            given_up=store.max_log_offset if opened.confirmed is None else 0,
         )
         self.feed = Feed(
             store,

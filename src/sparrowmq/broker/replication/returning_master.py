@@ -26,7 +26,7 @@ import msgspec
 
 from sparrowmq.broker.config import MASTER_ID, BrokerConfig
 from sparrowmq.broker.consumer_offsets import changes_in
-from sparrowmq.broker.replication.claims import parted_at
+from sparrowmq.broker.replication.claims import LogClaim, parted_at
 from sparrowmq.broker.replication.follower import Follower, MustStartAnew, NotFollowing
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
 from sparrowmq.broker.replication.log_description import LogDescription, describe_log
@@ -61,6 +61,8 @@ class ReturnOutcome:
     """Whether everything that was acknowledged is in the log."""
     reason: str = ""
     """Why it may not serve, and what to do."""
+    confirmed: int | None = None
+    """Enough slaves have the log up to there; None if there is no reason to ask for that."""
     progress: tuple[OffsetChange, ...] = ()
     """What its slaves know about the progress of groups."""
 
@@ -135,13 +137,25 @@ async def recover_from_slaves(
     outcome = await _recover_log(config, store, known, peers, found, silent, port=port, log=log)
     if not outcome.may_serve:
         return outcome
-    own = describe_log(config, store, port).claim
-    copies = [
-        description.claim.address
-        for description in found
-        if description.claim.end <= own.end and parted_at(own, description.claim) is None
-    ]
-    return replace(outcome, progress=tuple(await _progress(copies, peers, log)))
+    copies = _copies(found, describe_log(config, store, port).claim)
+    addresses = [copy.address for copy in copies]
+    return replace(outcome, progress=tuple(await _progress(addresses, peers, log)))
+
+
+def _copies(found: Iterable[LogDescription], own: LogClaim) -> list[LogClaim]:
+    """The slaves whose log is the beginning of this one, or all of it."""
+    claims = [description.claim for description in found]
+    return [each for each in claims if each.end <= own.end and parted_at(own, each) is None]
+
+
+def _confirmed(config: BrokerConfig, own: LogClaim, copies: Iterable[LogClaim]) -> int | None:
+    """How much of the log enough slaves have; None if what follows was given up long ago.
+
+    Where fewer than that have answered, every acknowledgement was also one of theirs.
+    """
+    ends = sorted((copy.end for copy in copies), reverse=True)[: config.copies_wanted - 1]
+    is_close = bool(ends) and own.end - ends[-1] <= config.max_slave_gap_bytes
+    return ends[-1] if is_close else None
 
 
 async def _recover_log(
@@ -162,7 +176,11 @@ async def _recover_log(
         copied += await _copy_back(config, store, peers, description, port=port, log=log)
     needed = known.reachable_needed(config.copies_wanted)
     if copied >= needed:
-        return ReturnOutcome(may_serve=True, nothing_is_lost=config.copies_wanted > 1)
+        if config.copies_wanted == 1:
+            return ReturnOutcome(may_serve=True, nothing_is_lost=False)
+        own = describe_log(config, store, port).claim
+        confirmed = _confirmed(config, own, _copies(found, own))
+        return ReturnOutcome(may_serve=True, nothing_is_lost=True, confirmed=confirmed)
     if config.accept_loss == config.broker_name:
         log.error(
             "starting although %s did not answer: messages that were acknowledged may be lost",
