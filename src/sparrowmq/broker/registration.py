@@ -105,7 +105,8 @@ class BrokerRegistration:
         self._noted: set[str] = set()
         """Name servers that were given the note of a drained broker."""
         self._name_lost: Episode | None = None
-        self._has_unregistered = False
+        self._why_away = ""
+        """Why this broker must not be registered; empty if it may."""
         self._has_tried = False
         self.lost_name = asyncio.Event()
         """Set while every name server that answers says that another master has the name."""
@@ -119,7 +120,7 @@ class BrokerRegistration:
 
     @property
     def _is_away(self) -> bool:
-        return self._has_unregistered or self._drain.has_left
+        return bool(self._why_away) or self._drain.has_left
 
     def state(self) -> dict[str, str]:
         """Every name server, and why it does not know this broker; empty where it does."""
@@ -130,8 +131,8 @@ class BrokerRegistration:
             name = self._config.broker_name
             drained = f"this broker is drained; resume it with: sparrowmq broker resume {name}"
             reasons = dict.fromkeys(self._config.name_servers, drained)
-        if self._has_unregistered:
-            reasons = dict.fromkeys(self._config.name_servers, "this broker is stopping")
+        if self._why_away:
+            reasons = dict.fromkeys(self._config.name_servers, self._why_away)
         return {server: reasons.get(server, "") for server in self._config.name_servers}
 
     async def run(self) -> None:
@@ -254,13 +255,17 @@ class BrokerRegistration:
 
     def resume(self) -> None:
         """Register again after `unregister`, when a change of roles has failed."""
-        self._has_unregistered = False
+        self._why_away = ""
         self.topics.changed.set()
 
     async def unregister(self) -> None:
         """Leave all name servers, until `resume`, so that clients stop coming at once."""
-        self._has_unregistered = True
+        self.withhold("this broker is stopping")
         await self._unregister_from(self._registered - self._unreached)
+
+    def withhold(self, reason: str) -> None:
+        """Do not register, until `resume`."""
+        self._why_away = reason
 
     async def leave(self) -> list[str]:
         """Leave all name servers, as a drained broker does; returns those that did not answer. They

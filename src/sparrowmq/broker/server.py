@@ -192,7 +192,9 @@ class BrokerServer:
             )
             replication.role_change = RoleChanger(broker, current_role, registration, peers)
             replication.role_change.begin()
-            if not config.is_slave:  # a slave registers when its master has accepted it
+            if replication.has_rival:
+                registration.withhold(replication.reason)
+            elif not config.is_slave:  # a slave registers when its master has accepted it
                 await registration.register_at_start()
                 replication.admit_slaves()
             loops = _loops(broker, registration, self._env.cpu)

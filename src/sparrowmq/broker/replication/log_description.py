@@ -74,10 +74,12 @@ class LogDescription(Body, frozen=True, kw_only=True):
     epochs: EpochTable
     follows: str = ""
     """host:port of the master from which it copies now; empty if there is none."""
+    is_waiting: bool = False
+    """Whether it is a master that takes no messages yet."""
 
 
 def describe_log(
-    config: BrokerConfig, store: Store, port: int, *, follows: str = ""
+    config: BrokerConfig, store: Store, port: int, *, follows: str = "", is_waiting: bool = False
 ) -> LogDescription:
     """The log as it is now. Reads up to 64 KiB of its end, which is usually in memory."""
     begin, file_size = store.min_log_offset, store.config.log_file_size
@@ -100,6 +102,7 @@ def describe_log(
         ),
         epochs=store.epochs.table(),
         follows=follows,
+        is_waiting=is_waiting,
     )
 
 

@@ -70,6 +70,8 @@ class Opened:
     known_slaves: KnownSlaves
     reason: str = ""
     """Why the broker is a waiting master."""
+    has_rival: bool = False
+    """Whether it waits because another broker is the master of its name."""
     progress: tuple[OffsetChange, ...] = ()
     """For a master: what its slaves know about the progress of groups."""
     confirmed: int | None = None
@@ -122,7 +124,13 @@ async def open_in_role(
         if not outcome.may_serve:
             env.log.error("%s", outcome.reason)
             store.admission.hold("role", outcome.reason)
-            return Opened(store=store, role=Role.WAITING, known_slaves=known, reason=outcome.reason)
+            return Opened(
+                store=store,
+                role=Role.WAITING,
+                known_slaves=known,
+                reason=outcome.reason,
+                has_rival=outcome.has_rival,
+            )
         was_slave = store.epochs.was_copy
         store.begin_epoch(env.clock(), nothing_is_lost=outcome.nothing_is_lost)
         known.master_starts()
@@ -165,6 +173,8 @@ class Replication:
         self._port = port
         self.role = opened.role
         self.reason = opened.reason
+        self.has_rival = opened.has_rival
+        """Whether another master has the name: this one must not register."""
         self.progress_at_slaves = opened.progress
         self.is_promoted = opened.is_promoted
         self.known_slaves = opened.known_slaves
@@ -264,7 +274,10 @@ class Replication:
     def describe(self) -> LogDescription:
         """This broker's log."""
         follows = "" if self.follower is None else self.follower.master_address
-        return describe_log(self._config, self.store, self._port, follows=follows)
+        is_waiting = self.role is Role.WAITING
+        return describe_log(
+            self._config, self.store, self._port, follows=follows, is_waiting=is_waiting
+        )
 
     async def run(self) -> None:
         """The main loop of a slave or a waiting master. Raises StartAgain."""
@@ -282,7 +295,7 @@ class Replication:
 
     async def _wait_for_slaves(self) -> None:
         """Ask until enough slaves answer. The next start copies back what they have, before it
-        opens anything else."""
+        opens anything else. A rival that falls silent is still one: its name is not taken."""
         while True:
             await asyncio.sleep(_ASK_SLAVES_AGAIN_S)
             outcome: ReturnOutcome = await recover_from_slaves(
@@ -295,6 +308,8 @@ class Replication:
             )
             if outcome.may_serve:
                 raise StartAgain("enough slaves answer: starting again as a master")
+            if outcome.has_rival and not self.has_rival:
+                raise StartAgain(f"leaving the name to another master: {outcome.reason}")
 
     async def _find_master(self) -> str | None:
         """The address of the master of this broker's name; None if no name server knows one."""

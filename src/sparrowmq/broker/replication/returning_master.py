@@ -6,7 +6,8 @@ back what a slave with the same history has beyond the master's own log.
 
 ```
 no slaves known, or graceful shutdown    ─▶ complete
-a slave is, or follows, another master   ─▶ read-only, as long as it does: there are two masters
+a slave is, or follows, another master   ─▶ read-only, as long as it does: there are two masters;
+                                            the name servers are left to the other one
 enough slaves answer                     ─▶ copy back from the longest; complete
 too few answer, replication is async     ─▶ serve: no acknowledgement promised their copies
 too few answer, replication is sync      ─▶ read-only, until they answer or the loss is accepted
@@ -61,6 +62,8 @@ class ReturnOutcome:
     """Whether everything that was acknowledged is in the log."""
     reason: str = ""
     """Why it may not serve, and what to do."""
+    has_rival: bool = False
+    """Whether it may not serve because another broker is the master of its name."""
     confirmed: int | None = None
     """Enough slaves have the log up to there; None if there is no reason to ask for that."""
     progress: tuple[OffsetChange, ...] = ()
@@ -133,7 +136,9 @@ async def recover_from_slaves(
                 " later, takes no messages; stop one of them, or start this one as a slave"
                 " (--broker-id 1)"
             )
-            return ReturnOutcome(may_serve=False, nothing_is_lost=False, reason=text)
+            return ReturnOutcome(
+                may_serve=False, nothing_is_lost=False, reason=text, has_rival=True
+            )
     outcome = await _recover_log(config, store, known, peers, found, silent, port=port, log=log)
     if not outcome.may_serve:
         return outcome
@@ -210,7 +215,7 @@ async def find_rival(
 def _rival(slave: LogDescription, own_address: str) -> str:
     """Describe another master of this name that a slave knows; empty if there is none."""
     claim = slave.claim
-    if claim.broker_id == MASTER_ID:
+    if claim.broker_id == MASTER_ID and not slave.is_waiting:
         return f"{claim.address}, which was a slave of this broker, is a master now"
     if slave.follows not in ("", own_address):
         return f"{claim.address}, a slave of this broker, follows {slave.follows}"
