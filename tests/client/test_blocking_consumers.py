@@ -3,7 +3,7 @@
 import inspect
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -21,8 +21,9 @@ from sparrowmq import blocking as facade
 from sparrowmq.blocking import Message, Producer, PullConsumer, ScheduledPull, Turn
 from sparrowmq.blocking.consumers import LitePullSettings
 from sparrowmq.client.consuming.pull_consumer import PullStatus
-from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.errors import NoNameServer, NotStarted
 from sparrowmq.testing import Cluster
+from sparrowmq.testing.held_port import HeldPort
 from tests.patience import PATIENCE_S
 
 FIRST = ConsumeFromWhere.FIRST_OFFSET
@@ -52,6 +53,35 @@ def polled(consumer: facade.LitePullConsumer, count: int) -> list[bytes]:
         assert came, f"nothing but {got} in {PATIENCE_S} s"
         got += came
     return got
+
+
+def note(*ignored: object) -> None:
+    """A handler or callback that is never called."""
+
+
+WAITING: dict[str, Callable[[str], None]] = {
+    "push": lambda servers: facade.PushConsumer("g", {"orders": "*"}, name_servers=servers).start(
+        note, wait_s=0.2
+    ),
+    "lite pull": lambda servers: facade.LitePullConsumer(
+        "g", {"orders": "*"}, name_servers=servers
+    ).start(wait_s=0.2),
+    "pull": lambda servers: PullConsumer("g", ["orders"], name_servers=servers).start(wait_s=0.2),
+    "pull, without topics": lambda servers: PullConsumer("g", name_servers=servers).start(
+        wait_s=0.2
+    ),
+    "scheduled pull": lambda servers: ScheduledPull(
+        "g", {"orders": note}, name_servers=servers
+    ).start(wait_s=0.2),
+}
+
+
+@pytest.mark.parametrize("start", WAITING.values(), ids=WAITING)
+def test_a_start_that_waits_raises_when_no_name_server_answers(
+    start: Callable[[str], None],
+) -> None:
+    with HeldPort() as port, pytest.raises(NoNameServer, match="no name server answers"):
+        start(port.address)
 
 
 def test_lite_pull_polls_seeks_and_commits(sparrowmq_cluster: Cluster) -> None:

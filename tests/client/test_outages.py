@@ -12,12 +12,13 @@ from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.consuming.scheduled_pull import ScheduledPull, Turn
 from sparrowmq.client.errors import BrokerRefused, ClientError, NoNameServer, SendFailed
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.outages import Outages, in_words
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.net.errors import CallTimedOut, NetError, NotConnected
-from sparrowmq.protocol.message import Message
+from sparrowmq.protocol.message import Message, MessageQueue
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, send
 
@@ -227,13 +228,29 @@ def test_while_nothing_is_away_no_broker_is_named_for_the_log(
     assert not [server for server in named if server.startswith("broker")]
 
 
-def test_a_consumer_that_is_told_to_wait_starts_when_a_name_server_comes() -> None:
+async def callback(queue: MessageQueue, turn: Turn) -> None:
+    """Nothing is pulled here."""
+
+
+WAITING: dict[str, Callable[[Client], PullConsumer | LitePullConsumer | ScheduledPull]] = {
+    "pull": lambda client: PullConsumer(GROUP, [TOPIC], client=client),
+    "pull, without topics": lambda client: PullConsumer(GROUP, client=client),
+    "lite pull": lambda client: LitePullConsumer(GROUP, {TOPIC: "*"}, client=client),
+    "lite pull, without topics": lambda client: LitePullConsumer(GROUP, client=client),
+    "scheduled pull": lambda client: ScheduledPull(GROUP, {TOPIC: callback}, client=client),
+}
+
+
+@pytest.mark.parametrize("make", WAITING.values(), ids=WAITING)
+def test_a_consumer_that_is_told_to_wait_starts_when_a_name_server_comes(
+    make: Callable[[Client], PullConsumer | LitePullConsumer | ScheduledPull],
+) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         (node,) = sim.name_servers.values()
         node.kill()
         client = sim.client_on("member", routes)
-        consumer = LitePullConsumer(GROUP, {TOPIC: "*"}, client=client)
+        consumer = make(client)
 
         async def start() -> None:
             await client.start()
@@ -247,6 +264,29 @@ def test_a_consumer_that_is_told_to_wait_starts_when_a_name_server_comes() -> No
         assert starting.done()
         sim.run(consumer.stop(), on=sim.host("member"))
         sim.run(client.stop(), on=sim.host("member"))
+
+
+@pytest.mark.parametrize("make", WAITING.values(), ids=WAITING)
+def test_a_consumer_of_any_kind_raises_when_it_has_waited_in_vain(
+    make: Callable[[Client], PullConsumer | LitePullConsumer | ScheduledPull],
+) -> None:
+    with SimCluster(seed=1).run() as sim:
+        (node,) = sim.name_servers.values()
+        node.kill()
+        client = sim.client_on("member", routes)
+        consumer = make(client)
+
+        async def start() -> float:
+            await client.start()
+            started_s = sim.now_s
+            with pytest.raises(NoNameServer, match="no name server answers"):
+                await consumer.start(wait_s=7)
+            took_s = sim.now_s - started_s
+            await consumer.stop()
+            await client.stop()
+            return took_s
+
+        assert sim.run(start(), on=sim.host("member")) == pytest.approx(7, abs=1)
 
 
 def test_without_that_a_consumer_starts_at_once_and_says_what_it_waits_for(

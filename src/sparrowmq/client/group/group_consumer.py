@@ -23,6 +23,7 @@ from sparrowmq.client.subscriptions import Subscriptions, check_subscriptions, r
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import retry_topic
 
 
 class GroupConsumer(Lifecycle):
@@ -72,7 +73,7 @@ class GroupConsumer(Lifecycle):
         if wait_s is None:
             return
         check_time("wait_s", wait_s)
-        topic = min(self._subscriptions.topics)
+        topic = min(self._subscriptions.topics, default=retry_topic(self.group))  # any will do
         client = self._client
         await client.name_servers.patiently(
             lambda: client.route_table.refresh(topic), topic=topic, limit_s=wait_s, rng=client.rng
