@@ -1,5 +1,6 @@
 """Checks of registrations. Everything is checked before anything is changed."""
 
+from collections.abc import Generator
 from typing import NoReturn
 
 from sparrowmq.nameserver.brokers import Registration
@@ -18,8 +19,10 @@ _MAX_PERM = 2 * PERM_PRIORITY - 1
 _MAX_FLAG = 2**31 - 1
 
 
-def check_registration(registration: Registration, config: NameServerConfig) -> None:
-    """Raises RequestRefused naming the fault."""
+def check_registration(
+    registration: Registration, config: NameServerConfig
+) -> Generator[None, None, None]:
+    """Yields after each topic. Raises RequestRefused naming the fault."""
     check_name("cluster name", registration.cluster)
     check_name("broker name", registration.broker_name)
     check_range("broker id", registration.broker_id, 0, _MAX_ID)
@@ -50,6 +53,7 @@ def check_registration(registration: Registration, config: NameServerConfig) -> 
         else:
             check_topic(topic.topic_name, topic, config.max_queues_per_topic)
             seen.add(numbers)
+        yield
 
 
 def check_topic(name: str, queues: TopicConfig | QueueData, max_queues: int) -> None:

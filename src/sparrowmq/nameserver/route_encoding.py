@@ -1,12 +1,13 @@
 """Route answers as bytes: assembled from encoded parts, and kept until something changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from sparrowmq.protocol.lenient_json import write_json
 from sparrowmq.protocol.route import BrokerData, QueueData, TopicQueueMappingInfo
 
+_MANY = 1_000
 _text = msgspec.json.Encoder().encode
 
 
@@ -45,6 +46,15 @@ class RouteAnswers:
         if self._answers:
             for quoted in flavours or (True, False):
                 self._bytes -= len(self._answers.pop((topic, quoted), b""))
+
+    def forget_all(self, topics: Collection[str]) -> None:
+        """Drop the answers of topics that have changed. If they are many, all answers: to look for
+        each of a broker's 50,000 topics takes longer than to encode a few answers again."""
+        if len(topics) > _MANY:
+            self.clear()
+            return
+        for topic in topics:
+            self.forget(topic)
 
     def clear(self) -> None:
         """Drop all answers, after a change that every route shows."""

@@ -195,8 +195,7 @@ class RoutingTable:
     def _forget_encoded(self, group: BrokerGroup) -> None:
         """Drop the encoded routes that show this group."""
         group.changed()
-        for topic in self.topics.of_broker(group.name):
-            self.encoded.forget(topic)
+        self.encoded.forget_all(self.topics.of_broker(group.name))
 
 
 def _decides_topics(registration: Registration, group: BrokerGroup) -> bool:

@@ -15,6 +15,7 @@ from sparrowmq.nameserver.handlers import clusters, key_values, registration, se
 from sparrowmq.nameserver.kv_config import KvConfig
 from sparrowmq.nameserver.lost_brokers import LostBrokers
 from sparrowmq.nameserver.routing_table import RoutingTable
+from sparrowmq.nameserver.slices import Slices
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.endpoint import Endpoint
 from sparrowmq.net.errors import RequestRefused
@@ -47,6 +48,7 @@ class NameServer:
         self.clock = clock
         self.table = RoutingTable(config.route_cache_bytes)
         self.lost = LostBrokers()
+        self.slices = Slices()
         self.kv = _kv_config(config, kv_file)
         self.port = 0
         self.endpoint: Endpoint[NameServer]
