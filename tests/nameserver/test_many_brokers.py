@@ -42,6 +42,34 @@ def test_topics_of_one_broker_that_look_alike_share_one_value() -> None:
         )
 
 
+def queues_by_broker(w: World, name: str) -> dict[str, int]:
+    return {data.broker_name: data.read_queue_nums for data in w.client.route(name).queue_datas}
+
+
+def test_a_topic_that_was_like_others_changes_alone() -> None:
+    with world() as w:
+        first, second = brokers(w, 2)
+        for broker in (first, second):
+            broker.register(TOPICS)
+        first.update([topic(TOPICS[0], queues=9)])
+        assert queues_by_broker(w, TOPICS[0]) == {"broker-00": 9, "broker-01": 4}
+        assert queues_by_broker(w, TOPICS[1]) == {"broker-00": 4, "broker-01": 4}
+        second.unregister()
+        assert queues_by_broker(w, TOPICS[0]) == {"broker-00": 9}
+        assert queues_by_broker(w, TOPICS[1]) == {"broker-00": 4}
+
+
+@pytest.mark.parametrize("count", [3, 1_500])
+def test_kept_answers_of_few_and_of_many_topics_end_when_these_change(count: int) -> None:
+    names = [f"topic-{number}" for number in range(count)]
+    with world() as w:
+        broker = w.broker()
+        broker.register(names)
+        assert [queues_by_broker(w, name) for name in names[:3]] == [{"broker-a": 4}] * 3
+        broker.update([topic(name, queues=5) for name in names])
+        assert [queues_by_broker(w, name) for name in names[:3]] == [{"broker-a": 5}] * 3
+
+
 def test_an_answer_is_encoded_once_until_something_changes() -> None:
     with world() as w:
         broker = w.broker()
