@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sparrowmq.broker.config import ReplicationMode
+from sparrowmq.broker.registration import BrokerNameTaken
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
@@ -229,6 +230,75 @@ def test_a_slave_whose_master_is_gone_takes_over_when_the_loss_is_accepted() -> 
         sim.until(lambda: is_serving(sim, NEW, Role.MASTER))
         sim.client.disconnect()
         sim.wait(sim.client.send("orders", b"after", address=sim.brokers[NEW].address))
+
+
+def lose_touch_with_master(sim: RunningCluster) -> None:
+    """The slave's connections to its master end; both still reach the name server."""
+    sim.paths.partition([sim.brokers[OLD].host], [sim.brokers[NEW].host])
+    sim.network.reset_connections(sim.brokers[NEW].host)
+    follower = sim.brokers[NEW].broker.replication.follower
+    assert follower is not None
+    sim.until(lambda: not follower.master_address)
+
+
+@pytest.mark.parametrize("is_dry", [True, False])
+def test_a_slave_does_not_take_over_while_the_registered_master_answers(is_dry: bool) -> None:
+    """A waiting master hands nothing over, and does not feed its slave."""
+    with SimCluster(slaves=2, replication=ReplicationMode.SYNC).run() as sim:
+        sim.until(lambda: follows(sim, 1) and follows(sim, 2))
+        old, new, other = sim.brokers.values()
+        other.kill()
+        old.restart()
+        sim.client.disconnect()
+        assert role(old) is Role.WAITING
+        with pytest.raises(Refused, match=f"{old.address}, the registered master .* stop it"):
+            ask(sim, NEW, TakeOver(accept_loss="broker-a", dry_run=is_dry))
+        sim.advance(20)
+        assert is_serving(sim, NEW, Role.SLAVE)
+        old.kill()
+        ask(sim, NEW, TakeOver(accept_loss="broker-a", dry_run=is_dry))
+        sim.until(lambda: is_serving(sim, NEW, Role.SLAVE if is_dry else Role.MASTER))
+        assert new.is_running
+
+
+def test_a_slave_that_the_name_servers_refuse_as_master_is_a_slave_again() -> None:
+    """It does not reach its master, and the name servers do."""
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        sim.wait(sim.client.send("orders", b"before"))
+        sim.until(lambda: has_all(sim))
+        lose_touch_with_master(sim)
+        ask(sim, NEW, TakeOver(accept_loss="broker-a"))
+        sim.advance(20)
+        assert is_serving(sim, NEW, Role.SLAVE)
+        sim.wait(sim.client.send("orders", b"after"))
+        sim.brokers[NEW].restart()
+        sim.paths.heal()
+        sim.until(lambda: follows(sim) and has_all(sim))
+        assert all_bodies(sim, NEW) == [b"after", b"before"]
+
+
+def test_a_slave_that_took_over_stays_the_master_when_it_is_refused_later() -> None:
+    """It has taken messages by then."""
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        old, new = sim.brokers.values()
+        old.kill()
+        sim.advance(6)
+        ask(sim, NEW, TakeOver(accept_loss="broker-a"))
+        sim.until(lambda: is_serving(sim, NEW, Role.MASTER))
+        sim.client.disconnect()
+        sim.wait(sim.client.send("orders", b"new", address=new.address))
+        new.kill()
+        old.start()
+        with pytest.raises(ExceptionGroup) as caught:
+            new.start()
+        assert caught.group_contains(BrokerNameTaken)
+        old.kill()
+        sim.client.disconnect()
+        sim.advance(6)
+        new.start()
+        assert is_serving(sim, NEW, Role.MASTER)
 
 
 @pytest.mark.parametrize("victim", [OLD, NEW])

@@ -57,7 +57,7 @@ from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.rebalance_notices import RebalanceNotices
-from sparrowmq.broker.registration import BrokerRegistration
+from sparrowmq.broker.registration import BrokerNameTaken, BrokerRegistration
 from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.broker.replication.current_role import CurrentRole
 from sparrowmq.broker.replication.read_places import MasterReads, SlaveReads
@@ -195,7 +195,7 @@ class BrokerServer:
             if replication.has_rival:
                 registration.withhold(replication.reason)
             elif not config.is_slave:  # a slave registers when its master has accepted it
-                await registration.register_at_start()
+                await _take_name(registration, current_role)
                 replication.admit_slaves()
             loops = _loops(broker, registration, self._env.cpu)
             if replication.is_master and config.name_servers:
@@ -349,6 +349,18 @@ def _port_for(purpose: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(error.errno, f"{error.strerror or error} ({purpose})") from error
+
+
+async def _take_name(registration: BrokerRegistration, current_role: CurrentRole) -> None:
+    """Register a master. Raises BrokerNameTaken, or StartAgain for one that was a slave a moment
+    ago: nobody has sent it anything yet."""
+    try:
+        await registration.register_at_start()
+    except BrokerNameTaken as error:
+        if current_role.step_back():
+            raise StartAgain(f"this broker stays a slave: {error}") from error
+        raise
+    current_role.note_takeover()
 
 
 async def _keep_registered(broker: Broker, registration: BrokerRegistration) -> None:

@@ -299,6 +299,7 @@ async def take_over(broker: Broker, request: Request[TakeOver]) -> Reply:
             await change.take_over(header.master_address, header.log_end, inheritance)
         else:
             change.check_loss(header.accept_loss)
+            await change.check_no_master()
             if not header.dry_run:
                 await change.take_over_from_none()
     except BodyError as error:

@@ -24,6 +24,7 @@ class _Noted(msgspec.Struct):
     configured_id: int
     current_id: int
     took_over_at: int | None = None
+    id_before: int | None = None
 
 
 class CurrentRole:
@@ -37,6 +38,9 @@ class CurrentRole:
         """Where the log ended when the last master gave its role to this broker; None once it has
         served. A log that still ends there has every acknowledged message, so no slave needs to be
         asked."""
+        self.id_before: int | None = None
+        """The id of a slave that took over from no master; None once it serves. If the name servers
+        refuse its first registration, there is a master: it gets this id back."""
 
     @staticmethod
     def load(disk: Disk, configured_id: int) -> "CurrentRole":
@@ -48,6 +52,7 @@ class CurrentRole:
             noted = msgspec.json.decode(data, type=_Noted)
             if noted.configured_id == configured_id:
                 role.broker_id, role.took_over_at = noted.current_id, noted.took_over_at
+                role.id_before = noted.id_before
         return role
 
     @property
@@ -55,11 +60,13 @@ class CurrentRole:
         """Whether the id differs from the configured one."""
         return self.broker_id != self._configured_id
 
-    def become(self, broker_id: int, *, took_over_at: int | None = None) -> None:
+    def become(
+        self, broker_id: int, *, took_over_at: int | None = None, id_before: int | None = None
+    ) -> None:
         """Note the id of the next start; durable when this returns. Raises DiskFull or OSError."""
-        noted = _Noted(self._configured_id, broker_id, took_over_at)
+        noted = _Noted(self._configured_id, broker_id, took_over_at, id_before)
         self._file.replace(msgspec.json.encode(noted))
-        self.broker_id, self.took_over_at = broker_id, took_over_at
+        self.broker_id, self.took_over_at, self.id_before = broker_id, took_over_at, id_before
 
     def note_first_service(self) -> None:
         """Remove `took_over_at` from the file; durable when this returns. From now on messages are
@@ -68,6 +75,19 @@ class CurrentRole:
         if self.took_over_at is not None:
             noted = _Noted(self._configured_id, self.broker_id)
             self._file.replace(msgspec.json.encode(noted))
+
+    def note_takeover(self) -> None:
+        """Remove `id_before`: no name server objected, and messages are accepted from now on.
+        Durable when this returns. Raises DiskFull or OSError."""
+        if self.id_before is not None:
+            self.become(self.broker_id)
+
+    def step_back(self) -> bool:
+        """Note the id before a takeover again; False if there is none. Raises DiskFull, OSError."""
+        if self.id_before is None:
+            return False
+        self.become(self.id_before)
+        return True
 
     def applied_to(self, config: BrokerConfig) -> BrokerConfig:
         """The configuration with this id in it."""

@@ -30,6 +30,7 @@ from sparrowmq.broker.config import MASTER_ID
 from sparrowmq.broker.replication.current_role import CurrentRole
 from sparrowmq.broker.replication.log_description import LogDescription
 from sparrowmq.broker.replication.replication import Role, StartAgain
+from sparrowmq.broker.replication.returning_master import brokers_of_name
 from sparrowmq.broker.replication.slave_link import SlaveLink
 from sparrowmq.broker.replication.table_following import NotCopied
 from sparrowmq.broker.replication.table_state import StateUnreadable
@@ -332,6 +333,31 @@ class RoleChanger:
                 f" lacks; to continue without them, add --accept-loss {name}"
             )
 
+    async def check_no_master(self) -> None:
+        """Raise CannotChange if the registered master answers. It does not feed this slave, but the
+        name servers would refuse a second one."""
+        config = self._broker.config
+        async for brokers in brokers_of_name(config, self._peers):
+            address = brokers.get(MASTER_ID)
+            if address is not None and await self._is_master(address):
+                raise CannotChange(
+                    f"{address}, the registered master of {config.broker_name}, answers, though it"
+                    " does not feed this slave; stop it and try again"
+                )
+
+    async def _is_master(self, address: str) -> bool:
+        """Whether a master of this name answers there. Apache's does not know the question."""
+        try:
+            response = await self._peers.call(address, DescribeLog(), timeout_s=_ASK_S)
+            if response.code != ResponseCode.SUCCESS:
+                return True
+            claim = LogDescription.from_json(response.body).claim
+        except (NetError, ProtocolError):
+            return False
+        config = self._broker.config
+        is_copy = claim.is_copy_of(config.cluster_name, config.broker_name)
+        return is_copy and claim.broker_id == MASTER_ID
+
     async def take_over_from_none(self) -> None:
         """Become the master when none hands over. Raises CannotChange."""
         await self._change(lambda: self._become_master(Inheritance(), took_over_at=None))
@@ -339,6 +365,8 @@ class RoleChanger:
     async def _become_master(self, inheritance: Inheritance, took_over_at: int | None) -> str:
         broker = self._broker
         known = broker.replication.known_slaves
+        # The last master has this id now if it handed over.
+        id_before = broker.config.broker_id if took_over_at is None else None
         try:
             await broker.durability.make_durable()
             # Slaves that it knows from being a master long ago are not asked for lost messages.
@@ -347,7 +375,9 @@ class RoleChanger:
             for key, address in inheritance.slaves.items():
                 await broker.workers.run(known.remember, int(key), address)
             await broker.workers.run(
-                lambda: self._current_role.become(MASTER_ID, took_over_at=took_over_at)
+                lambda: self._current_role.become(
+                    MASTER_ID, took_over_at=took_over_at, id_before=id_before
+                )
             )
         except (DiskFull, OSError, StoreError) as error:
             raise CannotChange(f"this broker cannot note its new role: {error}") from error
