@@ -28,10 +28,8 @@ from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.delivery import delivery
 from sparrowmq.broker.delivery.dead_letter_log import DeadLetterLog
 from sparrowmq.broker.delivery.delivery import Delivery
-from sparrowmq.broker.drain import Drain
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.environment import Environment
-from sparrowmq.broker.groups import Groups, RequestModes
 from sparrowmq.broker.handlers import (
     assignment,
     broker_admin,
@@ -54,6 +52,7 @@ from sparrowmq.broker.handlers import (
 from sparrowmq.broker.handlers import replication as replication_handlers
 from sparrowmq.broker.lifecycle_log import log_start, log_stop
 from sparrowmq.broker.offset_saving import OffsetSaving
+from sparrowmq.broker.open_tables import OpenTables
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.rebalance_notices import RebalanceNotices
@@ -73,10 +72,6 @@ from sparrowmq.broker.replication.table_following import TableFollowing
 from sparrowmq.broker.reports import Slices
 from sparrowmq.broker.sampling import sample
 from sparrowmq.broker.statistics import Statistics
-from sparrowmq.broker.table_saving import TableSaving
-from sparrowmq.broker.tables import BrokerTables
-from sparrowmq.broker.topics import Topics, broker_made_topics, unlisted_topics
-from sparrowmq.broker.watched_groups import WatchedGroups
 from sparrowmq.clock import Clock, Zone, cpu_clock, monotonic_clock, utc
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import Syncer
@@ -220,67 +215,40 @@ def open_broker(
 
     Raises StoreCorrupted, TableMissing, DiskFull or OSError.
     """
-    clock, monotonic, log = env.clock, env.monotonic, env.log
-    store = replication.store
-    is_used = store.max_log_offset > 0
-    tables, uncancellable = BrokerTables(env.disk, env.report), Uncancellable()
-    saving = TableSaving(env.workers, uncancellable, log)
-    topic_table = Topics.open(config, tables, saving, clock, store_is_used=is_used)
-    watched = WatchedGroups(monotonic)
-    group_table = Groups.open(config, tables, saving, clock, watched, store_is_used=is_used)
-    is_copy = topic_table.is_copy = group_table.is_copy = not replication.is_master
-    if not is_copy:  # a slave has what its master has
-        topic_table.add_missing(broker_made_topics(store.queues(), group_table))
-    if replication.is_promoted:
-        unlisted = unlisted_topics(store.queues(), topic_table)
-        topic_table.add_missing(unlisted)
-        for topic in unlisted:
-            log.warning(
-                "created topic %s, of which only messages had been copied", topic.topic_name
-            )
-    consumer_offsets = tables.offsets.open(
-        store,
-        log,
-        is_copy=is_copy,
-        progress=[
-            change
-            for change in replication.progress_at_slaves
-            if change.key.partition("@")[0] in topic_table
-        ],
+    store, uncancellable = replication.store, Uncancellable()
+    opened = OpenTables.open(config, env, replication, uncancellable)
+    notices = RebalanceNotices(
+        opened.consumers,
+        opened.groups,
+        opened.watched,
+        is_enabled=config.notify_consumer_ids_changed,
     )
-    consumers = tables.open_consumers(env, config.client_timeout_s)
-    is_enabled = config.notify_consumer_ids_changed
-    notices = RebalanceNotices(consumers, group_table, watched, is_enabled=is_enabled)
     loop = asyncio.get_running_loop()
     arrivals = Arrivals(loop, store, max_waiting=config.max_waiting_pulls)
-    copies = None
-    if replication.is_master and config.copies_wanted > 1:
-        copies = Confirmation(config, store, arrivals, replication.replicas)
-    durability = Durability(config, store, env.syncer, arrivals, uncancellable, copies)
-    replication.attach(durability)
+    durability = _durability(config, env, replication, arrivals, uncancellable)
     slave_reads = None
     if replication.follower is not None:
-        slave_reads = SlaveReads(config, replication, replication.follower, monotonic)
+        slave_reads = SlaveReads(config, replication, replication.follower, env.monotonic)
     slices = Slices()
     broker = Broker(
         config=config,
         port=port,
-        clock=clock,
-        monotonic=monotonic,
+        clock=env.clock,
+        monotonic=env.monotonic,
         rng=env.rng,
-        log=log,
+        log=env.log,
         workers=env.workers,
         disk=env.disk,
         store=store,
-        tables=tables,
+        tables=opened.files,
         uncancellable=uncancellable,
-        saving=saving,
-        topics=topic_table,
-        groups=group_table,
-        request_modes=RequestModes.open(tables, saving),
-        offsets=consumer_offsets,
+        saving=opened.saving,
+        topics=opened.topics,
+        groups=opened.groups,
+        request_modes=opened.modes,
+        offsets=opened.offsets,
         offset_saving=OffsetSaving(
-            config, env, consumer_offsets, tables.offsets, uncancellable, slices
+            config, env, opened.offsets, opened.files.offsets, uncancellable, slices
         ),
         slices=slices,
         arrivals=arrivals,
@@ -289,21 +257,14 @@ def open_broker(
         reads=slave_reads or MasterReads(config, replication),
         slave_reads=slave_reads,
         positions=Positions(store.epochs),
-        delivery=Delivery.open(config, env, store, consumer_offsets, saving),
-        dead_letters=DeadLetterLog(log, monotonic),
-        drain=Drain.open(
-            tables,
-            saving,
-            topic_table,
-            clock,
-            broker_name=config.broker_name,
-            cluster_name=config.cluster_name,
-        ),
-        consumers=consumers,
+        delivery=Delivery.open(config, env, store, opened.offsets, opened.saving),
+        dead_letters=DeadLetterLog(env.log, env.monotonic),
+        drain=opened.drain,
+        consumers=opened.consumers,
         notices=notices,
-        watched=watched,
-        locks=QueueLocks(notices, clock=monotonic, timeout_s=config.lock_timeout_s),
-        cluster_queues=ClusterQueues(config, topic_table, peers, monotonic),
+        watched=opened.watched,
+        locks=QueueLocks(notices, clock=env.monotonic, timeout_s=config.lock_timeout_s),
+        cluster_queues=ClusterQueues(config, opened.topics, peers, env.monotonic),
         statistics=Statistics.open(config, env),
         unique_ids=env.unique_ids(store.config.store_host),
     )
@@ -312,6 +273,22 @@ def open_broker(
     broker.traffic.follow(broker)
     sample(broker)  # the first sample: statistics count from here
     return broker
+
+
+def _durability(
+    config: BrokerConfig,
+    env: Environment,
+    replication: Replication,
+    arrivals: Arrivals,
+    uncancellable: Uncancellable,
+) -> Durability:
+    """When sends are safe: on this disk, and on slaves if they wait for those."""
+    copies = None
+    if replication.is_master and config.copies_wanted > 1:
+        copies = Confirmation(config, replication.store, arrivals, replication.replicas)
+    durability = Durability(config, replication.store, env.syncer, arrivals, uncancellable, copies)
+    replication.attach(durability)
+    return durability
 
 
 def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list[Loop]:
