@@ -13,6 +13,8 @@ from sparrowmq.client.consuming.handler_calls import RetryLater
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.consuming.send_back import GivingBack
 from sparrowmq.client.group.group_consumer import core_of_consumer, membership_of
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig
+from sparrowmq.protocol.headers.groups import CreateGroup
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
@@ -286,25 +288,36 @@ def test_subscriptions_that_are_no_mapping_are_refused_with_an_example() -> None
 
 
 @pytest.mark.parametrize(
-    ("level", "limit", "said"),
+    ("level", "limit", "groups", "said"),
     [
-        (-1, 16, "after 1 attempt: the body is no order"),
-        (0, 0, "after 1 attempt: the body is no order"),
-        (0, 16, None),
+        (-1, 16, 16, "after 1 attempt: the body is no order"),
+        (0, 0, 16, "after 1 attempt: the body is no order"),
+        (0, 16, 0, None),
+        (0, -1, 0, "after 1 attempt: the body is no order"),
+        (0, -1, 1, "after 2 attempts: the body is no order"),
+        (0, -1, 16, None),
     ],
-    ids=["asked for", "over the limit", "retried"],
+    ids=[
+        *("asked for", "over its limit", "retried", "over the group's limit"),
+        *("over the group's limit later", "retried as the group says"),
+    ],
 )
 def test_a_message_that_becomes_a_dead_letter_is_logged(
-    level: int, limit: int, said: str | None, caplog: pytest.LogCaptureFixture
+    level: int, limit: int, groups: int, said: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(message: MessageExt) -> None:
         raise RetryLater("the body is no order", delay_level=level)
 
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
+        config = SubscriptionGroupConfig(group_name=GROUP, retry_max_times=groups)
+        sim.wait(sim.client.call(CreateGroup(), config.to_json()))
         Member(sim, fail, max_reconsume_times=limit)
         send(sim, b"poison")
-        sim.advance(5)
+        sim.advance(15)
+        (node,) = sim.brokers.values()
+        dead = node.broker.store.max_offset(f"%DLQ%{GROUP}", 0)
+        assert dead == (said is not None)  # the log tells the truth
     lines = [
         record.getMessage()
         for record in caplog.records

@@ -108,6 +108,7 @@ class PullConsumer(GroupConsumer):
         """Queues whose next pull should go to another broker than the one with this id."""
         self._limited: Counter[MessageQueue] = Counter()
         """How many pulls of each queue wait for the rate limit."""
+        self._giving = GivingBack(self._client, group, None, self._client.log)
         self._owed: set[MessageQueue] = set()
         """Queues whose recorded progress could not be stored, and counts until it is."""
 
@@ -306,9 +307,7 @@ class PullConsumer(GroupConsumer):
         whether the broker has it."""
         check_kind("message", message, MessageExt)
         check_whole("delay_level", delay_level, DEAD_LETTER, MAX_DELAY_LEVEL)
-        log = self._client.log
-        giving = GivingBack(self._client, self.group, None, log)
-        return await giving.give_back(message, delay_level, "give_back() was called")
+        return await self._giving.give_back(message, delay_level, "give_back() was called")
 
 
 def _subscription(topic: str, choice: str | Sql) -> SubscriptionData:

@@ -5,8 +5,13 @@ stores nothing. So while the master is away this sends the message itself, like 
 the group's retry topic on another broker, with what a master would have noted: how often it failed,
 and its origin. That broker delays it by level, and moves it to the dead-letter queue after too many
 attempts.
+
+Unless the consumer has a limit of its own, only the broker knows which attempt is the last one. It
+is asked for the group's limit when something is sent back, once a minute at most, so that the log
+of the program that could not handle a message says that it became a dead letter, and why.
 """
 
+import asyncio
 import logging
 
 from sparrowmq.client.broker_calls import call, find_broker
@@ -17,12 +22,18 @@ from sparrowmq.client.route_table import publish_queues
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.delay import MAX_DELAY_LEVEL
+from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig
+from sparrowmq.protocol.headers.groups import GetGroupConfig
 from sparrowmq.protocol.headers.send import SendBack, SendMessageV2
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC, retry_topic
 
 _FIRST_LEVEL = 3
 """10 s, for the first retry."""
+_LIMIT_KNOWN_S = 60.0
+"""A group's limit may be changed; for the log it is asked for again after this time."""
+_USUAL_LIMIT = SubscriptionGroupConfig(group_name="").retry_max_times
 
 
 class GivingBack:
@@ -36,6 +47,7 @@ class GivingBack:
         self._client = client
         self._group = group
         self._max_reconsume_times = max_reconsume_times
+        self._limits = _GroupLimits(client, group)
         self._log = log
 
     async def give_back(self, message: MessageExt, delay_level: int, reason: str) -> bool:
@@ -51,16 +63,15 @@ class GivingBack:
         )
         try:
             broker = await find_broker(self._client, message.topic, message.broker_name)
+            address = broker.address
             if broker.is_master:
-                await call(self._client, broker.address, header)
+                await call(self._client, address, header)
             else:
-                await self._send_elsewhere(message, delay_level)
+                address = await self._send_elsewhere(message, delay_level)
         except (ClientError, NetError) as error:
             self._log.warning("message %s not given back: %s", message.msg_id, error)
             return False
-        limit = self._max_reconsume_times
-        if delay_level == DEAD_LETTER or (limit is not None and message.reconsume_times >= limit):
-            # Where the group's limit counts it is the broker that logs this.
+        if delay_level == DEAD_LETTER or await self._is_last(message, address):
             self._log.warning(
                 "message %s of topic %s goes to the dead-letter queue of group %s after %s: %s",
                 message.msg_id,
@@ -71,20 +82,52 @@ class GivingBack:
             )
         return True
 
-    async def _send_elsewhere(self, message: MessageExt, delay_level: int) -> None:
-        """Send it to another broker: the master is away, and its slave stores nothing."""
+    async def _is_last(self, message: MessageExt, address: str) -> bool:
+        """Whether the message has been delivered as often as the limit says that counts there."""
+        limit = self._max_reconsume_times
+        if limit is None:
+            limit = await self._limits.at(address)
+        return message.reconsume_times >= limit
+
+    async def _send_elsewhere(self, message: MessageExt, delay_level: int) -> str:
+        """Send it to another broker, whose address this returns: the master is away, and its slave
+        stores nothing."""
         times = self._max_reconsume_times
         if delay_level == DEAD_LETTER:
             times = message.reconsume_times
-        await _send_to_retry_topic(self._client, self._group, message, delay_level, times)
+        return await _send_to_retry_topic(self._client, self._group, message, delay_level, times)
+
+
+class _GroupLimits:
+    """How often brokers let a group try a message again."""
+
+    def __init__(self, client: ClientCore, group: str) -> None:
+        self._client = client
+        self._group = group
+        self._known: dict[str, tuple[int, float]] = {}
+        """By address, and until when that counts."""
+
+    async def at(self, address: str) -> int:
+        """The limit at a broker; the usual one where it does not say."""
+        now_s = asyncio.get_running_loop().time()
+        limit, until_s = self._known.get(address, (_USUAL_LIMIT, now_s))
+        if until_s > now_s:
+            return limit
+        try:
+            response = await call(self._client, address, GetGroupConfig(group=self._group))
+            limit = SubscriptionGroupConfig.from_json(response.body).retry_max_times
+        except (ClientError, NetError, ProtocolError):  # Apache's 4.9 has no such request
+            limit = _USUAL_LIMIT
+        self._known[address] = limit, now_s + _LIMIT_KNOWN_S
+        return limit
 
 
 async def _send_to_retry_topic(
     client: ClientCore, group: str, message: MessageExt, delay_level: int, max_times: int | None
-) -> None:
-    """Store a message for the group on a broker that has a master. It is a dead letter at once if
-    it has failed `max_times` times, or as often as the group's setting says. Raises
-    NoRoute, BrokerRefused, NetError."""
+) -> str:
+    """Store a message for the group on a broker that has a master, whose address this returns. It
+    is a dead letter at once if it has failed `max_times` times, or as often as the group's setting
+    says. Raises NoRoute, BrokerRefused, NetError."""
     topic = retry_topic(group)
     route = await client.route_table.fetch(topic)
     queues = publish_queues(topic, route) if route is not None else []
@@ -109,6 +152,7 @@ async def _send_to_retry_topic(
         max_reconsume_times=max_times,
     )
     await call(client, address, header, message.body)
+    return address
 
 
 def _noted(
