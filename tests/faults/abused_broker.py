@@ -18,6 +18,9 @@ _WATCHED_MS = 10.0
 _BUSY = 2
 """The answer of a broker that has too much to do; producers send again."""
 _PATIENT_TRIES = 10_000
+_MANY = 1_000_000
+"""More requests than a broker answers in the seconds after which it saves progress."""
+_NOT_SAVED = "consumer offsets are not saved"
 
 
 def heartbeat(client_id: str, groups: list[str], topic: str = TOPIC) -> bytes:
@@ -129,9 +132,18 @@ class Abused:
 
     def limit_open_files(self, soft: int) -> None:
         """Change how many files the running broker may open."""
-        pid = self.broker.process.pid
-        _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+        limit_open_files(self.broker.process.pid, soft)
+
+    def refusal(self) -> str:
+        """Of a message to a topic that has to be created."""
+        return self.honest.refusal("needs-a-file")
+
+    def meet_it(self) -> None:
+        """Until progress could not be saved."""
+        for _ in range(_MANY):
+            self.honest.store_progress()
+            if _NOT_SAVED in self.broker.log.read_text(errors="replace"):
+                break
 
 
 @contextmanager
@@ -153,6 +165,12 @@ def abused_broker(
             honest.close()
         finally:
             broker.kill()
+
+
+def limit_open_files(pid: int, soft: int) -> None:
+    """Change how many files a running process may open."""
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def allow_open_files(count: int) -> None:

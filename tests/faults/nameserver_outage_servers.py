@@ -67,6 +67,11 @@ class NameServerProcess:
         self.kill()
         self._held.close()
 
+    @property
+    def pid(self) -> int:
+        """Of the process that runs."""
+        return self._process.pid
+
     def memory_bytes(self) -> int:
         """The most it ever had resident."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()

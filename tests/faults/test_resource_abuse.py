@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.servers import with_open_files
 from tests.faults import abuses
-from tests.faults.abused_broker import allow_open_files
+from tests.faults.abused_broker import allow_open_files, limit_open_files
 from tests.faults.nameserver_outage_servers import NameServerProcess
 from tests.faults.raw_wire import RawClient, request
 from tests.faults.resource_abuse import ABUSES, MB, abuse_broker
@@ -19,6 +19,8 @@ from tests.patience import PATIENCE_S
 from tests.seeds import in_part
 
 PUT_KV_CONFIG, GET_KV_CONFIG, REGISTER_BROKER, LIST_KV_CONFIG = 100, 101, 103, 219
+_TURNS = 100
+"""Requests during which a server has tried to accept what wants to connect."""
 WITHOUT_WAITING = ("half frames", "slow readers")
 """The abuses that every run tries: the broker ends them by size, the others mostly by time."""
 
@@ -38,10 +40,31 @@ def test_planted_limits_that_are_too_large_are_noticed(name: str) -> None:
 
 @dataclass(frozen=True)
 class AbusedNameServer:
-    """As much of a target as an abuse needs."""
+    """A name server, a client that stands by, and how much abuse there is."""
 
-    port: int
+    server: NameServerProcess
+    standing: RawClient
     size: int
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    def limit_open_files(self, soft: int) -> None:
+        limit_open_files(self.server.pid, soft)
+
+    def refusal(self) -> str:
+        """Of a change of the key-value configuration, which is a file."""
+        place = {"namespace": "honest", "key": "k", "value": "needs a file"}
+        head, _ = self.standing.call(PUT_KV_CONFIG, place)
+        return head.remark or "" if head.code else ""
+
+    def meet_it(self) -> None:
+        """Until it has found no file for a connection; what is asked for meanwhile needs none."""
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE_S):
+            for _ in range(_TURNS):
+                head, _ = self.standing.call(GET_KV_CONFIG, {"namespace": "honest", "key": "k"})
+                assert head.extFields["value"] == "before", "a change that was refused is shown"
 
 
 @dataclass(frozen=True)
@@ -52,6 +75,8 @@ class Case:
     size: int
     memory_mb: int
     options: tuple[str, ...] = ()
+    is_survived_only: bool = False
+    """Whether nobody can be served meanwhile, only told so."""
 
 
 @contextmanager
@@ -109,6 +134,7 @@ def _register(wire: RawClient, number: int, topics: int) -> str:
 
 CASES = {
     "silent connections": Case(abuses.silent_connections, 1_300, 32),
+    "used up descriptors": Case(abuses.used_up_descriptors, 1_024, 32, is_survived_only=True),
     "half frames": Case(abuses.half_frames, 8, 110, ("--limit-max-unfinished", "64MiB")),
     "unread answers": Case(unread_answers, 40, 110, ("--limit-max-unread", "32MiB")),
     "full tables": Case(
@@ -127,7 +153,7 @@ def put_and_get(wire: RawClient, value: str) -> None:
     assert head.extFields["value"] == value
 
 
-@pytest.mark.parametrize("name", in_part(sorted(CASES, key=BY_TIME.__contains__), few=3))
+@pytest.mark.parametrize("name", in_part(sorted(CASES, key=BY_TIME.__contains__), few=4))
 def test_an_abused_name_server_serves_honest_clients_and_saves_what_they_say(
     name: str, tmp_path: Path
 ) -> None:
@@ -140,10 +166,13 @@ def test_an_abused_name_server_serves_honest_clients_and_saves_what_they_say(
         with RawClient(server.port) as standing:
             put_and_get(standing, "before")
             before_bytes = server.memory_bytes()
-            with case.act(AbusedNameServer(server.port, case.size)):
-                put_and_get(standing, "meanwhile")
-                with RawClient(server.port) as fresh:
-                    put_and_get(fresh, "on a new connection")
+            with case.act(AbusedNameServer(server, standing, case.size)):
+                if not case.is_survived_only:
+                    put_and_get(standing, "meanwhile")
+                    with RawClient(server.port) as fresh:
+                        put_and_get(fresh, "on a new connection")
+            with RawClient(server.port) as fresh:
+                put_and_get(fresh, "on a new connection")
             put_and_get(standing, "afterwards")
         assert json.loads(kept.read_text())["configTable"]["honest"]["k"] == "afterwards"
         assert server.memory_bytes() - before_bytes < case.memory_mb * MB
