@@ -21,9 +21,14 @@ class NameServerProcess:
         *,
         options: tuple[str, ...] = (),
         prefix: tuple[str, ...] = (),
+        stalls: Path | None = None,
     ) -> None:
+        """`stalls` is a file for callbacks that hold the loop too long, as JSON lines."""
         self._root = root
-        self._before = (*prefix, sys.executable, "-m", module)
+        program = [module]
+        if stalls is not None:
+            program = ["sparrowmq.testing.loop_watchdog", "--stalls", str(stalls)]
+        self._before = (*prefix, sys.executable, "-m", *program)
         self._options = options
         self._held = HeldPort()
         self.port = self._held.port
