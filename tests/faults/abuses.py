@@ -23,6 +23,8 @@ _FRAME = struct.Struct(">II")
 _LARGE = 1 << 20
 MANY = 1_000_000
 """More requests than a broker answers in the seconds in which it does what is waited for."""
+_TOGETHER = 100
+"""Names in flight at a time, so that they share saves of the tables."""
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -158,15 +160,21 @@ def huge_heartbeat(abused: Abused) -> Iterator[None]:
 @contextmanager
 def full_tables(abused: Abused) -> Iterator[None]:
     """Name topics and groups until no more are created, and some more."""
-    with RawClient(abused.port) as wire:
+    with ExitStack() as stack:
+        one = _connected(stack, abused.port)
         codes = set()
-        for number in range(abused.size):
-            head, _ = wire.call(SEND_MESSAGE_V2, send_fields(f"topic-{number}", 0, b""), b"x")
-            codes.add(head.code)
+        for at in range(0, abused.size, _TOGETHER):
+            numbers = range(at, min(at + _TOGETHER, abused.size))
+            fields = {number: send_fields(f"topic-{number}", 0, b"") for number in numbers}
+            one.sendall(
+                b"".join(request(SEND_MESSAGE_V2, at, each, b"x") for at, each in fields.items())
+            )
+            codes |= _take_answers(one, len(fields))
         assert codes != {0}, "topics are created without end"
+        wire = stack.enter_context(RawClient(abused.port))
         groups = [f"group-{number}" for number in range(abused.size)]
-        for at in range(0, len(groups), 100):
-            wire.call(HEARTBEAT, {}, heartbeat(f"full-{at}", groups[at : at + 100]))
+        for at in range(0, len(groups), _TOGETHER):
+            wire.call(HEARTBEAT, {}, heartbeat(f"full-{at}", groups[at : at + _TOGETHER]))
         yield
 
 
@@ -193,14 +201,16 @@ def parked_pulls(abused: Abused) -> Iterator[None]:
             _take_answers(wire, each)
 
 
-def _take_answers(wire: socket.socket, count: int) -> None:
+def _take_answers(wire: socket.socket, count: int) -> set[int]:
+    """Their codes."""
     buffer = bytearray()
-    taken = 0
-    while taken < count:
+    codes: list[int] = []
+    while len(codes) < count:
         data = wire.recv(1 << 20)
-        assert data, f"closed after {taken} of {count} answers"
+        assert data, f"closed after {len(codes)} of {count} answers"
         buffer += data
-        taken += len(take_frames(buffer))
+        codes += [head.code for head, _ in take_frames(buffer)]
+    return {*codes}
 
 
 @contextmanager

@@ -36,7 +36,8 @@ class Abuse:
     """A case: what is done, and how much of it."""
 
     act: Callable[[Abused], AbstractContextManager[None]]
-    small: Size
+    small: Size | None
+    """None where only the full size says anything."""
     full: Size
     open_files: int | None = None
     """Of the broker, soft and hard."""
@@ -83,6 +84,7 @@ ABUSES: dict[str, Abuse] = {
         Size(1_000, 32, ("--max-topics", "800", "--max-groups", "800")),
         Size(3_000, 64, ("--max-topics", "2000", "--max-groups", "2000")),
     ),
+    "full tables by default": Abuse(abuses.full_tables, None, Size(10_500, 128)),
     "parked pulls": Abuse(
         abuses.parked_pulls,
         Size(3_000, 48, ("--max-waiting-pulls", "2000")),
@@ -124,7 +126,7 @@ def abuse_broker(
     production, is not judged.
     """
     case = ABUSES[name]
-    size = case.small if small else case.full
+    size = case.small if small and case.small is not None else case.full
     allow_open_files(size.count + 500)
     result = AbuseResult(name, size.count)
     with tempfile.TemporaryDirectory() as directory:

@@ -211,7 +211,7 @@ def full_disk(seed: int, small: bool) -> Scored:
 def resource_abuse(seed: int, small: bool, only: str = "") -> Scored:
     """Row 7: what peers may take, and how honest clients fare beside overloads."""
     scored = Scored(7, "resource abuse")
-    abuses = [name for name in ABUSES if only in name]
+    abuses = [name for name, case in ABUSES.items() if only in name and (case.small or not small)]
     overloads = [name for name in OVERLOADS if only in name]
     results = [abuse_broker(name, small=small) for name in abuses]
     watched = [] if small else [abuse_broker(name, small=False, is_watched=True) for name in abuses]

@@ -45,7 +45,7 @@ __all__ = ["Boundary", "ColdRead", "ColdTime", "Store"]
 
 Grown = list[tuple[ConsumeQueue, int]]
 _QUEUES_PER_TICK = 256
-"""Written in one tick; only 64 if their files are new."""
+"""Written in one tick; only 16 if their files are new."""
 _MUCH_SCANNED = 32
 """A start that scanned more than 1/32 of `checkpoint_bytes` makes a checkpoint at once."""
 
