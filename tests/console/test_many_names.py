@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -11,6 +12,7 @@ from sparrowmq.admin.clients import ClientRole, LiveClient
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, Subscription
+from sparrowmq.admin.topic_readers import TopicReader
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing
 from sparrowmq.console.app import Application
@@ -24,7 +26,7 @@ NOW_MS = 1_760_000_000_000
 class LargeCluster(Admin):
     """Answers like a cluster with many names, and counts what it is asked."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, **_: Any) -> None:
         super().__init__(client=client)
         self.asked: list[str] = []
 
@@ -57,7 +59,7 @@ class LargeCluster(Admin):
         return GroupLag(group=group, queues=(), consumed_per_s=0.0)
 
 
-EVIL = "<img/src=x/onerror=alert(1)>"
+EVIL = "<img src=x onerror=alert(1)>"
 
 
 class HostileCluster(LargeCluster):
@@ -85,23 +87,42 @@ class HostileCluster(LargeCluster):
         )
 
     async def group(self, group: str) -> GroupInfo:
-        member = GroupMember(
+        return replace(await super().group(group), members=(await self.member(group, EVIL),))
+
+    async def member(self, group: str, client_id: str, *, stacks: bool = False) -> GroupMember:
+        return GroupMember(
             client_id=EVIL,
             address=EVIL,
             language=EVIL,
             version=EVIL,
             brokers=(EVIL,),
             subscriptions=frozenset({Subscription(EVIL, EVIL)}),
+            notes={EVIL: EVIL},
+            stacks=EVIL,
         )
-        return replace(await super().group(group), members=(member,))
+
+    async def topic_readers(self, topic: str) -> Listing[TopicReader]:
+        return Listing(())
 
 
-@pytest.mark.parametrize("path", ["/topics", "/groups", "/groups/x", "/clients", "/search?q=img"])
+HOSTILE_PAGES = {
+    "topics": "/topics",
+    "groups": "/groups",
+    "group": "/groups/x",
+    "clients": "/clients",
+    "search": "/search?q=img",
+    "topic": f"/topics/{quote(EVIL, safe='')}",
+    "member": f"/groups/x/members/{quote(EVIL, safe='')}?stacks=1",
+}
+"""Where each of the names is shown."""
+
+
+@pytest.mark.parametrize("path", HOSTILE_PAGES.values(), ids=HOSTILE_PAGES)
 def test_hostile_names_of_topics_groups_and_clients_stay_text(path: str) -> None:
     got, _ = visit(path, HostileCluster)
     assert got.status == 200
-    assert "<img/src=x" not in got.html
-    assert "&lt;img/src=x/onerror=alert(1)&gt;" in got.html
+    assert "<img src=x" not in got.html
+    assert "&lt;img src=x onerror=alert(1)&gt;" in got.html
 
 
 def visit(path: str, kind: type[LargeCluster] = LargeCluster) -> tuple[Got, list[str]]:

@@ -7,17 +7,22 @@ same pages without one. With SPARROWMQ_REQUIRE_BROWSER=1 a missing browser is a 
 import asyncio
 import json
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparrowmq import Admin, ConsumeFromWhere, Message, Producer, PushConsumer
+from sparrowmq import Admin, ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer
+from sparrowmq.console.users import UserRole, write_user
 from sparrowmq.testing import Cluster, cluster
 from tests.admin.test_dead_letters import Failing
 from tests.console.serving import serving
+from tests.console.test_many_names import HostileCluster
 from tests.repo.tree import ROOT
 from tools.browser import INSTALL, find_browser
 
@@ -48,7 +53,48 @@ def running(browser_path: str) -> Iterator[Cluster]:
     """A cluster with a topic, a group and messages, some of them hostile."""
     with cluster(brokers=1) as found:
         asyncio.run(_prepare(found.name_server))
-        yield found
+        with _live_member(found.name_server):
+            yield found
+
+
+@contextmanager
+def _live_member(name_server: str) -> Iterator[None]:
+    """A member of the group `shipping`, in a thread of its own. Its handler finishes no message
+    before the end, so that some are unread and some are in its hands."""
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def run() -> None:
+        ending = asyncio.Event()
+
+        async def handle(_: Sequence[MessageExt]) -> None:
+            await ending.wait()
+
+        async with PushConsumer(
+            "shipping",
+            {"orders": "created"},
+            name_servers=name_server,
+            from_where=ConsumeFromWhere.FIRST_OFFSET,
+        ) as consumer:
+            await consumer.start(handle)
+            started.set_result((asyncio.get_running_loop(), ending))
+            await ending.wait()
+
+    def work() -> None:
+        try:
+            asyncio.run(run())
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+            raise
+
+    thread = threading.Thread(target=work, name="live member", daemon=True)
+    thread.start()
+    loop, ending = started.result()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(ending.set)
+        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -108,20 +154,49 @@ def address(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield found
 
 
-@pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    """A tab. A message of the browser about the policy, an error of the script or a dialog fails
-    the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+@pytest.fixture(scope="module")
+def guarded(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a console with one reader, `ada`."""
+    users: Path = tmp_path_factory.mktemp("users") / "users.txt"
+    write_user(users, "ada", UserRole.READER, "correct horse")
+    with serving(running.name_server, users=users) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def hostile(running: Cluster) -> Iterator[str]:
+    """Of a console whose cluster has hostile names of topics, groups and clients."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sparrowmq.console.console.Admin", HostileCluster)
+        with serving(running.name_server) as found:
+            yield found
+
+
+@contextmanager
+def tab_of(browser: Any, **settings: Any) -> Iterator[Any]:
+    """A tab of a browser of its own. A message of the browser about the policy, an error of the
+    script or a dialog, in this tab or one that it opens, fails the test."""
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
     context.set_default_timeout(120_000)
-    tab = context.new_page()
     heard: list[str] = []
-    tab.on("pageerror", lambda error: heard.append(str(error)))
-    tab.on("dialog", lambda dialog: heard.append(f"dialog {dialog.message}"))
-    tab.on("console", lambda said: heard.append(said.text) if _is_bad(said.text) else None)
-    yield tab
+    context.on("weberror", lambda error: heard.append(str(error.error)))
+    context.on("console", lambda said: heard.append(said.text) if _is_bad(said.text) else None)
+
+    def on_dialog(dialog: Any) -> None:
+        heard.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    context.on("dialog", on_dialog)
+    yield context.new_page()
     context.close()
     assert heard == []
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A tab of the usual size."""
+    with tab_of(browser) as tab:
+        yield tab
 
 
 def _is_bad(text: str) -> bool:

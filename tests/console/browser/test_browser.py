@@ -1,14 +1,12 @@
 """The console in a real browser: every page, forms, keyboard, phone, dark, hostile content."""
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sparrowmq.console.users import UserRole, write_user
-from sparrowmq.testing import Cluster
-from tests.console.browser.conftest import SHOTS
-from tests.console.serving import serving
+from tests.console.browser.conftest import SHOTS, tab_of
+from tests.console.test_many_names import EVIL, HOSTILE_PAGES
 
 PAGES = {
     "overview": "/",
@@ -33,8 +31,69 @@ PAGES = {
     "broker": "/brokers/broker-a",
     "audit": "/audit",
     "search": "/search?q=ord",
+    "live-group": "/groups/shipping",
+    "live-rebalance": "/groups/shipping/rebalance",
     "not-found": "/topics/none",
+    "wrong-time": "/topics/orders/messages?since=yesterday",
 }
+
+
+# ---- pages that have no address of their own: how to get there
+
+
+def _message(tab: Any) -> None:
+    tab.goto("/messages?topic=orders&key=o-3")
+    tab.locator("td.when a").first.click()
+
+
+def _member(tab: Any) -> None:
+    tab.goto("/groups/shipping")
+    tab.locator("#live-members").get_by_role("link").first.click()
+
+
+def _reset(tab: Any) -> None:
+    tab.goto("/groups/billing")
+    tab.get_by_text("Reset offsets").click()
+    tab.locator("#reset").get_by_label("Topic").select_option("orders")
+    tab.locator("#reset").get_by_role("button", name="Preview").click()
+
+
+def _undo(tab: Any) -> None:
+    _reset(tab)
+    tab.get_by_role("button", name="Move the group").click()
+    tab.get_by_role("button", name="Undo the reset").click()
+
+
+def _resend(tab: Any) -> None:
+    tab.goto("/dead-letters/invoicing")
+    tab.get_by_label("Select all").check()
+    tab.get_by_role("button", name="Preview").click()
+
+
+def _change(tab: Any) -> None:
+    tab.goto("/topics/orders")
+    tab.get_by_text("Change settings").click()
+    tab.get_by_label("Queues on each broker").fill("3")
+    tab.get_by_role("button", name="Preview").click()
+
+
+def _clone_to_itself(tab: Any) -> None:
+    tab.goto("/groups/billing")
+    tab.get_by_text("(clone)").click()
+    tab.get_by_label("Other group").fill("billing")
+    tab.locator("#clone").get_by_role("button", name="Preview").click()
+
+
+WAYS: dict[str, tuple[Callable[[Any], None], str]] = {
+    "message": (_message, "Message "),
+    "member": (_member, "Member "),
+    "reset-preview": (_reset, "Reset billing"),
+    "undo-preview": (_undo, "Undo the reset of billing"),
+    "resend-preview": (_resend, "again"),
+    "change-preview": (_change, "orders"),
+    "refused-form": (_clone_to_itself, ""),
+}
+"""And a part of the heading there."""
 
 
 def no_sideways_scrolling(page: Any) -> bool:
@@ -63,11 +122,9 @@ def cut_tables(page: Any) -> list[str]:
 def test_a_phone_shows_the_figures_of_a_list_without_scrolling(
     path: str, column: str, browser: Any, address: str
 ) -> None:
-    context = browser.new_context(viewport={"width": 390, "height": 800})
-    tab = context.new_page()
-    tab.goto(address + path)
-    box = tab.get_by_role("columnheader", name=column).first.bounding_box()
-    context.close()
+    with tab_of(browser, viewport={"width": 390, "height": 800}) as tab:
+        tab.goto(address + path)
+        box = tab.get_by_role("columnheader", name=column).first.bounding_box()
     assert box["x"] + box["width"] < 390
 
 
@@ -86,24 +143,32 @@ def test_the_overview_shows_the_broker(page: Any, address: str) -> None:
     [("light", 1280, "light"), ("dark", 1280, "dark"), ("narrow", 320, "light")],
 )
 def test_every_page_fits_in_light_dark_and_on_a_phone(
-    name: str, width: int, scheme: str, browser: Any, address: str
+    name: str, width: int, scheme: str, browser: Any, address: str, guarded: str
 ) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    tab = context.new_page()
-    too_wide = []
-    cut = []
-    for title, path in PAGES.items():
-        tab.goto(address + path)
+    found: list[str] = []
+
+    def look(tab: Any, title: str) -> None:
         tab.screenshot(path=SHOTS / f"{title}-{name}.png", full_page=True)
         if not no_sideways_scrolling(tab):
-            too_wide.append(title)
+            found.append(f"{title} is too wide")
         if width > 1000:
-            cut += [f"{title}: {each}" for each in cut_tables(tab)]
-        assert tab.get_by_role("heading", level=1).count() == 1
-    background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-    context.close()
-    assert too_wide == []
-    assert cut == []
+            found.extend(f"{title} cuts {each}" for each in cut_tables(tab))
+        assert tab.get_by_role("heading", level=1).count() == 1, title
+
+    settings = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
+    with tab_of(browser, base_url=address, **settings) as tab:
+        for title, path in PAGES.items():
+            tab.goto(path)
+            look(tab, title)
+        for title, (way, heading) in WAYS.items():
+            way(tab)
+            assert heading in tab.get_by_role("heading", level=1).inner_text()
+            look(tab, title)
+        background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    with tab_of(browser, **settings) as tab:
+        tab.goto(f"{guarded}/login")
+        look(tab, "login")
+    assert found == []
     assert background == ("rgb(20, 24, 27)" if scheme == "dark" else "rgb(246, 247, 248)")
 
 
@@ -120,6 +185,31 @@ def test_a_message_is_found_and_hostile_content_stays_text(page: Any, address: s
     page.locator("td.when a").first.click()
     assert page.locator("pre.body").inner_text() == "<img/src=x/onerror=alert(1)>"
     assert page.locator("main img").count() == 0
+
+
+@pytest.mark.parametrize("path", HOSTILE_PAGES.values(), ids=HOSTILE_PAGES)
+def test_hostile_names_stay_text(path: str, page: Any, hostile: str) -> None:
+    page.goto(hostile + path)
+    assert page.get_by_text(EVIL).count() > 0
+    assert page.locator("main img").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "heard"),
+    [
+        ("document.body.innerHTML = '<p style=\"color: red\">'", "Content Security Policy"),
+        ("setTimeout(() => { throw new Error('planted') })", "planted"),
+        ("setTimeout(() => alert('planted'))", "dialog planted"),
+    ],
+)
+def test_what_a_browser_complains_about_fails_a_test(
+    script: str, heard: str, browser: Any, address: str
+) -> None:
+    with pytest.raises(AssertionError, match=heard), tab_of(browser) as tab:
+        tab.goto(f"{address}/healthz")
+        tab.goto(f"{address}/audit")
+        tab.evaluate(f"() => {{ {script} }}")
+        tab.goto(f"{address}/audit")
 
 
 @pytest.mark.slow
@@ -184,50 +274,64 @@ def test_the_keyboard_reaches_everything(page: Any, address: str) -> None:
     assert page.get_by_label("Queues on each broker").is_visible()
 
 
-@pytest.mark.slow
-def test_without_a_script_pages_and_forms_work(browser: Any, address: str) -> None:
-    context = browser.new_context(java_script_enabled=False)
-    tab = context.new_page()
-    tab.goto(f"{address}/groups?match=bill*")
-    tab.get_by_role("link", name="billing").click()
-    tab.get_by_label("Colours").select_option("dark")
-    tab.get_by_role("button", name="Apply").click()
-    assert tab.locator("html").get_attribute("data-theme") == "dark"
-    context.close()
+def tab_to(page: Any, text: str) -> None:
+    """Press Tab until an element with this text has the focus."""
+    shown = "(document.activeElement.innerText || document.activeElement.id || '').trim()"
+    passed = []
+    for _ in range(100):
+        page.keyboard.press("Tab")
+        passed.append(page.evaluate(shown))
+        if passed[-1] == text:
+            return
+    pytest.fail(f"Tab does not reach {text!r}: {passed}")
 
 
 @pytest.mark.slow
-def test_a_login_is_needed_where_there_are_users(
-    browser: Any, running: Cluster, tmp_path: Path
-) -> None:
-    users = tmp_path / "users.txt"
-    write_user(users, "ada", UserRole.READER, "correct horse")
-    with serving(running.name_server, users=users) as address:
-        context = browser.new_context()
-        tab = context.new_page()
-        tab.goto(f"{address}/groups/billing")
-        tab.get_by_label("Name").fill("ada")
-        tab.get_by_label("Password").fill("wrong horse")
-        tab.get_by_role("button", name="Log in").click()
-        assert "wrong" in tab.get_by_role("alert").inner_text()
-        tab.get_by_label("Name").fill("ada")
-        tab.get_by_label("Password").fill("correct horse")
-        tab.get_by_role("button", name="Log in").click()
-        assert tab.get_by_role("heading", level=1).inner_text() == "Group billing"
-        assert tab.get_by_text("Reset offsets").count() == 0, "a reader"
-        tab.get_by_role("button", name="Log out").click()
-        tab.goto(f"{address}/groups/billing")
-        assert "/login" in tab.url
-        context.close()
+def test_a_group_is_reset_without_a_mouse(page: Any, address: str) -> None:
+    page.goto(f"{address}/groups/billing")
+    page.get_by_role("button", name="Pause live updates").wait_for()
+    tab_to(page, "Reset offsets")
+    page.keyboard.press("Enter")
+    tab_to(page, "Preview")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Reset billing").wait_for()
+    tab_to(page, "Move the group")
+    page.keyboard.press("Enter")
+    page.get_by_text("was moved in").wait_for()
 
 
 @pytest.mark.slow
-def test_a_form_of_another_site_changes_nothing(browser: Any, address: str) -> None:
-    context = browser.new_context()
-    tab = context.new_page()
-    tab.goto(f"{address}/topics")
+def test_without_a_script_pages_and_forms_work(browser: Any, address: str) -> None:
+    with tab_of(browser, java_script_enabled=False) as tab:
+        tab.goto(f"{address}/groups?match=bill*")
+        tab.get_by_role("link", name="billing").click()
+        tab.get_by_label("Colours").select_option("dark")
+        tab.get_by_role("button", name="Apply").click()
+        assert tab.locator("html").get_attribute("data-theme") == "dark"
+
+
+@pytest.mark.slow
+def test_a_login_is_needed_where_there_are_users(page: Any, guarded: str) -> None:
+    page.goto(f"{guarded}/groups/billing")
+    page.get_by_label("Name").fill("ada")
+    page.get_by_label("Password").fill("wrong horse")
+    page.get_by_role("button", name="Log in").click()
+    assert "wrong" in page.get_by_role("alert").inner_text()
+    page.get_by_label("Name").fill("ada")
+    page.get_by_label("Password").fill("correct horse")
+    page.get_by_role("button", name="Log in").click()
+    assert page.get_by_role("heading", level=1).inner_text() == "Group billing"
+    assert page.get_by_text("Reset offsets").count() == 0, "a reader"
+    page.get_by_role("button", name="Log out").click()
+    page.goto(f"{guarded}/groups/billing")
+    assert "/login" in page.url
+
+
+@pytest.mark.slow
+def test_a_form_of_another_site_changes_nothing(page: Any, address: str) -> None:
+    page.goto(f"{address}/topics")
     port = address.rsplit(":", 1)[1]
-    tab.route(
+    page.route(
         "http://evil.example/",
         lambda route: route.fulfill(
             content_type="text/html",
@@ -236,8 +340,7 @@ def test_a_form_of_another_site_changes_nothing(browser: Any, address: str) -> N
             '<input name="token" value="x"><button>Win</button></form>',
         ),
     )
-    tab.goto("http://evil.example/")
-    tab.get_by_role("button", name="Win").click()
-    tab.get_by_text("refused").wait_for()
-    assert "another site (Origin)" in tab.content()
-    context.close()
+    page.goto("http://evil.example/")
+    page.get_by_role("button", name="Win").click()
+    page.get_by_text("refused").wait_for()
+    assert "another site (Origin)" in page.content()
