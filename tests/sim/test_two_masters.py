@@ -3,15 +3,17 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from sparrowmq.broker.config import ReplicationMode
+from sparrowmq.broker.replication.known_slaves import KnownSlaves
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
 from sparrowmq.testing.wire import Refused
-from tests.sim.replicated import TOPIC, follows, has_all, role
+from tests.sim.replicated import TOPIC, bodies, follows, has_all, role
 
 OLD, NEW = "broker-a", "broker-a.1"
 
@@ -106,3 +108,99 @@ def test_a_master_is_not_kept_waiting_by_one_that_waits_for_it() -> None:
         sim.client.disconnect()
         assert role(new) is Role.MASTER
         sim.wait(sim.client.send(TOPIC, b"to the new one", address=new.address))
+
+
+# ---- after orderly stops
+
+
+def test_a_master_that_stopped_in_order_does_not_come_back_after_another_ones_reign() -> None:
+    """The other one is off when it starts, and is the master when it is back."""
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        sim.wait(sim.client.send(TOPIC, b"before"))
+        old, new = sim.brokers[OLD], sim.brokers[NEW]
+        old.stop()
+        new.stop()
+        new.config = replace(new.config, broker_id=0, replication=ReplicationMode.ASYNC)
+        new.start()
+        sim.client.disconnect()
+        sim.wait(sim.client.send(TOPIC, b"after", address=new.address))
+        new.stop()
+        old.start()
+        assert role(old) is Role.WAITING
+        assert "may have been the master meanwhile" in old.broker.replication.reason
+        new.start()
+        sim.client.disconnect()
+        sim.wait(sim.client.send(TOPIC, b"to the new one", address=new.address))
+        sim.advance(35.0)
+        (server,) = sim.name_servers.values()
+        assert list(server.server.table.live) == [new.address]
+        assert role(old) is Role.WAITING
+
+
+def test_a_master_gets_what_its_slaves_have_from_another_ones_reign() -> None:
+    with SimCluster(slaves=2, replication=ReplicationMode.SYNC).run() as sim:
+        sim.until(lambda: follows(sim, 1) and follows(sim, 2))
+        old, new, _ = sim.brokers.values()
+        old.stop()
+        new.stop()
+        new.config = replace(new.config, broker_id=0)
+        new.start()
+        sim.until(lambda: follows(sim, 2, master=NEW))
+        sim.client.disconnect()
+        sim.wait(sim.client.send(TOPIC, b"acknowledged", address=new.address))
+        new.stop()
+        old.start()
+        assert role(old) is Role.MASTER, "one slave of two is enough after an orderly stop"
+        assert bodies(old) == [b"acknowledged"]
+        sim.until(lambda: follows(sim, 2))
+
+
+@pytest.mark.parametrize("moves", [False, True], ids=["same address", "another address"])
+def test_a_master_that_starts_before_its_slave_serves_when_that_is_there(moves: bool) -> None:
+    """As when one machine with both of them is started again."""
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        sim.wait(sim.client.send(TOPIC, b"before"))
+        master, slave = sim.brokers[OLD], sim.brokers[NEW]
+        master.stop()
+        slave.stop()
+        master.start()
+        assert role(master) is Role.WAITING
+        if moves:
+            slave.config = replace(slave.config, port=12911)
+        slave.start()
+        began_s = sim.now_s
+        sim.until(lambda: follows(sim))
+        assert sim.now_s - began_s < 10
+        sim.client.disconnect()
+        sim.wait(sim.client.send(TOPIC, b"after"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"replication": ReplicationMode.ASYNC}, {"accept_loss": "broker-a"}],
+    ids=["asynchronous", "loss accepted"],
+)
+def test_a_master_that_stopped_in_order_serves_alone(settings: dict[str, Any]) -> None:
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        master, slave = sim.brokers[OLD], sim.brokers[NEW]
+        master.stop()
+        slave.stop()
+        master.config = replace(master.config, **settings)
+        master.start()
+        assert role(master) is Role.MASTER
+
+
+def test_a_slave_does_not_remember_that_it_stopped_as_a_master() -> None:
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        node = sim.brokers[OLD]
+        node.stop()
+        assert KnownSlaves.load(node.disk).complete_to is not None
+        node.config = replace(node.config, broker_id=2)
+        node.start()
+        node.kill()
+        assert KnownSlaves.load(node.disk).complete_to is None
+        assert KnownSlaves.load(node.disk).slaves

@@ -66,6 +66,7 @@ from sparrowmq.broker.replication.replication import (
     StartAgain,
     open_in_role,
 )
+from sparrowmq.broker.replication.returning_master import is_kept_by_waiting_master
 from sparrowmq.broker.replication.role_change import RoleChanger
 from sparrowmq.broker.replication.standstill import Standstill
 from sparrowmq.broker.replication.table_following import TableFollowing
@@ -81,6 +82,10 @@ from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
 from sparrowmq.net.tasks import Loop, Uncancellable, running
 from sparrowmq.net.workers import Workers
+
+_NAME_S = 15.0
+"""How long a starting master waits for one that keeps its name and takes no messages."""
+_NAME_AGAIN_S = 1.0
 
 routes: Routes[Broker] = Routes()
 for capability in (
@@ -190,7 +195,7 @@ class BrokerServer:
             if replication.has_rival:
                 registration.withhold(replication.reason)
             elif not config.is_slave:  # a slave registers when its master has accepted it
-                await _take_name(registration, current_role)
+                await _take_name(broker, current_role, peers)
                 replication.admit_slaves()
             loops = _loops(broker, registration, self._env.cpu)
             if replication.is_master and config.name_servers:
@@ -328,16 +333,30 @@ def _port_for(purpose: str) -> Iterator[None]:
         raise OSError(error.errno, f"{error.strerror or error} ({purpose})") from error
 
 
-async def _take_name(registration: BrokerRegistration, current_role: CurrentRole) -> None:
+async def _take_name(broker: Broker, current_role: CurrentRole, peers: Peers) -> None:
     """Register a master. Raises BrokerNameTaken, or StartAgain for one that was a slave a moment
     ago: nobody has sent it anything yet."""
-    try:
-        await registration.register_at_start()
-    except BrokerNameTaken as error:
-        if current_role.step_back():
-            raise StartAgain(f"this broker stays a slave: {error}") from error
-        raise
+    registration, until_s = broker.registration, broker.monotonic() / 1000 + _NAME_S
+    while True:
+        try:
+            await registration.register_at_start()
+            break
+        except BrokerNameTaken as error:
+            # One that waits leaves the name as soon as it has heard of this master, which it asks.
+            is_left = broker.monotonic() / 1000 < until_s
+            if not is_left or not await is_kept_by_waiting_master(broker.config, peers):
+                if current_role.step_back():
+                    raise StartAgain(f"this broker stays a slave: {error}") from error
+                raise
+            _refuse_without_name(broker, f"{error}; it waits, and should leave the name")
+            await asyncio.sleep(_NAME_AGAIN_S)
+    _refuse_without_name(broker, "")
     current_role.note_takeover()
+
+
+def _refuse_without_name(broker: Broker, reason: str) -> None:
+    broker.refuse_sends("name", reason)
+    broker.store.admission.hold("name", reason or None)
 
 
 async def _keep_registered(broker: Broker, registration: BrokerRegistration) -> None:
@@ -354,7 +373,6 @@ async def _guard_name(broker: Broker, registration: BrokerRegistration) -> None:
     await registration.lost_name.wait()
     name = broker.config.broker_name
     text = f"this is no longer the master of {name}: {registration.rivals}"
-    broker.refuse_sends("name", text)
-    broker.store.admission.hold("name", text)
+    _refuse_without_name(broker, text)
     await registration.has_name.wait()
     raise StartAgain(f"this broker has the name {name} again: starting again")

@@ -6,7 +6,7 @@ asks them before it serves again (`returning_master.py`). A slave is known by it
 address is that of its last hello.
 
 `complete_to` stands in the file while the master does not run and stopped in order: then its log
-has everything, and no slave needs to be asked.
+had everything at that moment, and fewer slaves need to be asked.
 """
 
 from collections.abc import Mapping
@@ -107,7 +107,7 @@ class KnownSlaves:
         self._file.replace(msgspec.json.encode(saved))
 
     def master_starts(self) -> None:
-        """From now on the log may lose its end. Raises DiskFull, or OSError."""
+        """From now on the log may lose its end, or grows as a slave's. Raises DiskFull or OSError."""
         if self.complete_to is not None:
             self.complete_to = None
             self._save()

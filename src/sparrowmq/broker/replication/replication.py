@@ -113,6 +113,7 @@ async def open_in_role(
         known = KnownSlaves.load(env.disk)
         if config.is_slave:
             store.admission.hold("role", _slave_reason(config))
+            known.master_starts()  # its log grows as another master's from now on
             return Opened(store=store, role=Role.SLAVE, known_slaves=known)
         await check_new_master(config, store, known, peers, port)
         if took_over_at is not None and took_over_at == store.max_log_offset:

@@ -5,13 +5,17 @@ acknowledged it, so that the producer got SEND_OK. So before anything is appende
 back what a slave with the same history has beyond the master's own log.
 
 ```
-no slaves known, or graceful shutdown    ─▶ complete
+no slaves known                          ─▶ complete
 a slave is, or follows, another master   ─▶ read-only, as long as it does: there are two masters;
                                             the name servers are left to the other one
 enough slaves answer                     ─▶ copy back from the longest; complete
 too few answer, replication is async     ─▶ serve: no acknowledgement promised their copies
 too few answer, replication is sync      ─▶ read-only, until they answer or the loss is accepted
 ```
+
+After a graceful shutdown the log had everything, and one slave fewer is enough, but at least one:
+since then another broker may have been the master, and what it acknowledged is on slaves, too. It
+may itself be one of those that this broker remembers, and not run now.
 
 Groups kept consuming at a slave while the master was away, and a power cut may have lost commits
 that the slave had copied. So the master also asks its slaves for their progress; `tables.py` merges
@@ -114,6 +118,13 @@ async def brokers_of_name(config: BrokerConfig, peers: Peers) -> AsyncIterator[M
             yield known.broker_addrs
 
 
+async def is_kept_by_waiting_master(config: BrokerConfig, peers: Peers) -> bool:
+    """Whether the registered master of this name is one that takes no messages yet."""
+    addresses = {at async for each in brokers_of_name(config, peers) if (at := each.get(MASTER_ID))}
+    answers = [await _describe(address, DescribeLog(), peers) for address in addresses]
+    return any(answer is not None and answer.is_waiting for answer in answers)
+
+
 async def recover_from_slaves(
     config: BrokerConfig,
     store: Store,
@@ -174,13 +185,16 @@ async def _recover_log(
     port: int,
     log: logging.Logger,
 ) -> ReturnOutcome:
-    if known.complete_to == store.max_log_offset:
-        return ReturnOutcome(may_serve=True, nothing_is_lost=True)
+    stopped_in_order = known.complete_to == store.max_log_offset
     copied = 0
     for description in sorted(found, key=lambda each: each.claim.end, reverse=True):
         copied += await _copy_back(config, store, peers, description, port=port, log=log)
     needed = known.reachable_needed(config.copies_wanted)
+    if stopped_in_order:
+        needed = min(needed, max(1, needed - 1))
     if copied >= needed:
+        if stopped_in_order:
+            return ReturnOutcome(may_serve=True, nothing_is_lost=True)
         if config.copies_wanted == 1:
             return ReturnOutcome(may_serve=True, nothing_is_lost=False)
         own = describe_log(config, store, port).claim
@@ -192,14 +206,16 @@ async def _recover_log(
             ", ".join(silent),
         )
         return ReturnOutcome(may_serve=True, nothing_is_lost=False)
+    names = ", ".join(silent)
+    why = f"this broker stopped without saving everything, and {names} may have messages it lost"
+    if stopped_in_order:
+        why = f"{names} may have been the master meanwhile, or have messages of another one"
     return ReturnOutcome(
         may_serve=False,
         nothing_is_lost=False,
         reason=(
-            f"this broker stopped without saving everything, and {', '.join(silent)} may have"
-            f" messages that it lost: {copied} of {needed} slaves gave theirs. It takes no messages"
-            f" until they do. To go on without them, start it with --accept-loss"
-            f" {config.broker_name}"
+            f"{why}: {copied} of {needed} slaves gave theirs. It takes no messages until they do."
+            f" To go on without them, start it with --accept-loss {config.broker_name}"
         ),
     )
 
