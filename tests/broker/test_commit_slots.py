@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.broker import reports
 from sparrowmq.broker.commit_slots import PATHS
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets, finished
 from sparrowmq.broker.replication.table_rules import OffsetChange
-from sparrowmq.broker.reports import Slices
 from sparrowmq.broker.tables import OffsetsTable, read_progress
 from sparrowmq.disk.errors import DiskFull
+from sparrowmq.net import slices
+from sparrowmq.net.slices import Slices
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.store.messages import Damage
@@ -365,7 +365,7 @@ class Witness:
 def test_no_kill_between_any_two_calls_of_the_disk_undoes_what_was_promised(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(reports, "SLICE_S", 0.0)  # others run between the rows of a table
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)  # others run between the rows of a table
     witness = Witness(seed)
     witness.run()
     assert witness.kills > 100

@@ -7,9 +7,9 @@ import pytest
 
 from sparrowmq.broker.delivery.timer_files import RunFiles
 from sparrowmq.broker.housekeeping import RefusalLog
-from sparrowmq.broker.reports import Slices
 from sparrowmq.disk.errors import DiskFull, NoDescriptors
 from sparrowmq.net.routes import Reply
+from sparrowmq.net.slices import Slices
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.messages import RecallableSent, RecallMessage

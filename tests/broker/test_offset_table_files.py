@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sparrowmq.broker import reports
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets, finished
-from sparrowmq.broker.reports import Slices
 from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.disk.real_disk import RealDisk
+from sparrowmq.net import slices
+from sparrowmq.net.slices import Slices
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.store.journal import Journal
 
@@ -86,7 +86,7 @@ async def turns_of_others(folder: Path) -> dict[str, int]:
 def test_others_run_between_the_rows_of_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "SLICE_S", 0.0)  # every slice is over at once
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)  # every slice is over at once
     turns = asyncio.run(turns_of_others(tmp_path))
     assert turns["journal"] > ROWS
     assert turns["save"] > 2 * ROWS, "the changes, and the table"
@@ -131,7 +131,7 @@ async def save_under_load(root: Path, rng: random.Random) -> ConsumerOffsets:
 def test_what_changes_while_a_table_is_copied_is_there_after_a_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, is_damaged: bool
 ) -> None:
-    monkeypatch.setattr(reports, "SLICE_S", 0.0)
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
     offsets = asyncio.run(save_under_load(tmp_path, random.Random(seed)))
     if is_damaged:
         (tmp_path / TABLE).write_bytes(b"{")

@@ -13,14 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from sparrowmq.broker import reports
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import changes_in
 from sparrowmq.broker.replication.table_copy import take_state
 from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.broker.replication.table_state import TableQuestion
-from sparrowmq.broker.reports import SLICE_S, Slices
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.broker.statistics import TOPIC_PUT_SIZE
 from sparrowmq.broker.topics import plain_topic
@@ -28,7 +26,9 @@ from sparrowmq.cli.serve import GC_THRESHOLDS
 from sparrowmq.clock import system_clock
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import InlineSyncer
+from sparrowmq.net import slices
 from sparrowmq.net.peers import Peers
+from sparrowmq.net.slices import SLICE_S, Slices
 from sparrowmq.net.workers import ThreadWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
@@ -254,7 +254,7 @@ async def turns_of_others(folder: Path) -> dict[str, int]:
 def test_a_report_lets_others_go_first_at_every_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "SLICE_S", 0.0)  # every slice is over at once
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)  # every slice is over at once
     turns = asyncio.run(turns_of_others(tmp_path))
     queues = SMALL.topics * SMALL.queues
     all_groups, one_group, *_ = turns.values()
@@ -308,7 +308,7 @@ async def taken_under_load(folder: Path) -> tuple[list[OffsetChange], list[Offse
 def test_a_whole_table_for_a_slave_is_of_one_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "SLICE_S", 0.0)
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
     taken, now = asyncio.run(taken_under_load(tmp_path))
     assert taken == now
 

@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import pytest
 
-from sparrowmq.nameserver import NameServer, NameServerConfig, slices
-from sparrowmq.nameserver.slices import SLICE_S, Slices
+from sparrowmq.nameserver import NameServer, NameServerConfig
+from sparrowmq.net import slices
 from sparrowmq.net.calls import Response
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
@@ -112,23 +112,3 @@ def test_one_bad_topic_among_thousands_refuses_the_registration() -> None:
     response, count = asyncio.run(refused())
     assert "perm of topic bad is 99" in response.remark
     assert count == 0
-
-
-@pytest.mark.parametrize("works", [1, 4])
-def test_all_that_works_in_slices_takes_one_slice_of_a_turn(works: int) -> None:
-    async def counted() -> int:
-        now, turns, shared = [0.0], 0, Slices()
-        asyncio.get_running_loop().time = lambda: now[0]  # type: ignore[method-assign]
-
-        def work() -> Generator[None, None, None]:
-            for _ in range(100):
-                now[0] += 0.001
-                yield
-
-        working = [asyncio.ensure_future(shared.run(work())) for _ in range(works)]
-        while not all(each.done() for each in working):
-            turns += 1
-            await asyncio.sleep(0)
-        return turns
-
-    assert asyncio.run(counted()) >= 0.1 * works / (SLICE_S + works * 0.001)

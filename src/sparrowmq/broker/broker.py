@@ -25,7 +25,6 @@ from sparrowmq.broker.registration import BrokerRegistration
 from sparrowmq.broker.replication.read_places import ReadPlaces, SlaveReads
 from sparrowmq.broker.replication.replication import Replication
 from sparrowmq.broker.replication.status import ReplicationFigures
-from sparrowmq.broker.reports import Slices
 from sparrowmq.broker.sampling import Sampling
 from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.table_saving import TableSaving
@@ -36,6 +35,7 @@ from sparrowmq.broker.watched_groups import WatchedGroups
 from sparrowmq.clock import Clock
 from sparrowmq.disk.disk import Disk
 from sparrowmq.net.connection import Connection
+from sparrowmq.net.slices import Slices
 from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import DataVersion

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import ConsumerGroup
-from sparrowmq.broker.reports import Slice
+from sparrowmq.net.slices import Slice
 from sparrowmq.protocol.delay import schedule_queue_id
 from sparrowmq.protocol.drain import DrainReport, GroupLeft, ReadElsewhere
 from sparrowmq.protocol.names import (

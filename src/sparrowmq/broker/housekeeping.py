@@ -6,10 +6,10 @@ from functools import partial
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import SCANS
-from sparrowmq.broker.reports import in_slices
 from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.disk.errors import DiskFull, NoDescriptors
 from sparrowmq.episodes import Episode
+from sparrowmq.net.slices import in_slices
 from sparrowmq.store.errors import AppendsHeld
 
 _TICK_S = 0.05

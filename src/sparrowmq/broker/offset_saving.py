@@ -14,12 +14,12 @@ from contextlib import suppress
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.environment import Environment
-from sparrowmq.broker.reports import Slices
 from sparrowmq.broker.table_saving import resolve_waiters
 from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply
+from sparrowmq.net.slices import Slices
 from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.protocol.codes import ResponseCode
 

@@ -70,7 +70,6 @@ from sparrowmq.broker.replication.returning_master import is_kept_by_waiting_mas
 from sparrowmq.broker.replication.role_change import RoleChanger
 from sparrowmq.broker.replication.standstill import Standstill
 from sparrowmq.broker.replication.table_following import TableFollowing
-from sparrowmq.broker.reports import Slices
 from sparrowmq.broker.sampling import sample
 from sparrowmq.broker.statistics import Statistics
 from sparrowmq.clock import Clock, Zone, cpu_clock, monotonic_clock, utc
@@ -80,6 +79,7 @@ from sparrowmq.net.endpoint import Endpoint
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
+from sparrowmq.net.slices import Slices
 from sparrowmq.net.tasks import Loop, Uncancellable, running
 from sparrowmq.net.workers import Workers
 

@@ -19,9 +19,9 @@ from sparrowmq.broker.consumer_offsets import ConsumerOffsets, updated
 from sparrowmq.broker.environment import Environment
 from sparrowmq.broker.live_clients import ConsumerGroup, Consumers
 from sparrowmq.broker.replication.table_rules import OffsetChange
-from sparrowmq.broker.reports import Slices, in_slices
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskFull
+from sparrowmq.net.slices import Slices, in_slices
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.broker_stats import MessageRequestModeTable

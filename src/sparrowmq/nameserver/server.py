@@ -15,12 +15,12 @@ from sparrowmq.nameserver.handlers import clusters, key_values, registration, se
 from sparrowmq.nameserver.kv_config import KvConfig
 from sparrowmq.nameserver.lost_brokers import LostBrokers
 from sparrowmq.nameserver.routing_table import RoutingTable
-from sparrowmq.nameserver.slices import Slices
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.endpoint import Endpoint
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
+from sparrowmq.net.slices import Slices
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 

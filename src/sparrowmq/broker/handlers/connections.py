@@ -6,9 +6,9 @@ from msgspec import field
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import LiveMember, group_faults
-from sparrowmq.broker.reports import in_slices
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.net.slices import in_slices
 from sparrowmq.protocol.body import GroupList
 from sparrowmq.protocol.broker_stats import SubscriptionFound
 from sparrowmq.protocol.codes import Language, ResponseCode

@@ -12,10 +12,10 @@ from sparrowmq.broker.handlers.table_changes import (
     page_of,
     reply_when_deleted,
 )
-from sparrowmq.broker.reports import in_slices
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.net.slices import in_slices
 from sparrowmq.protocol.attributes import GROUP_ATTRIBUTES
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError

@@ -6,10 +6,10 @@ from collections.abc import Generator, Sequence
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.delay_properties import slot_ms
 from sparrowmq.broker.handlers.table_changes import check_is_master
-from sparrowmq.broker.reports import in_slices
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.net.slices import in_slices
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import ConsumeQueueUnit, ConsumeQueueUnits, CorrectionOffsets
 from sparrowmq.protocol.codes import ResponseCode

@@ -1,16 +1,17 @@
 """Progress, lag and rates of topics and groups.
 
-Every request here reads many queues, and works in slices (`broker/reports.py`).
+Every request here reads many queues, and works in slices (`net/slices.py`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.reports import Slice, stored_times
+from sparrowmq.broker.reports import stored_times
 from sparrowmq.broker.statistics import GROUP_GET, TOPIC_PUT
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.net.slices import Slice
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.frame import MAX_FRAME_BYTES

@@ -33,8 +33,8 @@ from sparrowmq.broker.replication.table_state import (
     TableState,
     TopicsCopied,
 )
-from sparrowmq.broker.reports import in_slices
 from sparrowmq.net.calls import Response
+from sparrowmq.net.slices import in_slices
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import MessageRequestModeTable
 from sparrowmq.protocol.codes import ResponseCode

@@ -18,7 +18,7 @@ from sparrowmq.broker.replication.table_state import (
     TableState,
     TopicsCopied,
 )
-from sparrowmq.broker.reports import in_slices
+from sparrowmq.net.slices import in_slices
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.store.store import Store

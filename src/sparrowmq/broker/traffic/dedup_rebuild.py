@@ -47,7 +47,7 @@ from sparrowmq.protocol.record_layout import HEAD_SIZE, HOSTS_V6, MAGIC_V1, head
 
 if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
-    from sparrowmq.broker.reports import Slice
+    from sparrowmq.net.slices import Slice
 
 _MOST_UNITS = 512
 _LEAST_UNITS = 16

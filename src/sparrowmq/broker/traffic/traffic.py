@@ -12,7 +12,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from sparrowmq.broker.reports import Slice
 from sparrowmq.broker.traffic.backlog import BacklogState, Presence, look
 from sparrowmq.broker.traffic.bucket import Bucket, admit, give_back
 from sparrowmq.broker.traffic.clients import ClientQuota
@@ -21,6 +20,7 @@ from sparrowmq.broker.traffic.meter import Meter, Metered, Refusals
 from sparrowmq.broker.traffic.slowing import Slowing
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Reply, Request
+from sparrowmq.net.slices import Slice
 from sparrowmq.protocol.batch import count_messages
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send import AnySend, SendBatchMessage, SendLimited

@@ -12,6 +12,7 @@ from sparrowmq.nameserver.kv_config import ORDER_TOPIC_CONFIG
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import NetError, RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.net.slices import in_slices
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
@@ -67,7 +68,7 @@ async def _register_large(
 ) -> Reply:
     # An update of a single topic may overtake it. Then the older data version counts here, and the
     # broker, which asks for it every 30 s, registers again.
-    registration = await server.slices.run(reading)
+    registration = await in_slices(reading, server.slices)
     reply = _register(server, request, registration)
     return reply if isinstance(reply, Reply) else await reply
 
