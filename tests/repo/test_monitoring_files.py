@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sparrowmq.metrics.families import BROKER_FAMILIES, NAME_SERVER_FAMILIES, Family, Kind
+from sparrowmq.metrics.families import BROKER_FAMILIES, NAME_SERVER_FAMILIES, Family, MetricKind
 from tests.repo.tree import ROOT
 
 MONITORING = ROOT / "deploy" / "monitoring"
@@ -28,7 +28,7 @@ def samples(family: Family) -> Iterator[str]:
     """The names of its lines."""
     for name in family.names:
         yield name
-        if family.kind is Kind.HISTOGRAM:
+        if family.kind is MetricKind.HISTOGRAM:
             yield from (f"{name}_bucket", f"{name}_count", f"{name}_sum")
 
 

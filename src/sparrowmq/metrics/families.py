@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """The Prometheus type of a metric."""
 
     COUNTER = "counter"
@@ -22,7 +22,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     """One metric with all its labels."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
     earlier_name: str = ""
@@ -36,14 +36,14 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _counter(name: str, text: str, *labels: str) -> Family:
-    return Family(name=name, kind=Kind.COUNTER, help=text, labels=labels)
+    return Family(name=name, kind=MetricKind.COUNTER, help=text, labels=labels)
 
 
 def _gauge(name: str, text: str, *labels: str, unit: str = "") -> Family:
     if not unit:
-        return Family(name=name, kind=Kind.GAUGE, help=text, labels=labels)
+        return Family(name=name, kind=MetricKind.GAUGE, help=text, labels=labels)
     return Family(
-        name=f"{name}_{unit}", kind=Kind.GAUGE, help=text, labels=labels, earlier_name=name
+        name=f"{name}_{unit}", kind=MetricKind.GAUGE, help=text, labels=labels, earlier_name=name
     )
 
 
@@ -52,7 +52,7 @@ def _histogram(
 ) -> Family:
     return Family(
         name=f"{name}_{unit}" if unit else name,
-        kind=Kind.HISTOGRAM,
+        kind=MetricKind.HISTOGRAM,
         help=text,
         labels=labels,
         earlier_name=name if unit else "",
