@@ -33,7 +33,6 @@ CHANGES = {
     RequestCode.CLONE_GROUP_OFFSET,
     RequestCode.BEGIN_DRAIN,
     RequestCode.DELETE_EXPIRED_COMMITLOG,
-    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
 }
 AGAIN = (
     "sparrowmq: stopped before it ended: what was changed stays changed; run it again, which"

@@ -25,6 +25,7 @@ _MASKS = (
     (r"(?<=consumed│)[\d.]+", "SECONDS"),
     (r"(?<=│\?│)[\d.]+", "SECONDS"),
     (r"\b\d+\.\d+s\b", "SECONDS"),
+    (r"(?<=in per s: )[\d.]+", "RATE"),
     (r"(?<=twice in )\d+\.\d+", "SECONDS"),
     (r"(?<=PYTHON│V5_3_3│)(\d+)│[\d.]+", r"\1│RATE"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
