@@ -390,15 +390,16 @@ class Admin(Block):
         brokers: Sequence[str] = (),
         cluster: str | None = None,
         replace: bool = True,
+        dry_run: bool = False,
     ) -> list[str]:
         """Create a topic on brokers, a cluster, or everywhere. Returns the names of the brokers
         that have it.
 
         Producers and consumers find it when this returns. A topic that exists gets these settings;
         with `replace=False` it stays as it is, and AlreadyExists is raised if it differs in what is
-        given. `queues` counts per broker, and holds for reading and writing unless those are given;
-        what is not given is 8 queues, for reading and writing, not ordered. Raises ValueError,
-        NotFound.
+        given. `dry_run` only checks. `queues` counts per broker, and holds for reading and writing
+        unless those are given; what is not given is 8 queues, for reading and writing, not ordered.
+        Raises ValueError, NotFound.
         """
         wanted = topics.wanted_topic(
             queues=queues,
@@ -410,7 +411,13 @@ class Admin(Block):
         )
         topics.check_new(topic, wanted)
         return await topics.create_topic(
-            self._cluster, topic, wanted, brokers=brokers, of=cluster, replace=replace
+            self._cluster,
+            topic,
+            wanted,
+            brokers=brokers,
+            of=cluster,
+            replace=replace,
+            dry_run=dry_run,
         )
 
     async def update_topic(
@@ -590,14 +597,15 @@ class Admin(Block):
         brokers: Sequence[str] = (),
         cluster: str | None = None,
         replace: bool = True,
+        dry_run: bool = False,
     ) -> list[str]:
         """Create a group on brokers, a cluster, or everywhere. Returns the names of the brokers
         that have it.
 
         A group that exists gets these settings; with `replace=False` it stays as it is, and
-        AlreadyExists is raised if it differs in what is given. What is not given is 16 retries, one
-        retry queue, consuming and broadcasting allowed, not orderly. Most clusters create groups
-        when their first member comes. Raises ValueError, NotFound.
+        AlreadyExists is raised if it differs in what is given. `dry_run` only checks. What is not
+        given is 16 retries, one retry queue, consuming and broadcasting allowed, not orderly. Most
+        clusters create groups when their first member comes. Raises ValueError, NotFound.
         """
         wanted = group_changes.wanted_group(
             may_consume=may_consume,
@@ -609,7 +617,13 @@ class Admin(Block):
         )
         group_changes.check_new(group, wanted)
         return await group_changes.create_group(
-            self._cluster, group, wanted, brokers=brokers, of=cluster, replace=replace
+            self._cluster,
+            group,
+            wanted,
+            brokers=brokers,
+            of=cluster,
+            replace=replace,
+            dry_run=dry_run,
         )
 
     async def update_group(
@@ -647,26 +661,41 @@ class Admin(Block):
         keep_offsets: bool = False,
         force: bool = False,
         missing_ok: bool = False,
+        dry_run: bool = False,
     ) -> list[str]:
         """Delete a group and its progress on all brokers, or on none if one hangs; its retry and
-        dead-letter topics stay.
+        dead-letter topics stay. `dry_run` only checks.
 
         Raises NotFound if no broker has it, unless `missing_ok`, and InUse if it has live members,
         unless `force`.
         """
         return await group_changes.delete_group(
-            self._cluster, group, keep_offsets=keep_offsets, force=force, missing_ok=missing_ok
+            self._cluster,
+            group,
+            keep_offsets=keep_offsets,
+            force=force,
+            missing_ok=missing_ok,
+            dry_run=dry_run,
         )
 
-    async def pause_group(self, group: str, *, topic: str | None = None) -> list[str]:
-        """Make brokers refuse a group's pulls, in all topics or in one. Returns the names of the
-        brokers. Members still handle what they have already fetched. Raises NotFound."""
-        return await group_changes.set_paused(self._cluster, group, topic, paused=True)
-
-    async def resume_group(self, group: str, *, topic: str | None = None) -> list[str]:
-        """Make brokers serve the pulls of a paused group again. Returns the names of the brokers.
+    async def pause_group(
+        self, group: str, *, topic: str | None = None, dry_run: bool = False
+    ) -> list[str]:
+        """Make brokers refuse a group's pulls, in all topics or in one; `dry_run` only checks.
+        Returns the names of the brokers. Members still handle what they have already fetched.
         Raises NotFound."""
-        return await group_changes.set_paused(self._cluster, group, topic, paused=False)
+        return await group_changes.set_paused(
+            self._cluster, group, topic, paused=True, dry_run=dry_run
+        )
+
+    async def resume_group(
+        self, group: str, *, topic: str | None = None, dry_run: bool = False
+    ) -> list[str]:
+        """Make brokers serve the pulls of a paused group again; `dry_run` only checks. Returns the
+        names of the brokers. Raises NotFound."""
+        return await group_changes.set_paused(
+            self._cluster, group, topic, paused=False, dry_run=dry_run
+        )
 
     async def subscriptions(self, group: str) -> Listing[GroupSubscription]:
         """What the members of a group subscribe to, and where they differ. Raises NotFound."""
@@ -934,12 +963,19 @@ class Admin(Block):
         return await message_traces.trace(self._cluster, message_id, topic)
 
     async def deliver(
-        self, message_id: str, group: str, *, topic: str | None = None, client_id: str | None = None
+        self,
+        message_id: str,
+        group: str,
+        *,
+        topic: str | None = None,
+        client_id: str | None = None,
+        dry_run: bool = False,
     ) -> Delivered:
         """Make a live member handle a stored message now: the first member unless one is named.
-        Progress stays as it is. Raises NotFound, and AdminError if the member does not answer."""
+        Progress stays as it is. `dry_run` only finds both. Raises NotFound, and AdminError if the
+        member does not answer."""
         return await deliveries.deliver(
-            self._cluster, message_id, group, topic=topic, client_id=client_id
+            self._cluster, message_id, group, topic=topic, client_id=client_id, dry_run=dry_run
         )
 
     async def resume_transaction(self, message_id: str) -> MessageExt:

@@ -36,7 +36,8 @@ class Delivered:
     group: str
     client_id: str
     result: str
-    """`consumed`, `asked to retry`, `rolled back`, `failed` or `returned nothing`."""
+    """`consumed`, `asked to retry`, `rolled back`, `failed` or `returned nothing`; of a dry run
+    `would be delivered`."""
     is_ok: bool
     remark: str
     took: timedelta
@@ -49,6 +50,7 @@ async def deliver(
     *,
     topic: str | None,
     client_id: str | None,
+    dry_run: bool,
 ) -> Delivered:
     """Make a member handle a message now. Raises NotFound, AdminError."""
     check_group(group)
@@ -62,6 +64,16 @@ async def deliver(
     if client_id is not None and client_id not in names:
         raise NotFound("member", client_id, f"live members of group {group} are: {shown(names)}")
     member = client_id or names[0]
+    if dry_run:
+        return Delivered(
+            message_id=found.msg_id,
+            group=group,
+            client_id=member,
+            result="would be delivered",
+            is_ok=True,
+            remark="",
+            took=timedelta(),
+        )
     header = ConsumeMessageDirectly(
         consumer_group=group, client_id=member, msg_id=found.offset_msg_id, topic=found.topic
     )

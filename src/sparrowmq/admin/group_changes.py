@@ -90,6 +90,7 @@ async def create_group(
     brokers: Sequence[str],
     of: str | None,
     replace: bool,
+    dry_run: bool,
 ) -> list[str]:
     """Create a group on the brokers named, those of a cluster, or all, or replace its settings
     there. Raises AlreadyExists where it differs in what is given and `replace` is False."""
@@ -101,6 +102,8 @@ async def create_group(
         changes = [each for name in present for each in wanted.changes(present[name], name)]
         if changes:
             raise AlreadyExists("group", group, map(str, changes))
+    if dry_run:
+        return list(without(targets, away))
     new = _request(wanted.with_defaults(_DEFAULTS), SubscriptionGroupConfig(group_name=group))
     return await cluster.change_each(
         f"group {group} is set",
@@ -166,7 +169,7 @@ async def _update(
 
 
 async def set_paused(
-    cluster: ClusterCalls, group: str, topic: str | None, *, paused: bool
+    cluster: ClusterCalls, group: str, topic: str | None, *, paused: bool, dry_run: bool
 ) -> list[str]:
     """Make brokers refuse a group's pulls, or serve them again. Returns the names of those that do.
 
@@ -177,19 +180,27 @@ async def set_paused(
     (check_own if paused else check_group)(group)
     if topic is None:
         wanted = wanted_group(None, may_consume=not paused)
-        _, having = await _update(cluster, group, wanted, brokers=(), dry_run=False)
+        _, having = await _update(cluster, group, wanted, brokers=(), dry_run=dry_run)
         return having
     await find_group(cluster, group, await connected(cluster, group))
     route = await cluster.route(check_topic(topic))
     names = sorted({each.broker_name for each in route.broker_datas})
     targets, away = await cluster.changeable(brokers=names)
+    if dry_run:
+        return list(targets)
     header = UpdateGroupForbidden(group=group, topic=topic, readable=not paused)
     what = f"group {group} is {'paused' if paused else 'resumed'} in topic {topic}"
     return await cluster.change_each(what, targets, lambda _: (header, b""), away=away)
 
 
 async def delete_group(
-    cluster: ClusterCalls, group: str, *, keep_offsets: bool, force: bool, missing_ok: bool
+    cluster: ClusterCalls,
+    group: str,
+    *,
+    keep_offsets: bool,
+    force: bool,
+    missing_ok: bool,
+    dry_run: bool,
 ) -> list[str]:
     """Delete a group and its progress on all brokers. Raises NotFound unless `missing_ok`, and
     InUse unless `force`."""
@@ -201,6 +212,8 @@ async def delete_group(
     if not force:
         _check_no_members(online, group, "stop them first, or their brokers create it again")
     away += online.unreached()
+    if dry_run:
+        return list(without(targets, away))
     header = DeleteGroup(group_name=group, clean_offset=not keep_offsets)
     return await cluster.change_each(
         f"group {group} is deleted", without(targets, away), lambda _: (header, b""), away=away

@@ -224,9 +224,11 @@ _FIELDS = {
     "perm": "perm",
     "order": "order",
 }
+NEW_QUEUES = 8
+"""The queues of a topic on each broker, unless its creator says otherwise."""
 _DEFAULTS: Mapping[str, Setting] = {
-    "read_queues": 8,
-    "write_queues": 8,
+    "read_queues": NEW_QUEUES,
+    "write_queues": NEW_QUEUES,
     "perm": PERM_READ_WRITE,
     "order": False,
 }
@@ -312,6 +314,7 @@ async def create_topic(
     brokers: Sequence[str],
     of: str | None,
     replace: bool,
+    dry_run: bool,
 ) -> list[str]:
     """Create a topic on the brokers named, those of a cluster, or all, or replace its settings
     there. Returns when the name servers know it. Raises AlreadyExists where it differs in what is
@@ -322,6 +325,8 @@ async def create_topic(
         present, unreached = await _same_configs(cluster, topic, wanted, targets)
         away += unreached
     targets = without(targets, away)
+    if dry_run:
+        return list(targets)
     new = _request(wanted.with_defaults(_DEFAULTS), TopicConfig(topic_name=topic))
     requests = {
         name: _request(wanted, present[name]) if name in present else new for name in targets

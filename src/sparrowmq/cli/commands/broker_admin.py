@@ -1,5 +1,7 @@
 """Verbs of `sparrowmq broker` for brokers that run: list, show, config, clean."""
 
+from collections.abc import Sequence
+
 import click
 
 from sparrowmq.admin.admin import Admin
@@ -206,10 +208,21 @@ APACHE_KEEPS = "Apache's server writes it into the file that it was started with
 @click.option(
     "--unused-topics", is_flag=True, help="Queues of topics that the broker no longer has."
 )
+@dry_run_option
 @yes_option
 @shell_options()
-def clean(name: str, log: bool, queues: bool, unused_topics: bool, yes: bool, shell: Shell) -> None:
+def clean(
+    name: str,
+    log: bool,
+    queues: bool,
+    unused_topics: bool,
+    dry_run: bool,
+    yes: bool,
+    shell: Shell,
+) -> None:
     """Make a broker delete what is expired or unused now, not at its scheduled hour.
+
+    Brokers do not say beforehand how much that is.
 
     \b
     Examples:
@@ -228,12 +241,19 @@ def clean(name: str, log: bool, queues: bool, unused_topics: bool, yes: bool, sh
         return await admin.clean_broker(name, what)
 
     shell.ask(look)
+    if dry_run:
+        shell.show(_cleaned([(each, None) for each in what]))
+        shell.dry()
+        return
     question = f"expired or unused {', '.join(what)} of broker {name} would be deleted"
     shell.confirm(question, name, yes=yes)
     done = shell.change(work)
-    rows: list[list[Value]] = [[each.what, each.deleted] for each in done]
-    shell.show(Report([table((("WHAT", "what"), ("DELETED", "deleted")), rows)]))
+    shell.show(_cleaned([(each.what, each.deleted) for each in done]))
     shell.done(f"broker {name} is cleaned")
+
+
+def _cleaned(rows: Sequence[tuple[Cleanable, int | None]]) -> Report:
+    return Report([table((("WHAT", "what"), ("DELETED", "deleted")), rows)])
 
 
 def commands() -> list[click.Command]:

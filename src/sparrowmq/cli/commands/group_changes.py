@@ -94,6 +94,7 @@ def _attributes(texts: tuple[str, ...]) -> dict[str, str | None] | None:
 @click.argument("name")
 @_setting_options
 @click.option("--cluster", help="On all brokers of this cluster.")
+@dry_run_option
 @shell_options()
 def create(
     name: str,
@@ -105,6 +106,7 @@ def create(
     attributes: tuple[str, ...],
     brokers: tuple[str, ...],
     cluster: str | None,
+    dry_run: bool,
     shell: Shell,
 ) -> None:
     """Create a group. Most clusters create one when its first member comes.
@@ -131,6 +133,7 @@ def create(
                 cluster=cluster,
                 attributes=wanted,
                 replace=False,
+                dry_run=dry_run,
                 **given,  # type: ignore[arg-type]  # by name, checked by its options
             )
         except AlreadyExists as error:
@@ -140,11 +143,15 @@ def create(
             ) from error
         return done, before
 
-    done, before = shell.change(work)
+    done, before = shell.change(work, dry_run=dry_run)
+    result = "would be created" if dry_run else "created"
     rows: list[list[Value]] = [
-        [broker, "there already" if broker in before else "created"] for broker in done
+        [broker, "there already" if broker in before else result] for broker in done
     ]
     shell.show(Report([table(_RESULT, rows)]))
+    if dry_run:
+        shell.dry()
+        return
     if before.issuperset(done):
         shell.say(f"group {name} is there already; nothing was changed")
         return
@@ -221,9 +228,10 @@ def _shown(value: Value) -> Value:
 @click.command("delete")
 @click.argument("name", shell_complete=complete_groups)
 @click.option("--keep-offsets", is_flag=True, help="Keep its progress, for a group of this name.")
+@dry_run_option
 @yes_option
 @shell_options()
-def delete(name: str, keep_offsets: bool, yes: bool, shell: Shell) -> None:
+def delete(name: str, keep_offsets: bool, dry_run: bool, yes: bool, shell: Shell) -> None:
     """Delete a group, which must be offline, and its progress.
 
     Its retry and dead-letter topics stay.
@@ -245,11 +253,16 @@ def delete(name: str, keep_offsets: bool, yes: bool, shell: Shell) -> None:
 
     brokers, topics = shell.ask(look)
     lost = "its progress stays" if keep_offsets else f"with its progress in {topics} topics"
-    shell.confirm(f"group {name} would be deleted on {brokers} brokers, {lost}", name, yes=yes)
+    what = f"group {name} would be deleted on {brokers} brokers, {lost}"
 
     async def work(admin: Admin) -> list[str]:
-        return await admin.delete_group(name, keep_offsets=keep_offsets)
+        return await admin.delete_group(name, keep_offsets=keep_offsets, dry_run=dry_run)
 
+    if dry_run:
+        shell.show(Report([_results(shell.ask(work), "would be deleted")], notes=[what]))
+        shell.dry()
+        return
+    shell.confirm(what, name, yes=yes)
     shell.show(Report([_results(shell.change(work), "deleted")]))
     shell.done(f"group {name} deleted")
 
@@ -257,22 +270,29 @@ def delete(name: str, keep_offsets: bool, yes: bool, shell: Shell) -> None:
 # ---- pause
 
 
-def _pausing(name: str, topic: str | None, shell: Shell, *, paused: bool) -> None:
+def _pausing(
+    name: str, topic: str | None, shell: Shell, note: str, *, paused: bool, dry_run: bool
+) -> None:
     async def work(admin: Admin) -> list[str]:
         change = admin.pause_group if paused else admin.resume_group
-        return await change(name, topic=topic)
+        return await change(name, topic=topic, dry_run=dry_run)
 
-    done = shell.change(work)
-    shell.show(Report([_results(done, "paused" if paused else "resumed")]))
+    done, result = shell.change(work, dry_run=dry_run), "paused" if paused else "resumed"
+    shell.show(Report([_results(done, f"would be {result}" if dry_run else result)]))
+    if dry_run:
+        shell.dry()
+        return
     where = f" in topic {topic}" if topic else ""
-    shell.done(f"group {name} {'paused' if paused else 'resumed'}{where}")
+    shell.done(f"group {name} {result}{where}")
+    shell.say(note)
 
 
 @click.command("pause")
 @click.argument("name", shell_complete=complete_groups)
 @topic_option(help="Only in this topic (brokers from 5.0 on).")
+@dry_run_option
 @shell_options()
-def pause(name: str, topic: str | None, shell: Shell) -> None:
+def pause(name: str, topic: str | None, dry_run: bool, shell: Shell) -> None:
     """Stop delivering messages to a group until it is resumed.
 
     \b
@@ -280,26 +300,27 @@ def pause(name: str, topic: str | None, shell: Shell) -> None:
       sparrowmq group pause billing
       sparrowmq group pause billing --topic orders
     """
-    _pausing(name, topic, shell, paused=True)
-    shell.say(
+    note = (
         "what members have fetched is handled still; they ask again, Java's every 3 s. Go on with:"
         f" sparrowmq group resume {name}{f' --topic {topic}' if topic else ''}"
     )
+    _pausing(name, topic, shell, note, paused=True, dry_run=dry_run)
 
 
 @click.command("resume")
 @click.argument("name", shell_complete=complete_groups)
 @topic_option(help="Only in this topic (brokers from 5.0 on).")
+@dry_run_option
 @shell_options()
-def resume(name: str, topic: str | None, shell: Shell) -> None:
+def resume(name: str, topic: str | None, dry_run: bool, shell: Shell) -> None:
     """Deliver messages to a paused group again.
 
     \b
     Example:
       sparrowmq group resume billing
     """
-    _pausing(name, topic, shell, paused=False)
-    shell.say("members get messages when they ask next: Java's within 3 s")
+    note = "members get messages when they ask next: Java's within 3 s"
+    _pausing(name, topic, shell, note, paused=False, dry_run=dry_run)
 
 
 def commands() -> list[click.Command]:

@@ -20,7 +20,7 @@ from sparrowmq.cli.message_output import MORE, body_text, json_of, line_of, mess
 from sparrowmq.cli.option_types import Moment
 from sparrowmq.cli.output import Columns, Kind, Report, Table, Value, table
 from sparrowmq.cli.queues import MAX_OFFSET, QueueName, QueueType
-from sparrowmq.cli.shell import Shell, shell_options, topic_option, yes_option
+from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, topic_option, yes_option
 from sparrowmq.clock import date_of
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.trace import TraceStep
@@ -381,10 +381,17 @@ def _step_row(step: TraceStep, steps: Sequence[TraceStep]) -> list[Value]:
     help="The group whose handler gets it.",
 )
 @click.option("--client", metavar="CLIENT", help="This member. [default: the first]")
+@dry_run_option
 @yes_option
 @shell_options()
 def deliver(
-    message_id: str, topic: str | None, group: str, client: str | None, yes: bool, shell: Shell
+    message_id: str,
+    topic: str | None,
+    group: str,
+    client: str | None,
+    dry_run: bool,
+    yes: bool,
+    shell: Shell,
 ) -> None:
     """Let a live member handle a stored message now.
 
@@ -394,13 +401,18 @@ def deliver(
     Example:
       sparrowmq message deliver 7F0000010ACE18B4AAC2951B8A1F0000 --topic orders --group billing
     """
-    shell.confirm(f"A handler of group {group} gets message {message_id} once more", group, yes=yes)
+    if not dry_run:
+        what = f"A handler of group {group} gets message {message_id} once more"
+        shell.confirm(what, group, yes=yes)
 
     async def work(admin: Admin) -> Delivered:
-        return await admin.deliver(message_id, group, topic=topic, client_id=client)
+        return await admin.deliver(
+            message_id, group, topic=topic, client_id=client, dry_run=dry_run
+        )
 
     done = shell.change(
         work,
+        dry_run=dry_run,
         next_step=lambda: (
             f"the message may have reached a handler of group {group}, and its result is not known;"
             " run again, it is delivered once more"
@@ -419,10 +431,12 @@ def deliver(
         done.group,
         done.client_id,
         done.result,
-        done.took,
+        "" if dry_run else done.took,
         done.remark,
     ]
     shell.show(Report([table(columns, [row])]))
+    if dry_run:
+        shell.dry()
     if not done.is_ok:
         sys.exit(1)
 

@@ -157,8 +157,9 @@ def get_key(namespace: str, key: str, shell: Shell) -> None:
 @click.argument("namespace")
 @click.argument("key")
 @click.argument("value")
+@dry_run_option
 @shell_options()
-def set_key(namespace: str, key: str, value: str, shell: Shell) -> None:
+def set_key(namespace: str, key: str, value: str, dry_run: bool, shell: Shell) -> None:
     """Set the value of a key on all name servers.
 
     \b
@@ -171,10 +172,14 @@ def set_key(namespace: str, key: str, value: str, shell: Shell) -> None:
             before = await admin.key_value(namespace, key)
         except NotFound:
             before = ""
-        await admin.set_key_value(namespace, key, value)
+        if not dry_run:
+            await admin.set_key_value(namespace, key, value)
         return before
 
-    shell.show(_changed_key(key, shell.change(work), value))
+    shell.show(_changed_key(key, shell.change(work, dry_run=dry_run), value))
+    if dry_run:
+        shell.dry()
+        return
     shell.done(f"key {key} of namespace {namespace} is set")
 
 

@@ -10,7 +10,7 @@ from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError, AlreadyExists, NotFound
 from sparrowmq.admin.spreads import TopicShare
 from sparrowmq.admin.topic_readers import TopicReader
-from sparrowmq.admin.topics import TopicInfo
+from sparrowmq.admin.topics import NEW_QUEUES, TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.cli.cluster_tables import change_table
 from sparrowmq.cli.completion import complete_topics
@@ -102,6 +102,7 @@ def _attributes(texts: Sequence[str], message_type: str | None) -> dict[str, str
 @_setting_options
 @click.option("--cluster", metavar="NAME", help="On all brokers of this cluster.")
 @click.option("--if-missing", is_flag=True, help="Leave a topic that exists as it is.")
+@dry_run_option
 @shell_options()
 def create(
     name: str,
@@ -110,6 +111,7 @@ def create(
     brokers: tuple[str, ...],
     cluster: str | None,
     if_missing: bool,
+    dry_run: bool,
     shell: Shell,
     **settings: Any,
 ) -> None:
@@ -134,31 +136,45 @@ def create(
         )
     given = {each: value for each, value in settings.items() if value is not None}
 
-    async def work(admin: Admin) -> TopicInfo | None:
+    async def work(admin: Admin) -> dict[str, int] | None:
         if if_missing and await _exists(admin, name):
             return None
         try:
-            await admin.create_topic(
+            targets = await admin.create_topic(
                 name,
                 **given,
                 attributes=attributes,
                 brokers=brokers,
                 cluster=cluster,
                 replace=False,
+                dry_run=dry_run,
             )
         except AlreadyExists as error:
             raise AdminError(_other_settings(name, error)) from error
-        return await admin.topic(name)
+        new = dict.fromkeys(targets, _most_queues(**settings)) if dry_run else {}
+        if dry_run and not await _exists(admin, name):
+            return new
+        found = (await admin.topic(name)).settings
+        return new | {each.broker: max(each.read_queues, each.write_queues) for each in found}
 
-    made = shell.change(work)
+    made = shell.change(work, dry_run=dry_run)
     if made is None:
         shell.say(f"topic {name} exists; nothing was changed")
         return
-    rows: list[list[Value]] = [
-        [each.broker, max(each.read_queues, each.write_queues)] for each in made.settings
-    ]
-    shell.show(Report([table((("BROKER", "broker"), ("QUEUES", "queues")), rows)]))
+    columns = (("BROKER", "broker"), ("QUEUES", "queues"))
+    shell.show(Report([table(columns, sorted(made.items()))]))
+    if dry_run:
+        shell.dry()
+        return
     shell.done(f"topic {name} is there")
+
+
+def _most_queues(
+    queues: int | None, read_queues: int | None, write_queues: int | None, **_: Any
+) -> int:
+    """The queues that a topic with these settings would have on a broker."""
+    otherwise = queues or NEW_QUEUES
+    return max(read_queues or otherwise, write_queues or otherwise)
 
 
 async def _exists(admin: Admin, name: str) -> bool:
