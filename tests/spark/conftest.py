@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.remoting import Remoting
 from sparrowmq.testing import Cluster, cluster
 from tests.patience import PATIENCE_S
@@ -32,7 +32,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def patient_sockets() -> Iterator[None]:
     """A machine that stands still for longer than the 3 s of the defaults is no failure."""
     with pytest.MonkeyPatch.context() as patch:
-        for kind in (Routes, Remoting):
+        for kind in (RemoteCluster, Remoting):
             patch.setattr(kind.__init__, "__defaults__", (PATIENCE_S,))
         yield
 

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from sparrowmq.spark.frames import deduplicated
 from sparrowmq.spark.offsets import Offsets, from_json
 from sparrowmq.spark.session import spark_session
-from sparrowmq.spark.wire.cluster import Queue
-from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
+from sparrowmq.spark.wire.cluster import Queue, RemoteCluster
 from tests.spark.dying_driver import die_before, processes_of
 from tests.spark.standalone import QUICK_JAVA
 
@@ -132,7 +131,7 @@ def committed_offsets(folder: Path) -> Offsets:
 
 def group_offsets(name_server: str, topic: str, folder: Path) -> dict[Queue, int | None]:
     """Where the brokers think that the query is."""
-    with Wire(name_server) as wire:
+    with RemoteCluster(name_server) as wire:
         group = copy_of(topic, folder)
         return {queue: wire.consumer_offset(group, queue) for queue in wire.queues(topic)}
 

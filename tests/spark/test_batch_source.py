@@ -11,7 +11,7 @@ import pytest
 
 from sparrowmq.blocking import Message
 from sparrowmq.clock import system_clock
-from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.testing import Cluster
 from tests.seeds import in_part
 from tests.spark.admin import create_topic
@@ -97,7 +97,7 @@ def test_times_say_from_where_to_where(spark: SparkSession, running: Cluster) ->
     after_ms = int(last.timestamp() * 1000) + 1
     assert load(spark, running, subscribe="batch-times", startingTimestamp=after_ms).count() == 0
     assert load(spark, running, subscribe="batch-times", endingTimestamp=after_ms).count() == 10
-    with Routes(running.name_server) as routes:
+    with RemoteCluster(running.name_server) as routes:
         queues = [queue.queue_id for queue in routes.queues("batch-times")]
     times = json.dumps({"batch-times": {"broker-a": {str(queue): 0 for queue in queues}}})
     assert (

@@ -18,8 +18,7 @@ from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options, parse_options
 from sparrowmq.spark.pushdown import RowCondition
 from sparrowmq.spark.schema import read_columns
-from sparrowmq.spark.wire.cluster import Queue
-from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
+from sparrowmq.spark.wire.cluster import Queue, RemoteCluster
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
@@ -268,7 +267,7 @@ def test_thousands_of_messages_come_in_few_pulls(running: Cluster) -> None:
 
 
 def read_all(options: Options) -> list[bytes]:
-    with Routes(options.name_server) as routes:
+    with RemoteCluster(options.name_server) as routes:
         pieces = [
             QueueRange(queue, routes.min_offset(queue), routes.max_offset(queue))
             for queue in routes.queues(options.subscribe[0])

@@ -19,8 +19,7 @@ from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options, parse_options
 from sparrowmq.spark.positions import EPOCHS, ends_now, from_json, to_json
 from sparrowmq.spark.stream import StreamReader
-from sparrowmq.spark.wire.cluster import Queue, QueuePosition
-from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
+from sparrowmq.spark.wire.cluster import Queue, QueuePosition, RemoteCluster
 from sparrowmq.spark.wire.puller import read_range
 from tests.spark.scripted_broker import Said, ScriptedBroker
 from tests.spark.shortened import READ, TOPIC, WAYS, World, read_world
@@ -59,7 +58,7 @@ def by_archive(world: World, fail: str) -> list[list[bytes]]:
     batches, at = [], from_json(world.checkpoint)
     base = {"nameServer": world.running.name_server, "subscribe": TOPIC}
     options = parse_options({**base, "failOnDataLoss": fail}, stream=True)
-    with Routes(options.name_server) as routes:
+    with RemoteCluster(options.name_server) as routes:
         target = ends_now(routes, routes.queues(TOPIC))
         while (planned := next_ranges(routes, options, at, target, 1000))[0]:
             parts, at = planned
@@ -203,7 +202,7 @@ def test_a_micro_batch_asks_no_more_while_nothing_has_changed() -> None:
 
 
 def test_progress_is_committed_with_its_epoch_and_never_past_what_is_left(world: World) -> None:
-    with stream_readers() as open_reader, Routes(world.running.name_server) as routes:
+    with stream_readers() as open_reader, RemoteCluster(world.running.name_server) as routes:
         reader = open_reader(world.running.name_server, TOPIC, group="billing")
         (queue,) = routes.queues(TOPIC)
         reader.commit(world.checkpoint)

@@ -9,8 +9,7 @@ import pytest
 from sparrowmq.blocking import Message
 from sparrowmq.protocol.codes import ROUTE_LOST, RequestCode, ResponseCode
 from sparrowmq.spark.errors import BrokerAway, ClusterUnreachable, ServerRefused, TopicMissing
-from sparrowmq.spark.wire.cluster import Queue, QueuePosition, split_name_servers
-from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
+from sparrowmq.spark.wire.cluster import Queue, QueuePosition, RemoteCluster, split_name_servers
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
 from tests.spark.scripted_broker import HANG_UP, Said, ScriptedBroker
@@ -19,7 +18,7 @@ from tests.spark.topics import fill, send
 
 def test_queues_offsets_and_times_of_a_topic(running: Cluster) -> None:
     fill(running, "routes", 40)
-    with Routes(running.name_server) as routes:
+    with RemoteCluster(running.name_server) as routes:
         queues = routes.queues("routes")
         assert queues == [Queue("routes", "broker-a", number) for number in range(len(queues))]
         assert sum(map(routes.max_offset, queues)) == 40
@@ -30,7 +29,10 @@ def test_queues_offsets_and_times_of_a_topic(running: Cluster) -> None:
 
 
 def test_an_unknown_topic_is_named_with_the_remedy(running: Cluster) -> None:
-    with Routes(running.name_server) as routes, pytest.raises(TopicMissing, match="topic create"):
+    with (
+        RemoteCluster(running.name_server) as routes,
+        pytest.raises(TopicMissing, match="topic create"),
+    ):
         routes.queues("routes-nowhere")
 
 
@@ -38,7 +40,7 @@ LOST = f"{ROUTE_LOST}broker broker-a at 10.0.0.3:10911 left 3 s ago; start it ag
 
 
 def test_a_topic_whose_brokers_are_away_is_not_called_missing() -> None:
-    with ScriptedBroker() as names, Routes(names.address) as routes:
+    with ScriptedBroker() as names, RemoteCluster(names.address) as routes:
         names.on(
             RequestCode.GET_ROUTEINFO_BY_TOPIC,
             lambda _: Said(code=ResponseCode.TOPIC_NOT_EXIST, remark=LOST),
@@ -50,7 +52,7 @@ def test_a_topic_whose_brokers_are_away_is_not_called_missing() -> None:
 
 def test_user_topics_are_without_the_brokers_own(running: Cluster) -> None:
     send(running, [Message("routes-mine", b"x")])
-    with Routes(running.name_server) as routes:
+    with RemoteCluster(running.name_server) as routes:
         found = routes.user_topics()
         assert "routes-mine" in found
         assert not {"broker-a", "DefaultCluster", "TBW102", "SELF_TEST_TOPIC"} & set(found)
@@ -58,7 +60,7 @@ def test_user_topics_are_without_the_brokers_own(running: Cluster) -> None:
 
 def test_a_broker_where_a_name_server_belongs_is_recognised(running: Cluster) -> None:
     broker = running.broker_addresses["broker-a"]
-    with Routes(broker, origin="option nameServer") as routes:
+    with RemoteCluster(broker, origin="option nameServer") as routes:
         for ask in (routes.broker_names, lambda: routes.queues("routes-of-a-broker")):
             with pytest.raises(ServerRefused) as caught:
                 ask()
@@ -70,7 +72,7 @@ def test_a_broker_where_a_name_server_belongs_is_recognised(running: Cluster) ->
 
 def test_a_group_has_no_offset_where_it_never_was(running: Cluster) -> None:
     fill(running, "routes-group", 4)
-    with Routes(running.name_server) as routes:
+    with RemoteCluster(running.name_server) as routes:
         queue = routes.queues("routes-group")[0]
         assert routes.consumer_offset("nobody", queue) is None
         with pytest.raises(ServerRefused, match="nobody"):
@@ -80,14 +82,17 @@ def test_a_group_has_no_offset_where_it_never_was(running: Cluster) -> None:
 def test_the_next_name_server_is_asked_when_one_is_down(running: Cluster) -> None:
     fill(running, "routes-two", 1)
     with HeldPort() as gone:
-        with Routes(f"{gone.address};{running.name_server}") as routes:
+        with RemoteCluster(f"{gone.address};{running.name_server}") as routes:
             assert routes.queues("routes-two")
-        with Routes(gone.address) as routes, pytest.raises(ClusterUnreachable, match=gone.address):
+        with (
+            RemoteCluster(gone.address) as routes,
+            pytest.raises(ClusterUnreachable, match=gone.address),
+        ):
             routes.queues("routes-two")
 
 
 def test_known_routes_are_used_while_every_name_server_is_down() -> None:
-    with ScriptedBroker() as name_server, Routes(name_server.address) as routes:
+    with ScriptedBroker() as name_server, RemoteCluster(name_server.address) as routes:
         found = routes.queues("orders")
         name_server.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda _: HANG_UP)
         assert routes.queues("orders") == found
@@ -96,7 +101,7 @@ def test_known_routes_are_used_while_every_name_server_is_down() -> None:
 
 
 def test_json_as_java_writes_it_is_read_and_the_master_is_chosen() -> None:
-    with ScriptedBroker("orders", queues=2) as broker, Routes(broker.address) as routes:
+    with ScriptedBroker("orders", queues=2) as broker, RemoteCluster(broker.address) as routes:
         broker.on(RequestCode.GET_MAX_OFFSET, lambda asked: Said(fields={"offset": "17"}))
         assert routes.address("orders", "broker-a") == broker.address
         assert [routes.max_offset(queue) for queue in routes.queues("orders")] == [17, 17]
@@ -104,13 +109,13 @@ def test_json_as_java_writes_it_is_read_and_the_master_is_chosen() -> None:
 
 def test_a_broker_that_does_not_serve_the_topic_is_said_to_be_away(running: Cluster) -> None:
     fill(running, "routes-away", 1)
-    with Routes(running.name_server) as routes, pytest.raises(BrokerAway, match="broker-x"):
+    with RemoteCluster(running.name_server) as routes, pytest.raises(BrokerAway, match="broker-x"):
         routes.max_offset(Queue("routes-away", "broker-x", 0))
 
 
 def test_a_route_is_asked_for_once_and_again_when_its_broker_does_not_answer() -> None:
     asked = RequestCode.GET_ROUTEINFO_BY_TOPIC
-    with ScriptedBroker() as broker, Routes(broker.address) as routes:
+    with ScriptedBroker() as broker, RemoteCluster(broker.address) as routes:
         broker.on(RequestCode.GET_MAX_OFFSET, lambda _: Said(fields={"offset": "17"}))
         (queue,) = routes.queues("orders")
         assert [routes.max_offset(queue) for _ in range(3)] == [17] * 3
@@ -124,22 +129,24 @@ def test_a_route_is_asked_for_once_and_again_when_its_broker_does_not_answer() -
 def test_a_topic_that_is_gone_together_with_its_broker_is_waited_for() -> None:
     """A name server that was restarted at the same time does not know the topic for a moment."""
     unknown = Said(ResponseCode.TOPIC_NOT_EXIST)
-    with ScriptedBroker() as broker, Routes(broker.address) as routes:
+    with ScriptedBroker() as broker, RemoteCluster(broker.address) as routes:
         (queue,) = routes.queues("orders")
         broker.on(RequestCode.GET_MAX_OFFSET, lambda _: HANG_UP)
         broker.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda _: unknown)
         with pytest.raises(BrokerAway, match="no broker that serves topic orders is registered"):
             routes.max_offset(queue)
-        with Routes(broker.address) as of_a_new_task, pytest.raises(BrokerAway):
+        with RemoteCluster(broker.address) as of_a_new_task, pytest.raises(BrokerAway):
             of_a_new_task.max_offset(queue)
 
 
-@pytest.mark.parametrize("ask", [Routes.topics, Routes.broker_names, Routes.user_topics])
+@pytest.mark.parametrize(
+    "ask", [RemoteCluster.topics, RemoteCluster.broker_names, RemoteCluster.user_topics]
+)
 def test_a_name_server_that_says_no_is_not_taken_for_an_empty_one(
-    ask: Callable[[Routes], list[str]],
+    ask: Callable[[RemoteCluster], list[str]],
 ) -> None:
     no = Said(ResponseCode.SYSTEM_ERROR, body=b"{}", remark="not now")
-    with ScriptedBroker() as server, Routes(server.address) as routes:
+    with ScriptedBroker() as server, RemoteCluster(server.address) as routes:
         server.on(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, lambda _: no)
         server.on(RequestCode.GET_BROKER_CLUSTER_INFO, lambda _: no)
         with pytest.raises(ServerRefused, match="not now"):
@@ -159,7 +166,7 @@ def written(**more: Any) -> list[Queue]:
         ],
         **more,
     }
-    with ScriptedBroker() as server, Routes(server.address) as routes:
+    with ScriptedBroker() as server, RemoteCluster(server.address) as routes:
         said = Said(body=json.dumps(route).encode())
         server.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda _: said)
         found = routes.route("orders")

@@ -24,8 +24,7 @@ from sparrowmq.spark.log_files.reader import read_range
 from sparrowmq.spark.offsets import from_json, to_json
 from sparrowmq.spark.options import parse_options
 from sparrowmq.spark.read_plan import batch_ranges
-from sparrowmq.spark.wire.cluster import Queue, QueuePosition
-from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
+from sparrowmq.spark.wire.cluster import Queue, QueuePosition, RemoteCluster
 from sparrowmq.spark.wire.remoting import Remoting
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.testing import Cluster, cluster
@@ -61,12 +60,12 @@ def expire(running: Cluster) -> int:
         pass
     with Remoting(running.broker_addresses["broker-a"]) as broker:
         broker.ask(RequestCode.DELETE_EXPIRED_COMMITLOG, {})
-    with Wire(running.name_server) as wire:
+    with RemoteCluster(running.name_server) as wire:
         return wire.min_offset(QUEUE)
 
 
 def last(running: Cluster) -> int:
-    with Wire(running.name_server) as wire:
+    with RemoteCluster(running.name_server) as wire:
         return wire.max_offset(QUEUE)
 
 
@@ -150,7 +149,7 @@ def test_the_next_ranges_of_a_job_that_may_lose_messages_lie_where_messages_are(
     stream = parse_options({**base, "startingOffsets": "earliest"}, stream=True)
     found: list[int] = []
     at = {QUEUE: QueuePosition(begin)}
-    with Wire(running.name_server) as wire:
+    with RemoteCluster(running.name_server) as wire:
         while at[QUEUE].offset != end:
             ranges, at = next_ranges(wire, stream, at, None, limit)
             for part in ranges:
@@ -174,7 +173,7 @@ def test_a_range_of_which_nothing_is_left_is_empty_where_loss_is_allowed(
         "startingOffsets": json.dumps(at(begin)),
         "endingOffsets": json.dumps(at(begin + 3)),
     }
-    with Wire(running.name_server) as wire:
+    with RemoteCluster(running.name_server) as wire:
         loose = parse_options({**given, "failOnDataLoss": "false"}, stream=False)
         (found,) = batch_ranges(wire, [QUEUE], loose)
         assert found.size == 0

@@ -16,7 +16,7 @@ from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.drain import DrainJob, DrainRun
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import JobJournal
-from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from tests.spark.jobs.backlog import bodies, offsets_of, put_group, table
 from tests.spark.jobs.dying import Died, die_at
 
@@ -106,7 +106,7 @@ def drain_of_slow(spark: SparkSession, world: World, tmp_path: Path) -> Callable
     )
 
     def drain(die: str = "never") -> None:
-        with Wire(name_server) as wire, JobJournal(job.state) as journal:
+        with RemoteCluster(name_server) as wire, JobJournal(job.state) as journal:
             DrainRun(job, wire, AdminOperator(name_server), journal).run(spark, die_at(die))
 
     return drain

@@ -10,7 +10,7 @@ import pytest
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.spark.frames import deduplicated
-from sparrowmq.spark.wire.cluster import RemoteCluster as Brokers
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.testing import Cluster
 from tests.seeds import in_part
 from tests.spark.topics import fill
@@ -166,7 +166,7 @@ def test_bad_input_is_refused_by_name_and_nothing_is_sent(
     columns, options, text = bad
     with pytest.raises(PySparkException, match=text):
         write(spark.range(3).selectExpr(*columns.split(", ")), running, **options)
-    with Brokers(running.name_server) as brokers:
+    with RemoteCluster(running.name_server) as brokers:
         assert {brokers.max_offset(queue) for queue in brokers.queues("sink-bad")} == {0}
 
 
@@ -187,7 +187,7 @@ def test_a_topic_is_created_before_the_first_row_when_that_is_wanted(
         .start()
     )
     query.awaitTermination()
-    with Brokers(running.name_server) as brokers:
+    with RemoteCluster(running.name_server) as brokers:
         assert len(brokers.queues("sink-made")) == 3
         assert len(brokers.queues("sink-streamed")) == 8
     assert read(spark, running, "sink-streamed").count() == 3

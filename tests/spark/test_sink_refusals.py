@@ -18,7 +18,7 @@ from sparrowmq.protocol.properties import decode_properties  # noqa: E402
 from sparrowmq.protocol.record import Record  # noqa: E402
 from sparrowmq.spark.errors import BrokerAway  # noqa: E402
 from sparrowmq.spark.sink_options import SinkOptions  # noqa: E402
-from sparrowmq.spark.wire.cluster import RemoteCluster as Brokers  # noqa: E402
+from sparrowmq.spark.wire.cluster import RemoteCluster  # noqa: E402
 from sparrowmq.spark.wire.sender import RowSender, Send  # noqa: E402
 from sparrowmq.spark.write_task import write_rows  # noqa: E402
 from sparrowmq.store.files import StoreFiles  # noqa: E402
@@ -105,7 +105,7 @@ def test_rows_without_a_key_go_to_another_broker_at_once_while_one_is_over_quota
     admin(running, "create_topic", "orders", queues=QUEUES)
     admin(running, "set_quota", "topic", "orders", messages=1, brokers=["broker-b"])
     time = Time()
-    with Brokers(running.name_server) as brokers:
+    with RemoteCluster(running.name_server) as brokers:
         one = RowSender(brokers, group="test", retry_timeout_s=60.0, pause=time.pause)
         assert one.queue_count("orders") == 2 * QUEUES
         for number in range(20):
@@ -139,7 +139,7 @@ def refusing(broker: ScriptedBroker, answers: list[Said]) -> None:
 
 
 def send(broker: ScriptedBroker, time: Time, *, keyed: bool, timeout_s: float = 60.0) -> None:
-    with Brokers(broker.address) as brokers:
+    with RemoteCluster(broker.address) as brokers:
         one = RowSender(
             brokers,
             group="test",

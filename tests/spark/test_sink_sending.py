@@ -18,7 +18,7 @@ from sparrowmq.protocol.record import Record  # noqa: E402
 from sparrowmq.spark.errors import BrokerAway, ServerRefused  # noqa: E402
 from sparrowmq.spark.schema import ColumnError  # noqa: E402
 from sparrowmq.spark.sink_options import MAX_MESSAGE_BYTES, SinkOptions  # noqa: E402
-from sparrowmq.spark.wire.cluster import RemoteCluster as Brokers  # noqa: E402
+from sparrowmq.spark.wire.cluster import RemoteCluster  # noqa: E402
 from sparrowmq.spark.wire.sender import (  # noqa: E402
     NoWriteQueue,
     RowSender,
@@ -73,7 +73,7 @@ def write(running: Cluster, columns: dict[str, Any], **options: Any) -> Any:
     return write_rows([pa.record_batch(columns)], chosen, positions, "job 1", 0)
 
 
-def sender(brokers: Brokers, **settings: Any) -> RowSender:
+def sender(brokers: RemoteCluster, **settings: Any) -> RowSender:
     return RowSender(brokers, group="test", **({"retry_timeout_s": 60.0} | settings))
 
 
@@ -142,13 +142,16 @@ def test_a_topic_without_write_permission_is_distinguished_from_a_missing_one(
     running: Cluster,
 ) -> None:
     create(running, "frozen", perm=4)
-    with Brokers(running.name_server) as brokers, pytest.raises(NoWriteQueue, match="frozen now"):
+    with (
+        RemoteCluster(running.name_server) as brokers,
+        pytest.raises(NoWriteQueue, match="frozen now"),
+    ):
         write_queues(brokers, "frozen")
 
 
 def test_a_refusal_fails_at_once_with_code_remark_topic_and_queue(running: Cluster) -> None:
     create(running, "refused")
-    with Brokers(running.name_server) as brokers:
+    with RemoteCluster(running.name_server) as brokers:
         one = sender(brokers)
         one.queue_count("refused")
         text = r"sending 1 rows to refused queue 0 of broker-a at .* refused with code 13: \S"
@@ -164,7 +167,7 @@ def test_a_send_outlasts_a_broker_that_is_away(fragile: Cluster) -> None:
         if len(pauses) == 3:
             fragile.start_broker("broker-b")
 
-    with Brokers(fragile.name_server) as brokers:
+    with RemoteCluster(fragile.name_server) as brokers:
         one = sender(brokers, pause=pause)
         assert one.queue_count("orders") == 2 * QUEUES
         fragile.stop_broker("broker-b")
@@ -184,7 +187,7 @@ def test_a_task_that_starts_while_every_broker_is_away_waits_for_them(fragile: C
         stopped.clear()
 
     stopped = list(fragile.broker_addresses)
-    with Brokers(fragile.name_server) as brokers:
+    with RemoteCluster(fragile.name_server) as brokers:
         with pytest.raises(BrokerAway, match="no broker is registered at name server"):
             write_queues(brokers, "orders")
         assert sender(brokers, pause=pause).queue_count("orders") in (QUEUES, 2 * QUEUES)
@@ -202,7 +205,7 @@ def test_a_task_waits_for_a_topic_that_was_there_although_other_brokers_are(
             fragile.start_broker("broker-b")
         pauses.append(seconds)
 
-    with Brokers(fragile.name_server) as brokers:
+    with RemoteCluster(fragile.name_server) as brokers:
         with pytest.raises(
             UnknownTopic, match=r"topic only-b .* is alive: broker broker-b at .* left"
         ):
@@ -214,7 +217,7 @@ def test_a_task_waits_for_a_topic_that_was_there_although_other_brokers_are(
 
 def test_rows_without_a_key_go_to_another_broker_meanwhile(fragile: Cluster) -> None:
     pauses: list[float] = []
-    with Brokers(fragile.name_server) as brokers:
+    with RemoteCluster(fragile.name_server) as brokers:
         one = sender(brokers, pause=pauses.append)
         assert one.queue_count("orders") == 2 * QUEUES
         fragile.stop_broker("broker-b")
@@ -231,7 +234,7 @@ def test_a_broker_that_stays_away_fails_the_send_and_the_text_says_for_how_long(
     def pause(seconds: float) -> None:
         now_s[0] += seconds
 
-    with Brokers(fragile.name_server) as brokers:
+    with RemoteCluster(fragile.name_server) as brokers:
         one = sender(brokers, retry_timeout_s=5.0, pause=pause, elapsed_s=lambda: now_s[0])
         assert one.queue_count("orders") == 2 * QUEUES
         fragile.stop_broker("broker-b")
@@ -271,7 +274,7 @@ def test_a_topic_is_created_on_every_broker_when_that_is_wanted(running: Cluster
     for topic in ("made-here", "made-too"):
         [records] = stored(running, topic).values()
         assert len(records) == 1, "sent twice"
-        with Brokers(running.name_server) as brokers:
+        with RemoteCluster(running.name_server) as brokers:
             assert len(write_queues(brokers, topic)) == 2 * 3
 
 
@@ -279,7 +282,7 @@ def test_a_topic_that_exists_keeps_its_queues(running: Cluster) -> None:
     create(running, "made-before")
     columns = {"body": pa.array([b"a"])}
     write(running, columns, topic="made-before", create_topic=True, create_topic_queues=3)
-    with Brokers(running.name_server) as brokers:
+    with RemoteCluster(running.name_server) as brokers:
         assert len(write_queues(brokers, "made-before")) == 2 * QUEUES
 
 
@@ -287,7 +290,7 @@ def test_a_topic_is_not_created_while_no_broker_is_there(fragile: Cluster) -> No
     for name in fragile.broker_addresses:
         fragile.stop_broker(name)
     with (
-        Brokers(fragile.name_server) as brokers,
+        RemoteCluster(fragile.name_server) as brokers,
         pytest.raises(BrokerAway, match="no broker is registered at name server"),
     ):
         write_queues(brokers, "orders", new_queues=3)

@@ -11,8 +11,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.spark.offsets import from_json
 from sparrowmq.spark.stream import LAG
-from sparrowmq.spark.wire.cluster import Queue
-from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
+from sparrowmq.spark.wire.cluster import Queue, RemoteCluster
 from sparrowmq.testing import Cluster
 from tests.spark.scripted_broker import Said, ScriptedBroker
 from tests.spark.stream_readers import ALL, Open, bodies, total
@@ -20,7 +19,7 @@ from tests.spark.topics import fill
 
 
 def committed(running: Cluster, group: str, topic: str) -> dict[Queue, int | None]:
-    with Routes(running.name_server) as routes:
+    with RemoteCluster(running.name_server) as routes:
         return {queue: routes.consumer_offset(group, queue) for queue in routes.queues(topic)}
 
 
@@ -71,7 +70,7 @@ def test_the_group_is_known_afterwards_but_has_no_member(
     fill(running, topic, 5)
     reader = reader_of(running.name_server, topic, group="spark-members")
     reader.commit(reader.initialOffset())
-    with Routes(running.name_server) as routes:
+    with RemoteCluster(running.name_server) as routes:
         broker = routes.broker(topic, "broker-a")
         fields = {"consumerGroup": "spark-members"}
         answer = broker.call(RequestCode.GET_CONSUMER_LIST_BY_GROUP, fields)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.testing import Cluster
 from tests.spark.topics import fill
 
@@ -67,7 +67,7 @@ def test_available_now_reads_everything_in_limited_batches_and_reports_the_lag(
         if progress["numInputRows"]
     ]
     assert lags == [15, 5, 0]
-    with Routes(running.name_server) as routes:
+    with RemoteCluster(running.name_server) as routes:
         group = {
             queue: routes.consumer_offset("stream-now-group", queue)
             for queue in routes.queues("stream-now")

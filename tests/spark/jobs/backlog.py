@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from sparrowmq.blocking import Message, Producer
 from sparrowmq.spark.group_progress import GroupProgress
-from sparrowmq.spark.wire.cluster import QueuePosition
-from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
+from sparrowmq.spark.wire.cluster import QueuePosition, RemoteCluster
 from sparrowmq.testing import Cluster
 from tests.spark.admin import create_topic
 
@@ -33,25 +32,25 @@ def fill_topic(
 
 def put_group(running: Cluster, group: str, topic: str, offset: int = 0) -> None:
     """A group that has handled so many messages of every queue, and has no members."""
-    with Wire(running.name_server) as wire:
+    with RemoteCluster(running.name_server) as wire:
         GroupProgress(wire, group).commit(dict.fromkeys(wire.queues(topic), QueuePosition(offset)))
 
 
 def offsets_of(running: Cluster, group: str, topic: str) -> list[int | None]:
     """Where a group is, queue by queue."""
-    with Wire(running.name_server) as wire:
+    with RemoteCluster(running.name_server) as wire:
         return [wire.consumer_offset(group, queue) for queue in wire.queues(topic)]
 
 
 def sizes(running: Cluster, topic: str) -> list[int]:
     """Messages in each queue."""
-    with Wire(running.name_server) as wire:
+    with RemoteCluster(running.name_server) as wire:
         return [wire.max_offset(queue) for queue in wire.queues(topic)]
 
 
 def topics(running: Cluster) -> list[str]:
     """All topics there are."""
-    with Wire(running.name_server) as wire:
+    with RemoteCluster(running.name_server) as wire:
         return wire.topics()
 
 

@@ -9,7 +9,7 @@ from sparrowmq import Resend
 from sparrowmq.blocking import Admin
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.journal import JobJournal
-from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.sender import RowSender, Send
 from tests.patience import PATIENCE_S
 from tests.spark.admin import create_topic
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def bury(running: Cluster, group: str, topic: str, first: int, count: int) -> None:
     """Dead letters as a broker leaves them: they tell the topic they came from."""
-    with Wire(running.name_server) as wire:
+    with RemoteCluster(running.name_server) as wire:
         sender = RowSender(wire, group="tests", retry_timeout_s=60)
         sender.queue_count(f"%DLQ%{group}")
         for number in range(first, first + count):
@@ -44,7 +44,7 @@ def test_dead_letters_are_selected_and_each_sent_back_once(
     assert bodies(letters.frame(spark)) == [b"000002", b"000005"]
 
     def sent_back() -> int:
-        with Wire(running.name_server) as wire:
+        with RemoteCluster(running.name_server) as wire:
             folder = letters.journal_folder(tmp_path, wire)
         with JobJournal(folder) as journal:
             return send_back(spark, letters, journal)[0]

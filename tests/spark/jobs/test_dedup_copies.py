@@ -13,7 +13,7 @@ from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.job import OnStep, ignore_step
 from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.jobs.replay import ReplayRun
-from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.sender import RowSender, Send
 from tests.patience import PATIENCE_S
 from tests.spark.jobs.backlog import bodies, put_group, table
@@ -106,7 +106,7 @@ def test_dead_letters_go_back_to_a_topic_that_still_knows_them_and_once_after_a_
     letter_of = (
         "RETRY_TOPIC\x01dedup-from\x02DEDUP_KEY\x01{DEDUP_KEY}\x02UNIQ_KEY\x01{UNIQ_KEY}\x02"
     )
-    with Wire(running.name_server) as wire:
+    with RemoteCluster(running.name_server) as wire:
         sender = RowSender(wire, group="tests", retry_timeout_s=PATIENCE_S)
         sender.queue_count("%DLQ%dedup-failing")
         for row in table(spark, running, "dedup-from").collect():

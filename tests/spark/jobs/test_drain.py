@@ -14,7 +14,7 @@ from sparrowmq.blocking import PushConsumer
 from sparrowmq.spark.jobs.drain import DrainJob, DrainRun, Spread, drain_report, queues_for
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import JobJournal
-from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from tests.spark.jobs.backlog import bodies, fill_topic, offsets_of, put_group, sizes, table, topics
 from tests.spark.jobs.dying import Died, die_at
 
@@ -41,7 +41,7 @@ def job_of(running: Cluster, folder: Path, topic: str, **more: object) -> DrainJ
 
 @contextmanager
 def opened(job: DrainJob) -> Iterator[DrainRun]:
-    with Wire(job.name_server) as wire, JobJournal(job.state) as journal:
+    with RemoteCluster(job.name_server) as wire, JobJournal(job.state) as journal:
         yield DrainRun(job, wire, AdminOperator(job.name_server), journal)
 
 

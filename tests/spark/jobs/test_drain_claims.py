@@ -14,7 +14,7 @@ from sparrowmq.spark.errors import ClusterUnreachable, ServerRefused
 from sparrowmq.spark.jobs.drain import DrainRun
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import JobJournal
-from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.remoting import Answer, Remoting
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import fill_topic, put_group, topics
@@ -158,7 +158,7 @@ def after_the_claim(running: Cluster, folder: Path, monkeypatch: pytest.MonkeyPa
     def killed(*_: object, **__: object) -> None:
         raise Died
 
-    monkeypatch.setattr(Wire, "end", killed)
+    monkeypatch.setattr(RemoteCluster, "end", killed)
 
 
 @pytest.mark.parametrize("kill", [after_the_journal, after_the_claim])
@@ -228,7 +228,10 @@ def test_a_claim_stands_at_every_name_server(running: Cluster, tmp_path: Path) -
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         away = f"127.0.0.1:{closed.getsockname()[1]}"
-        with Wire(f"{running.name_server};{away}") as wire, JobJournal(tmp_path) as journal:
+        with (
+            RemoteCluster(f"{running.name_server};{away}") as wire,
+            JobJournal(tmp_path) as journal,
+        ):
             drain = DrainRun(job, wire, AdminOperator(running.name_server), journal)
             with pytest.raises(ClusterUnreachable, match=away):
                 drain.prepare()

@@ -14,7 +14,7 @@ from sparrowmq.spark.jobs.archive import archive_once, opened_archive, read_arch
 from sparrowmq.spark.jobs.drain import DrainRun, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator
 from sparrowmq.spark.jobs.journal import JobJournal
-from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from tests.repo.tree import ROOT
 from tests.spark.jobs.backlog import bodies, fill_topic, put_group, table
 from tests.spark.jobs.killed_job import ROWS_A_BATCH, archive_job, drain_job
@@ -61,7 +61,7 @@ def test_an_archive_and_a_drain_whose_drivers_are_killed_before_a_commit_are_fin
     assert bodies(read_archive(spark, job.to)) == archived
 
     drain = drain_job(running.name_server, "killed-drain", tmp_path)
-    with Wire(running.name_server) as wire, JobJournal(drain.state) as journal:
+    with RemoteCluster(running.name_server) as wire, JobJournal(drain.state) as journal:
         work = DrainRun(drain, wire, AdminOperator(running.name_server), journal)
         copied = work.run(spark)
         report = drain_report(work, "fast")

@@ -14,7 +14,7 @@ from sparrowmq.spark.jobs.archive import archive_once, opened_archive
 from sparrowmq.spark.jobs.copy import Copied
 from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.jobs.replay import ReplayJob, ReplayRun, journal_folder
-from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import bodies, fill_topic, table
 from tests.spark.jobs.dying import Died, die_at
@@ -52,7 +52,7 @@ def replayed(spark: SparkSession, job: ReplayJob, folder: Path) -> Copied:
 
 
 def folder_of(folder: Path, job: ReplayJob) -> Path:
-    with Wire(job.name_server) as wire:
+    with RemoteCluster(job.name_server) as wire:
         return journal_folder(folder, job, wire)
 
 

@@ -15,7 +15,7 @@ from sparrowmq.spark.jobs.drain import DrainJob, DrainRun
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.jobs.replay import ReplayJob, ReplayRun
-from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.testing import cluster
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import fill_topic, put_group, sizes, topics
@@ -115,7 +115,7 @@ def drain_in(running: Cluster, journal: JobJournal) -> None:
         to="elsewhere-wide",
         state=journal.path.parent,
     )
-    with Wire(running.name_server) as wire:
+    with RemoteCluster(running.name_server) as wire:
         work = DrainRun(job, wire, AdminOperator(running.name_server), journal)
         work.run(NOBODY, die_at("planned"))
 
