@@ -20,7 +20,7 @@ from sparrowmq.broker.traffic.dedup_window import TopicWindow
 from sparrowmq.clock import monotonic_clock, system_clock
 from sparrowmq.protocol.batch import encode_batch
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.dedup import DedupRule
+from sparrowmq.protocol.dedup import MOST_IDS, DedupRule
 from sparrowmq.protocol.header_encoding import ext_fields_of
 from sparrowmq.protocol.headers.topics import CreateTopic
 from tests.faults.broker_process import BrokerProcess
@@ -33,6 +33,8 @@ _REQUESTS = 2_000
 _KNOWN = 100_000
 """Messages of a window, when nothing else is said."""
 _KILLS = 3
+_SEND_S = 3.0
+"""What clients give a send."""
 _WINDOW_READ_S = 0.2
 """Of an empty topic."""
 _WINDOW = f"10m/{_KNOWN}"
@@ -101,8 +103,9 @@ def dedup(folder: Path, effort: Effort) -> list[Figure]:
     sends = folder / "sends"
     sends.mkdir(parents=True)
     took = asyncio.run(_in_turn(sends, kinds, before=_KNOWN))
-    say(f"a broker that is killed with {_KNOWN:,} messages in its window")
-    waited_s, cpu_s, plain_s = _after_a_kill(folder / "killed")
+    say(f"brokers that are killed with {_KNOWN:,} and {MOST_IDS:,} messages in a window")
+    waited_s, cpu_s, plain_s = _after_a_kill(folder / "killed", _KNOWN)
+    longest_s, _, _ = _after_a_kill(folder / "largest", MOST_IDS)
     work = "de-duplication, in process"
     after = f"the first send after a kill, {_KNOWN:,} messages known"
     return [
@@ -113,6 +116,7 @@ def dedup(folder: Path, effort: Effort) -> list[Figure]:
         Figure(after, "waits for its window", "s", waited_s, None, at_most(1)),
         Figure(after, "… of these CPU of the broker", "s", cpu_s),
         Figure(after, "to a topic without one", "s", plain_s),
+        Figure(after, f"with {MOST_IDS:,} known", "s", longest_s, None, at_most(_SEND_S)),
     ]
 
 
@@ -188,7 +192,7 @@ def _bytes_an_id() -> float:
     return (after - before) / _KNOWN
 
 
-def _after_a_kill(folder: Path) -> tuple[float, float, float]:
+def _after_a_kill(folder: Path, known: int) -> tuple[float, float, float]:
     """Seconds until the first send is answered to a topic with a window, CPU of the broker until
     then, and the former without a window; medians of some kills."""
     folder.mkdir(parents=True)
@@ -199,9 +203,9 @@ def _after_a_kill(folder: Path) -> tuple[float, float, float]:
     plain: list[float] = []
     try:
         with RawClient(broker.port) as client:
-            _create(client, "Window", f"+sparrowmq.dedup={_WINDOW}")
+            _create(client, "Window", f"+sparrowmq.dedup=10m/{known}")
             _create(client, "Plain", "")
-            for number in range(_KNOWN // frames.BATCHED):
+            for number in range(known // frames.BATCHED):
                 parts = [(0, b"x" * 128, _identity(number, one)) for one in range(frames.BATCHED)]
                 _send(client, "Window", number % QUEUES, 320, "", encode_batch(parts))
         for number in range(_KILLS):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from sparrowmq.admin.doctor.facts import TopicFacts
 from sparrowmq.admin.doctor.findings import Decided, Finding, count_of, found, shorten
+from sparrowmq.protocol.dedup import MOST_IDS
 from sparrowmq.protocol.limits import BacklogAction, Quota
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import is_readable, is_writable
@@ -223,5 +224,5 @@ def _dedup_cut(facts: TopicFacts) -> Iterator[Finding]:
                 f"{broker} remembers {span_ms / 1000:,.0f} s of {asked_ms / 1000:,.0f} s, and"
                 f" forgot {count_of(cut, 'message')} before their time",
                 f"sparrowmq topic update {facts.name} --attribute"
-                f" sparrowmq.dedup={asked_ms // 1000}s/1000000",
+                f" sparrowmq.dedup={asked_ms // 1000}s/{MOST_IDS}",
             )

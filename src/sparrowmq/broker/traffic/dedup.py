@@ -31,7 +31,7 @@ from sparrowmq.protocol.batch import decode_columns, encode_batch
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.dedup import (
     DEDUP_ATTRIBUTE,
-    MOST_IDS,
+    MOST_IDS_TOGETHER,
     DedupRule,
     identity_of,
     parse_dedup,
@@ -86,7 +86,7 @@ class _Reading(msgspec.Struct, eq=False):
 class Dedup:
     """The windows of one broker."""
 
-    def __init__(self, most_ids: int = MOST_IDS) -> None:
+    def __init__(self, most_ids: int = MOST_IDS_TOGETHER) -> None:
         self._most_ids = most_ids
         self._windows: dict[str, TopicWindow] = {}
         self._readings: dict[str, _Reading] = {}
