@@ -59,6 +59,7 @@ from sparrowmq.broker.rebalance_notices import RebalanceNotices
 from sparrowmq.broker.registration import BrokerNameTaken, BrokerRegistration
 from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.broker.replication.current_role import CurrentRole
+from sparrowmq.broker.replication.frozen_master import FreezeWatch
 from sparrowmq.broker.replication.read_places import MasterReads, SlaveReads
 from sparrowmq.broker.replication.replication import (
     Replication,
@@ -68,7 +69,6 @@ from sparrowmq.broker.replication.replication import (
 )
 from sparrowmq.broker.replication.returning_master import is_kept_by_waiting_master
 from sparrowmq.broker.replication.role_change import RoleChanger
-from sparrowmq.broker.replication.standstill import Standstill
 from sparrowmq.broker.replication.table_following import TableFollowing
 from sparrowmq.broker.sampling import sample
 from sparrowmq.broker.statistics import Statistics
@@ -199,7 +199,7 @@ class BrokerServer:
                 replication.admit_slaves()
             loops = _loops(broker, registration, self._env.cpu)
             if replication.is_master and config.name_servers:
-                loops.append(Standstill(broker, registration, peers).run)
+                loops.append(FreezeWatch(broker, registration, peers).run)
             async with running(loops, broker.uncancellable):
                 try:
                     yield self

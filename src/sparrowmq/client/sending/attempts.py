@@ -16,7 +16,7 @@ from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
 from sparrowmq.client.sending.fault_avoidance import FaultAvoidance
 from sparrowmq.client.sending.packing import Outgoing
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, TopicQueues
-from sparrowmq.client.sending.send_lines import SendLines, SendTurns
+from sparrowmq.client.sending.waiting_sends import SendLines, SendTurns
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import ConnectionLost, NetError, NotConnected
 from sparrowmq.protocol.codes import ResponseCode

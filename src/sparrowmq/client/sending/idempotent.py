@@ -34,7 +34,7 @@ from sparrowmq.client.sending.attempts import (
 from sparrowmq.client.sending.fault_avoidance import FaultAvoidance
 from sparrowmq.client.sending.packing import Outgoing
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues
-from sparrowmq.client.sending.send_lines import SendTurns
+from sparrowmq.client.sending.waiting_sends import SendTurns
 from sparrowmq.net.errors import NetError, NotConnected
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.dedup import DEDUP_ATTRIBUTE, DedupRule, parse_dedup

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sparrowmq.broker.config import ReplicationMode
+from sparrowmq.broker.replication.frozen_master import FREEZE_S
 from sparrowmq.broker.replication.replication import Role
-from sparrowmq.broker.replication.standstill import STANDSTILL_S
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.wire import Refused
@@ -64,7 +64,7 @@ def test_what_clients_had_sent_is_refused_when_another_broker_is_the_master(
     """The other slave still follows the old master, and would make it a second copy."""
     end = sim.brokers[OLD].broker.store.max_log_offset
     sim.brokers[OLD].host.pause()
-    sim.advance(STANDSTILL_S + 1)
+    sim.advance(FREEZE_S + 1)
     promote(sim)
     assert 2 in sim.brokers[OLD].broker.replication.feed.links
     assert "was frozen for" in refusal(sim, b"waits in the socket", resume=OLD)
@@ -99,7 +99,7 @@ def test_what_was_reported_meanwhile_counts_when_it_is_still_the_master(
 def test_slaves_are_asked_as_well(sim: RunningCluster) -> None:
     """No name server may be in reach: a slave that is a master now says so itself."""
     sim.brokers[OLD].host.pause()
-    sim.advance(STANDSTILL_S + 1)
+    sim.advance(FREEZE_S + 1)
     promote(sim)
     part_from_name_server(sim)
     refusal(sim, b"waits in the socket", resume=OLD)
@@ -111,7 +111,7 @@ def test_slaves_are_asked_as_well(sim: RunningCluster) -> None:
 def test_a_master_that_is_still_the_master_serves_on(is_alone: bool, sim: RunningCluster) -> None:
     """With the name server, or without anybody to ask."""
     sim.brokers[OLD].host.pause()
-    sim.advance(STANDSTILL_S + 1)
+    sim.advance(FREEZE_S + 1)
     if is_alone:
         part_from_name_server(sim)
         slaves = [sim.brokers[name].host for name in sim.brokers if name != OLD]
@@ -123,9 +123,9 @@ def test_a_master_that_is_still_the_master_serves_on(is_alone: bool, sim: Runnin
     send(sim, b"after")
 
 
-def test_a_short_standstill_changes_nothing(sim: RunningCluster) -> None:
+def test_a_short_freeze_changes_nothing(sim: RunningCluster) -> None:
     sim.brokers[OLD].host.pause()
-    sim.advance(STANDSTILL_S / 2)
+    sim.advance(FREEZE_S / 2)
     sending = sim.client.send(TOPIC, b"waits in the socket")
     sim.brokers[OLD].host.resume()
     sim.wait(sending)
@@ -138,7 +138,7 @@ def test_a_broker_without_slaves_does_not_ask() -> None:
     with SimCluster().run() as sim:
         sim.wait(sim.client.send(TOPIC, b"before"))
         sim.brokers[OLD].host.pause()
-        sim.advance(STANDSTILL_S + 1)
+        sim.advance(FREEZE_S + 1)
         sending = sim.client.send(TOPIC, b"waits in the socket")
         sim.advance(0.1)
         sim.brokers[OLD].host.resume()

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
     from sparrowmq.broker.registration import BrokerRegistration
 
-STANDSTILL_S = 3.0
+FREEZE_S = 3.0
 """A starting slave whose hello gets no answer gives up after this time; then it may be promoted."""
-TICK_S = STANDSTILL_S / 4
+TICK_S = FREEZE_S / 4
 _AGAIN_S = 2.0
 
 
-class Standstill:
+class FreezeWatch:
     """Notices that a master was frozen, and lets it serve again if it is still the master."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Standstill:
         feed.overslept = self._notice
         try:
             while True:
-                feed.awake_until_s = self._loop.time() + STANDSTILL_S
+                feed.awake_until_s = self._loop.time() + FREEZE_S
                 with suppress(TimeoutError):
                     async with asyncio.timeout(TICK_S):
                         await self._noticed.wait()
@@ -73,7 +73,7 @@ class Standstill:
     def _notice(self) -> None:
         """Called by the timer or before a slave's report counts, whichever comes first."""
         feed = self._feed
-        stood_s = self._loop.time() - feed.awake_until_s + STANDSTILL_S
+        stood_s = self._loop.time() - feed.awake_until_s + FREEZE_S
         feed.awake_until_s = math.inf
         if not self._broker.replication.known_slaves.slaves:
             return  # no slave can have taken over
@@ -104,5 +104,5 @@ class Standstill:
         self._feed.is_sure()
 
     def _refuse(self, reason: str) -> None:
-        self._broker.refuse_sends("standstill", reason)
-        self._broker.store.admission.hold("standstill", reason or None)
+        self._broker.refuse_sends("freeze", reason)
+        self._broker.store.admission.hold("freeze", reason or None)
