@@ -31,6 +31,8 @@ EVERYWHERE = ("SELF_TEST_TOPIC", "TBW102")
 """Topics that every broker registers."""
 # A silent broker shall be noticed by the name server's watch, not by the idle connection's.
 PATIENT = Limits(idle_s=3600)
+PATIENCE_S = 6.0
+"""As long as brokers wait for the answer to a registration."""
 
 
 class Caller:
@@ -52,7 +54,8 @@ class Caller:
             await asyncio.Event().wait()
 
     def call(self, header: RequestHeader, body: bytes = b"") -> Response:
-        return self.sim.run(self.peers.call(f"ns:{PORT}", header, body), on=self.host)
+        calling = self.peers.call(f"ns:{PORT}", header, body, timeout_s=PATIENCE_S)
+        return self.sim.run(calling, on=self.host)
 
     def ok(self, header: RequestHeader, body: bytes = b"") -> Response:
         """Call and expect SUCCESS."""

@@ -1,17 +1,21 @@
 """A master stands still, as by SIGSTOP, and its slave is promoted meanwhile."""
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sparrowmq.broker.config import ReplicationMode
+from sparrowmq.broker.config import ReplicationMode, ReplicationPeer
 from sparrowmq.broker.replication.frozen_master import FREEZE_S
 from sparrowmq.broker.replication.replication import Role
+from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
-from sparrowmq.testing.wire import Refused
+from sparrowmq.testing.sim_nodes import BrokerNode
+from sparrowmq.testing.wire import Refused, wire
 from tests.sim.replicated import bodies, follows, role
 
 OLD, NEW = "broker-a", "broker-a.1"
@@ -74,6 +78,39 @@ def test_what_clients_had_sent_is_refused_when_another_broker_is_the_master(
     assert sim.brokers[OLD].broker.store.max_log_offset == end
 
 
+@pytest.mark.parametrize("pause_s", [0.5, 1.5, 2.5, 3.5, 5.0])
+def test_no_pause_is_so_short_that_two_masters_acknowledge(
+    pause_s: float, sim: RunningCluster
+) -> None:
+    """The slave is promoted when it begins; what clients send waits in the socket."""
+    old = sim.brokers[OLD]
+    acknowledged: list[bool] = []
+
+    async def resume() -> None:
+        await asyncio.sleep(pause_s)
+        old.host.resume()
+
+    async def send_on() -> None:
+        async with wire("sender", sim.clock, call_s=20.0) as connections:
+            while True:
+                with suppress(NetError, Refused):
+                    await connections.send(old.address, TOPIC, b"to the old one")
+                    acknowledged.append(has_promoted)
+                await asyncio.sleep(0.01)
+
+    has_promoted = False
+    sim.host("sender").start(send_on())
+    sim.advance(1.0)
+    old.host.pause()
+    sim.host("operator").start(resume())
+    with suppress(ExceptionGroup):  # the name servers have heard of the old one
+        promote(sim)
+        has_promoted = True
+    before = len(acknowledged)
+    sim.advance(max(pause_s, 10.0))
+    assert (len(acknowledged) > before) is not has_promoted
+
+
 def test_a_report_that_is_read_before_the_timer_fires_confirms_nothing(
     sim: RunningCluster,
 ) -> None:
@@ -132,6 +169,19 @@ def test_a_short_freeze_changes_nothing(sim: RunningCluster) -> None:
     assert b"waits in the socket" in [
         body for queue_id in range(4) for body in bodies(sim.brokers[NEW], queue_id)
     ]
+
+
+def test_a_master_whose_slaves_are_apaches_asks_the_name_servers() -> None:
+    """It remembers none of them, and one may have been promoted."""
+    with SimCluster(replication_peer=ReplicationPeer.APACHE).run() as sim:
+        old = sim.brokers[OLD]
+        sim.wait(sim.client.send(TOPIC, b"before"))
+        new = BrokerNode(sim, replace(old.config, broker_name="second"))
+        new.config = replace(old.config, advertise_host=new.host.ip)
+        old.host.pause()
+        sim.advance(FREEZE_S + 1)
+        new.start()
+        refusal(sim, b"waits in the socket", resume=OLD)
 
 
 def test_a_broker_without_slaves_does_not_ask() -> None:

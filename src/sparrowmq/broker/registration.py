@@ -43,7 +43,8 @@ from sparrowmq.protocol.registration import RegisterBrokerBody, body_checksum
 from sparrowmq.protocol.route import MASTER_ID
 from sparrowmq.protocol.topic_config import RegisteredTopics
 
-_CALL_S = 3.0
+_CALL_S = 6.0
+"""A name server waits 4 s for a silent master before another one gets its name."""
 _AGAIN_S = 2.0
 """How often a lost name server is retried."""
 

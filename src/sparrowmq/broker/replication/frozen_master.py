@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from sparrowmq.broker.registration import BrokerRegistration
 
 FREEZE_S = 3.0
-"""A starting slave whose hello gets no answer gives up after this time; then it may be promoted."""
+"""Shorter than all waits for an answer that decide that this master is gone: a name server gives
+its name away after 4 s (`nameserver/handlers/registration.py`)."""
 TICK_S = FREEZE_S / 4
 _AGAIN_S = 2.0
 
@@ -75,8 +76,8 @@ class FreezeWatch:
         feed = self._feed
         stood_s = self._loop.time() - feed.awake_until_s + FREEZE_S
         feed.awake_until_s = math.inf
-        if not self._broker.replication.known_slaves.slaves:
-            return  # no slave can have taken over
+        if not (self._broker.replication.known_slaves.slaves or feed.admits_strangers):
+            return  # no slave can have taken over; Apache's are not remembered
         feed.is_unsure = True
         text = (
             f"this broker was frozen for {stood_s:.0f} s and checks whether it is still the master"

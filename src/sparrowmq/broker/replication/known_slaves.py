@@ -107,7 +107,7 @@ class KnownSlaves:
         self._file.replace(msgspec.json.encode(saved))
 
     def master_starts(self) -> None:
-        """From now on the log may lose its end, or grows as a slave's. Raises DiskFull or OSError."""
+        """From now on the log may lose its end, or grows as a slave's. Raises DiskFull, OSError."""
         if self.complete_to is not None:
             self.complete_to = None
             self._save()
