@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 
-from sparrowmq.cli.commands.message import Showing, show, showing_consumer
+from sparrowmq.cli.commands.consume import Showing, show, showing_consumer
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
