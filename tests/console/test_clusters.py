@@ -124,3 +124,21 @@ def test_live_updates_are_of_the_cluster_of_the_page(two: tuple[Cluster, Cluster
     assert "/@staging/brokers/broker-a" in there.html
     assert "/brokers/broker-a" in here.html and "/@" not in here.html
     assert nowhere.status == 404
+
+
+def test_an_error_says_that_the_addresses_come_from_the_context() -> None:
+    """Nothing listens there."""
+
+    async def run() -> Got:
+        async with Client(ClientConfig(name_servers=("127.0.0.1:1",))) as client:
+            console = Console(config(others={"staging": ("127.0.0.1:2",)}), client)
+            clusters = Clusters(console)
+            async with clusters.running():
+                return await Visitor(Application(console, clusters).asgi(port=PORT)).get(
+                    "/@staging/topics"
+                )
+
+    text = asyncio.run(run()).text
+    assert "127.0.0.1:2" in text
+    assert "context staging" in text
+    assert "the argument name_servers" not in text

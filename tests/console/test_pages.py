@@ -3,19 +3,20 @@
 import asyncio
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import unescape
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from sparrowmq import Admin, Client, Message, Producer
+from sparrowmq import Admin, Client, Message, MessageExt, Producer, PushConsumer
 from sparrowmq.cli.main import app
 from sparrowmq.cli.shell import Shell
+from sparrowmq.client.client import core_of
 from sparrowmq.console.console import Console
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
-from tests.admin.operator import consuming, numbered, send
+from tests.admin.operator import Read, consuming, numbered, send
 from tests.admin.test_dead_letters import died, order
 from tests.console.visitor import Got, Visitor, as_visitor
 
@@ -670,3 +671,134 @@ def test_how_many_groups_read_a_topic_is_unknown_before_groups_were_sampled(
     assert re.search(
         rf"\borders normal 1 .* 3 \S+ \S+ {re.escape(groups)}(?: \(| Create)", got.text
     )
+
+
+@pytest.mark.parametrize(
+    ("host", "expression", "marks"),
+    [
+        ("operator", "*", {"id of several processes": 1}),
+        ("shop", "paid", {"subscriptions differ": 2}),
+        ("shop", "*", {}),
+    ],
+)
+def test_clients_that_share_an_id_or_subscribe_to_other_things_are_marked(
+    host: str, expression: str, marks: dict[str, int]
+) -> None:
+    """Two processes on one host have one id here; their addresses differ in the port only."""
+    with SimCluster(seed=31).run() as running:
+
+        async def work(client: Client, console: Console, visitor: Visitor) -> Got:
+            await Admin(client=client).create_topic("orders", queues=2)
+            other = running.client_on(host)
+            await other.start()
+            first = PushConsumer("billing", {"orders": "*"}, client=client)
+            second = PushConsumer("billing", {"orders": expression}, client=other)
+            async with first, second:
+                for consumer, its in ((first, client), (second, other)):
+                    await consumer.start(Read().handle)
+                    await core_of(its).heartbeats.send_everywhere()
+                got = await visitor.get("/clients")
+            await other.stop()
+            return got
+
+        text = as_visitor(running, work).text
+    words = ("id of several processes", "subscriptions differ")
+    assert {word: text.count(word) for word in words if word in text} == marks
+
+
+def test_a_member_says_how_long_its_handler_takes_and_a_group_what_its_members_hold() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, Got, Got]:
+        await Admin(client=client).create_topic("orders", queues=2)
+        stuck = asyncio.Event()
+
+        async def handle(messages: Sequence[MessageExt]) -> None:
+            await asyncio.sleep(0.25)
+            if messages[0].keys == ("key-9",):
+                await stuck.wait()
+
+        async with PushConsumer("billing", {"orders": "*"}, client=client) as consumer:
+            await consumer.start(handle)
+            await core_of(client).heartbeats.send_everywhere()
+            await send(client, *numbered("orders", 10))
+            await asyncio.sleep(50)
+            group = await visitor.get("/groups/billing")
+            (path,) = set(re.findall(r'href="(/groups/billing/members/[^"]+)"', group.html))
+            member = await visitor.get(path)
+            picture = await visitor.get("/groups/billing/rebalance/owners.svg")
+            assert "owners.svg" in (await visitor.get("/groups/billing/rebalance")).html
+            stuck.set()
+        return group, member, picture
+
+    with SimCluster(seed=31).run() as sim:
+        group, member, picture = as_visitor(sim, work)
+    assert re.search(r"A call of its handler 25\d ms on average", member.text), member.text
+    assert re.search(r" 1 [45]\d s ", group.text), "one message in hand, for some time"
+    assert picture.headers["content-type"] == "image/svg+xml"
+    assert "10.0.0.4@operator" in picture.html
+
+
+@pytest.mark.parametrize(
+    ("query", "keys"),
+    [
+        ("", ["o-3", "o-2", "o-1"]),
+        ("?until=-1m", ["o-2", "o-1"]),
+        ("?since=-1m", ["o-3"]),
+        ("?since=-30m&until=-1m", ["o-1", "o-2"]),
+    ],
+)
+def test_dead_letters_are_shown_of_a_time_range(query: str, keys: list[str]) -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> Got:
+        await died(client, order(1), order(2))
+        await asyncio.sleep(300)
+        await died(client, order(3))
+        return await visitor.get(f"/dead-letters/billing{query}")
+
+    with SimCluster(seed=31).run() as sim:
+        text = as_visitor(sim, work).text
+    assert re.findall(r"\bo-\d\b", text) == keys
+
+
+def test_the_preview_of_a_reset_names_owners_and_the_limits_that_it_would_reach() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> Got:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=1)
+        await send(client, *numbered("orders", 12))
+        async with consuming(client, "billing", "orders", 12):
+            await core_of(client).heartbeats.send_everywhere()
+            backlog = {"sparrowmq.backlog": "10:refuse:billing"}
+            await admin.update_topic("orders", attributes=backlog)
+            await visitor.get("/groups/billing")
+            fields = {"topic": "orders", "to": "earliest"}
+            return await visitor.post("/groups/billing/reset", fields)
+
+    with SimCluster(seed=31).run() as sim:
+        text = as_visitor(sim, work).text
+    assert "sends to orders would be refused: billing would be 12 messages behind" in text
+    assert re.search(r"Owner broker-a/0 [\d ]+10.0.0.4@operator", text), text
+
+
+def test_a_group_is_paused_and_resumed_in_one_topic() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> list[str]:
+        await one_unread(client, console, visitor)
+        await visitor.get("/groups/shipping")
+        fields = {"topic": "orders", "consume": "off"}
+        paused = await visitor.post("/groups/shipping/pause", fields)
+        resumed = await visitor.post("/groups/shipping/pause", {**fields, "consume": "on"})
+        return [paused.text, resumed.text, (await visitor.get("/audit")).text]
+
+    with SimCluster(seed=31).run() as sim:
+        paused, resumed, audit = as_visitor(sim, work)
+    assert "It is paused in orders. Resume in orders" in paused
+    assert "shipping in orders goes on" in resumed
+    assert "It is paused" not in resumed
+    assert "pause group shipping in orders" in audit
+
+
+def test_the_console_is_ready_once_it_knows_the_cluster() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> list[int]:
+        before = await visitor.get("/readyz")
+        await console.sampler.sample_brokers()
+        return [before.status, (await visitor.get("/readyz")).status]
+
+    with SimCluster(seed=31).run() as sim:
+        assert as_visitor(sim, work) == [503, 200]

@@ -1,6 +1,7 @@
 """The live clients of a cluster: consumers and producers, each listed once, no matter how many
 brokers it is connected to."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,11 +11,10 @@ from functools import partial
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once, while_it_answers
 from sparrowmq.admin.errors import AdminError, BrokerRefusal
 from sparrowmq.admin.groups import all_configs
-from sparrowmq.admin.members import member, producers
+from sparrowmq.admin.members import CheckedConnections, member, producers
 from sparrowmq.admin.topic_figures import groups_of_topic
 from sparrowmq.admin.values import BrokerFailure, Listing
 from sparrowmq.protocol.codes import ResponseCode, version_text
-from sparrowmq.protocol.connections import ConsumerConnection
 from sparrowmq.protocol.headers.connections import GetConsumerConnections
 from sparrowmq.protocol.names import check_group, check_topic
 
@@ -41,6 +41,11 @@ class LiveClient:
     """Brokers that it is connected to."""
     since: datetime | None = None
     """When a consumer started, if it was asked and answered; producers do not report it."""
+    is_doubled: bool = False
+    """Whether several processes use its id: they take the same queues."""
+    subscribes_otherwise: bool = False
+    """Whether its broker reports that members of a group of it subscribe to different things;
+    Apache's brokers do not."""
 
 
 async def clients(
@@ -109,21 +114,22 @@ async def _groups(
 
 async def _connections(
     cluster: ClusterCalls, address: str, group: str
-) -> ConsumerConnection | None:
+) -> CheckedConnections | None:
     try:
         response = await cluster.call(address, GetConsumerConnections(consumer_group=group))
     except BrokerRefusal as error:
         if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
             raise
         return None
-    return ConsumerConnection.from_json(response.body)
+    return CheckedConnections.from_json(response.body)
 
 
 def _clients_of(
-    broker: str, group: str, live: ConsumerConnection | None, topic: str | None
+    broker: str, group: str, live: CheckedConnections | None, topic: str | None
 ) -> Iterable[LiveClient]:
     if live is None or (topic is not None and topic not in live.subscription_table):
         return
+    uses = Counter(one.client_id for one in live.connection_set)
     for one in live.connection_set:
         yield LiveClient(
             client_id=one.client_id,
@@ -133,6 +139,8 @@ def _clients_of(
             role=ClientRole.CONSUMER,
             groups=(group,),
             brokers=(broker,),
+            is_doubled=uses[one.client_id] > 1 or one.client_id in (live.doubled_client_ids or ()),
+            subscribes_otherwise=one.client_id in live.unequal_subscriptions,
         )
 
 
@@ -167,6 +175,8 @@ def _once(found: Iterable[LiveClient]) -> list[LiveClient]:
                 before,
                 groups=tuple(sorted({*before.groups, *each.groups})),
                 brokers=tuple(sorted({*before.brokers, *each.brokers})),
+                is_doubled=before.is_doubled or each.is_doubled,
+                subscribes_otherwise=before.subscribes_otherwise or each.subscribes_otherwise,
             )
         )
     return [known[key] for key in sorted(known)]

@@ -15,6 +15,7 @@ from sparrowmq.protocol.connections import (
     ClientConnection,
     ConsumerConnection,
     ConsumerRunningInfo,
+    ConsumeStatus,
     ProducerTable,
 )
 from sparrowmq.protocol.headers.connections import GetAllProducers, GetConsumerConnections
@@ -59,6 +60,8 @@ class GroupMember:
     """The queues that it holds."""
     done_per_s: float | None = None
     failed_per_s: float | None = None
+    handler_ms: float | None = None
+    """How long a call of its handler took on average in the last minute; None if none ended."""
     notes: Mapping[str, str] | None = None
     """What it reports in words, such as which queues it is not pulling now."""
     in_flight: int | None = None
@@ -85,7 +88,7 @@ class LiveProducer:
     broker: str
 
 
-class _Connections(ConsumerConnection, frozen=True, kw_only=True):
+class CheckedConnections(ConsumerConnection, frozen=True, kw_only=True):
     """ConsumerConnection with the fields that SparrowMQ's brokers add."""
 
     unequal_subscriptions: dict[str, list[str]] = field(default_factory=dict)
@@ -96,7 +99,7 @@ class _Connections(ConsumerConnection, frozen=True, kw_only=True):
 class Connected:
     """A group's live members on all brokers."""
 
-    by_broker: Mapping[str, _Connections]
+    by_broker: Mapping[str, CheckedConnections]
     addresses: Mapping[str, str]
     errors: tuple[BrokerFailure, ...]
 
@@ -203,14 +206,14 @@ async def connected(
     asked. Raises NoBrokerAnswers."""
     addresses = addresses or await cluster.readable()
 
-    async def ask(_: str, address: str) -> _Connections:
+    async def ask(_: str, address: str) -> CheckedConnections:
         try:
             header = GetConsumerConnections(consumer_group=group)
-            return _Connections.from_json((await cluster.call(address, header)).body)
+            return CheckedConnections.from_json((await cluster.call(address, header)).body)
         except BrokerRefusal as error:
             if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
                 raise
-            return _Connections()
+            return CheckedConnections()
 
     answers = await cluster.ask_each(addresses, ask)
     return Connected(answers.by_broker, addresses, answers.errors)
@@ -246,6 +249,7 @@ async def _details(
         queues=tuple(sorted(queue for queue, held in info.mq_table.items() if not held.dropped)),
         done_per_s=sum(status.consume_ok_tps for status in info.status_table.values()),
         failed_per_s=sum(status.consume_failed_tps for status in info.status_table.values()),
+        handler_ms=_handler_ms(info.status_table.values()),
         notes=dict(info.user_consumer_info),
         in_flight=sum(each.cached_msg_count for each in busy),
         unfinished_s=None
@@ -254,6 +258,13 @@ async def _details(
         may_be_idle=longest is not None and not longest.running_since,
         stacks=info.jstack,
     )
+
+
+def _handler_ms(topics: Iterable[ConsumeStatus]) -> float | None:
+    """The mean over topics, each as often as its messages were handled."""
+    rates = [(each.consume_ok_tps + each.consume_failed_tps, each.consume_rt) for each in topics]
+    handled = sum(rate for rate, _ in rates)
+    return sum(rate * time for rate, time in rates) / handled if handled else None
 
 
 def tells_finished(member: GroupMember, info: ConsumerRunningInfo) -> bool:

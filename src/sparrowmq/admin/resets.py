@@ -4,7 +4,7 @@ The journal has a record before the first offset moves: a reset that cannot be r
 and one that was interrupted can still be undone. An undo is a reset too, with its own record.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +24,8 @@ from sparrowmq.admin.reset_journal import (
     new_record,
     undone,
 )
+from sparrowmq.admin.topics import TopicInfo
+from sparrowmq.protocol.limits import BacklogAction, backlog_of
 from sparrowmq.protocol.message import MessageQueue
 
 
@@ -181,3 +183,35 @@ async def _places_before(
         for move, (_, low, high) in found.items()
         if move.before is not None
     }
+
+
+# ---- what it would do to limits
+
+_SENDS = {BacklogAction.REFUSE: "refused", BacklogAction.SLOW: "slowed"}
+
+
+def tripped_backlogs(info: TopicInfo, group: str, moves: Sequence[OffsetMove]) -> list[str]:
+    """How the backlog limits of a topic that name the group would react to these moves, in words,
+    one for each broker concerned."""
+    after = {each.queue: each.after for each in moves}
+    found = []
+    for settings in info.settings:
+        limit = backlog_of(settings.attributes)
+        if limit is None or group not in limit.groups:
+            continue
+        lags = [
+            each.max_offset - after[each.queue]
+            for each in info.queues
+            if each.queue.broker_name == settings.broker
+            and each.max_offset > after.get(each.queue, -1) >= 0
+        ]
+        does = f"{settings.broker}: sends to {info.name} would be {_SENDS[limit.action]}"
+        if limit.is_time and lags:
+            text = f"{does} if the first message that waits then is {limit.limit_text} old"
+            found.append(text)
+        elif not limit.is_time and sum(lags) >= limit.most:
+            found.append(
+                f"{does}: {group} would be {sum(lags):,} messages behind, at most"
+                f" {limit.limit_text} are allowed"
+            )
+    return found

@@ -1,7 +1,9 @@
 """Settings that every producer and consumer shares."""
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from typing import Self
 
 from sparrowmq.client.argument_checks import check_kind
 from sparrowmq.client.setting_names import checks_setting_names
@@ -98,6 +100,13 @@ class ClientConfig:
                 raise ConfigError("name_servers", self.name_servers, allowed) from error
         if not self.name_servers:
             raise ConfigError("name_servers", (), "must be at least one host:port")
+
+    def from_origin(self, origin: str) -> Self:
+        """The same settings, with addresses of name servers that come from elsewhere than the
+        argument: errors name it."""
+        found = copy(self)
+        object.__setattr__(found, "name_servers_from", origin)
+        return found
 
 
 def _found(given: str | Sequence[str]) -> tuple[tuple[str, ...], str]:

@@ -133,12 +133,20 @@ class Application:
                 *self._routes,
                 Route("/live", self._live, methods=["GET"]),
                 Route("/healthz", _healthy, methods=["GET"]),
+                Route("/readyz", self._ready, methods=["GET"]),
                 Mount("/static", static),
             ],
             exception_handlers={HTTPException: self._http_error, Exception: _failed},
         )
         desk = self._desk
         return Guard(ClusterPaths(inner), self._config, desk.sessions, desk.tokens, port=port)
+
+    async def _ready(self, _: Request) -> Response:
+        """Whether pages can show the first cluster. It costs no request: anyone may ask."""
+        brokers = self._clusters.first.sampler.figures.brokers
+        if brokers.value is None:
+            return PlainTextResponse("no figures of the cluster yet\n", 503)
+        return PlainTextResponse("ready\n")
 
     def _starlette_routes(self, each: PageRoute) -> list[Route]:
         routes = []

@@ -91,11 +91,11 @@ class Clusters:
                 self._closing.set()
 
     async def _run(self, name: str, ready: asyncio.Future[Console]) -> None:
-        config = self.first.config
-        addresses = config.others[name]
-        async with Client(ClientConfig(name_servers=addresses)) as client:
-            other = replace(config, name=name, name_servers=addresses, others={})
-            console = Console(other, client, clock=self.first.clock, desk=self.first.desk)
+        first = self.first.config
+        config = replace(first, name=name, name_servers=first.others[name], others={})
+        settings = ClientConfig(name_servers=config.name_servers).from_origin(config.origin)
+        async with Client(settings) as client:
+            console = Console(config, client, clock=self.first.clock, desk=self.first.desk)
             async with console.running():
                 ready.set_result(console)
                 await self._closing.wait()

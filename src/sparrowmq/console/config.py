@@ -74,6 +74,11 @@ class ConsoleConfig:
             )
 
     @property
+    def origin(self) -> str:
+        """Where the addresses of its name servers come from, for errors about them."""
+        return f"context {self.name}" if self.name else "the settings of the console"
+
+    @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
         return is_loopback(self.listen)

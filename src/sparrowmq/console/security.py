@@ -41,7 +41,7 @@ HEADERS = {
 }
 LOCAL = User("local", UserRole.OPERATOR)
 """The user if there is no users file: anyone on this machine."""
-OPEN = ("/login", "/healthz")
+OPEN = ("/login", "/healthz", "/readyz")
 """Addresses that need no login; files of the console need none, either."""
 HARMLESS = ("/login", "/logout", "/theme")
 """POSTs that change nothing in the cluster, so readers may send them."""

@@ -98,7 +98,8 @@ async def _serve(
     stopping: asyncio.Event,
     ready: Callable[[str], None],
 ) -> None:
-    async with Client(ClientConfig(name_servers=config.name_servers)) as client:
+    known = ClientConfig(name_servers=config.name_servers).from_origin(config.origin)
+    async with Client(known) as client:
         console = Console(config, client)
         clusters = Clusters(console)
         port = listener.getsockname()[1]

@@ -1,9 +1,7 @@
 """Connected clients: producers, and members of groups."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-from sparrowmq.admin.clients import LiveClient
 from sparrowmq.console.listing import part_of
 from sparrowmq.console.view import Answer, Page, PageRoute, View, panel
 
@@ -28,18 +26,9 @@ async def show(view: View) -> Answer:
         values={
             "clients": clients,
             "part": part,
-            "doubled": doubled(clients.value or ()),
             "asks_members": asks_members,
         },
     )
-
-
-def doubled(clients: Iterable[LiveClient]) -> set[tuple[str, str]]:
-    """Role and id of clients that have several addresses: processes that share an id."""
-    seen: dict[tuple[str, str], set[str]] = {}
-    for each in clients:
-        seen.setdefault((each.role, each.client_id), set()).add(each.address.rsplit(":", 1)[0])
-    return {key for key, addresses in seen.items() if len(addresses) > 1}
 
 
 ROUTES = (PageRoute("/clients", show),)

@@ -16,7 +16,7 @@ from sparrowmq.admin.resends import Resend, Resent
 from sparrowmq.console.listing import part_of
 from sparrowmq.console.pages.topic_messages import start, wanted_by
 from sparrowmq.console.scan import cursor_text, scan
-from sparrowmq.console.text import segment
+from sparrowmq.console.text import parse_time, segment
 from sparrowmq.console.view import (
     EXPECTED,
     Answer,
@@ -56,12 +56,16 @@ async def show_group(view: View) -> Answer:
     """Show the dead letters of one group, the newest first."""
     name = view.names["group"]
     topic = await view.console.admin.topic(dlq_topic(name))
+    has_asked, until = wanted_by(view), view.asked("until")
+    end_ms = parse_time(until, view.now_ms) if until else None
     found = await scan(
         view.console.admin,
         topic,
         await start(view, topic),
         newest_first=not view.asked("since"),
-        wants=wanted_by(view),
+        wants=lambda each: (
+            (end_ms is None or each.record.store_timestamp < end_ms) and has_asked(each)
+        ),
         limit=_ROWS,
     )
     return Page(

@@ -5,13 +5,15 @@ preview is based on; if members made progress meanwhile that changes the result,
 shown again instead.
 """
 
+import asyncio
 import shlex
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 
 from sparrowmq.admin.errors import AdminError
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
-from sparrowmq.admin.resets import JournaledReset
+from sparrowmq.admin.resets import JournaledReset, tripped_backlogs
 from sparrowmq.console.scan import parse_cursor
 from sparrowmq.console.text import instant, parse_time, plural, segment
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel
@@ -46,13 +48,47 @@ async def reset(view: View) -> Answer:
     moves = await view.console.changer.reset_offsets(name, topic, goal, dry_run=True)
     state = state_of(moves)
     if view.entered("state") != state:
-        command = _reset_command(view)
-        return preview(view, moves, state, f"Reset {name}", f"to {words}", command=command)
+        return preview(
+            *(view, moves, state, f"Reset {name}", f"to {words}"),
+            command=_reset_command(view),
+            consequences=await _consequences(view, topic, moves),
+        )
     before, after = (offsets_text(moves, is_after) for is_after in (False, True))
     work = _move(view, name, topic, {each.queue: each.after for each in moves})
     await changing(view, "reset group", f"{name} in {topic}", before, after, work)
     queues = sum(each.before != each.after for each in moves)
     return Done(f"/groups/{segment(name)}", f"{name} was moved in {plural(queues, 'queue')}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Consequences:
+    """Whom a move concerns."""
+
+    owners: Mapping[MessageQueue, str] = field(default_factory=dict)
+    """Members that hold queues now."""
+    backlogs: Sequence[str] = ()
+    """Backlog limits that would be reached, in words."""
+    unknown: Sequence[str] = ()
+    """What could not be found out, and why."""
+
+
+async def _consequences(view: View, topic: str, moves: Sequence[OffsetMove]) -> Consequences:
+    name, admin = view.names["group"], view.console.admin
+    members, info = await asyncio.gather(panel(admin.members(name)), panel(admin.topic(topic)))
+    return Consequences(
+        owners={
+            queue: each.client_id for each in members.value or () for queue in each.queues or ()
+        },
+        backlogs=tripped_backlogs(info.value, name, moves) if info.value else (),
+        unknown=[
+            f"{what} is not known: {each.problem}"
+            for what, each in (
+                ("Who holds the queues", members),
+                ("Whether a backlog limit would be reached", info),
+            )
+            if each.value is None
+        ],
+    )
 
 
 async def _move(view: View, name: str, topic: str, to: Mapping[MessageQueue, int]) -> None:
@@ -98,6 +134,7 @@ async def undo(view: View) -> Answer:
             topic=last.topic,
             command=command,
             gone_on=gone_on,
+            consequences=await _consequences(view, last.topic, planned.moves),
         )
     work = plan(force=bool(gone_on), dry_run=False)
     before, after = (offsets_text(planned.moves, is_after) for is_after in (False, True))
@@ -126,6 +163,7 @@ def preview(
     *,
     command: str,
     gone_on: str = "",
+    consequences: Consequences | None = None,
     button: str = "Move the group",
 ) -> Page:
     """Show every queue's offset before and after. `gone_on` says why an undo must be forced."""
@@ -149,6 +187,7 @@ def preview(
             "state": state,
             "was_changed": view.entered("state") not in ("", state),
             "gone_on": gone_on,
+            "consequences": consequences,
             "was_refused": bool(gone_on) and view.entered("state") == state,
             "fields": {field: view.entered(field) for field in _FIELDS},
         },
@@ -197,17 +236,14 @@ async def clone(view: View) -> Answer:
 
 
 async def pause(view: View) -> Answer:
-    """Stop or resume deliveries to the group."""
-    name = view.names["group"]
-    may_consume = view.entered("consume") == "on"
-    word = "resume" if may_consume else "pause"
-    work = view.console.changer.update_group(name, may_consume=may_consume)
-    changes = await changing(
-        view, f"{word} group", name, str(not may_consume), str(may_consume), work
-    )
-    said = "goes on" if may_consume else "gets no more messages; those it has are still handled"
-    notice = f"{name} {said}." if changes else f"Nothing to change: {name} is like that."
-    return Done(f"/groups/{segment(name)}", notice)
+    """Stop or resume deliveries to the group, in all topics or in one."""
+    name, topic = view.names["group"], view.entered("topic") or None
+    admin, is_paused = view.console.changer, view.entered("consume") != "on"
+    work = (admin.pause_group if is_paused else admin.resume_group)(name, topic=topic)
+    word, where = ("pause", "resume")[not is_paused], f" in {topic}" if topic else ""
+    await changing(view, f"{word} group", name + where, "", "paused" if is_paused else "", work)
+    said = "gets no more messages; those it has are still handled" if is_paused else "goes on"
+    return Done(f"/groups/{segment(name)}", f"{name}{where} {said}.")
 
 
 async def update(view: View) -> Answer:

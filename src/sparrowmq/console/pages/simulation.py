@@ -68,6 +68,17 @@ async def picture(view: View) -> Answer:
     return Response(drawn, media_type="image/svg+xml")
 
 
+async def owners(view: View) -> Answer:
+    """The owners of a live group now, as a drawing."""
+    group = await view.console.admin.simulated_group(view.names["group"])
+    _check_size(group)
+    if not group.owners or group.strategy not in NAMED:
+        raise ValueError("this group does not tell who owns its queues by which strategy")
+    found = await asyncio.to_thread(simulate, group, (), [group.strategy])
+    drawn = await asyncio.to_thread(draw, found, f"group {view.names['group']}: {_size(group)}")
+    return Response(drawn, media_type="image/svg+xml")
+
+
 def _size(group: SimulatedGroup) -> str:
     return f"{len(group.queues)} queues, {len(group.members)} members"
 
@@ -85,13 +96,17 @@ async def _simulated(view: View) -> tuple[SimulatedGroup, list[RebalanceSimulati
         before = await view.console.admin.simulated_group(
             view.names["group"], view.asked("topic") or None
         )
-    if len(before.queues) > _MOST_QUEUES or len(before.members) > _MOST_MEMBERS:
-        raise ValueError(
-            f"a page shows at most {_MOST_QUEUES} queues and {_MOST_MEMBERS} members, these are"
-            f" {_size(before)}; sparrowmq rebalance simulate has no such limit"
-        )
+    _check_size(before)
     strategies = [chosen] if chosen else []
     return before, await asyncio.to_thread(simulate, before, events, strategies)
+
+
+def _check_size(group: SimulatedGroup) -> None:
+    if len(group.queues) > _MOST_QUEUES or len(group.members) > _MOST_MEMBERS:
+        raise ValueError(
+            f"a page shows at most {_MOST_QUEUES} queues and {_MOST_MEMBERS} members, these are"
+            f" {_size(group)}; sparrowmq rebalance simulate has no such limit"
+        )
 
 
 def read_events(text: str) -> list[RebalanceEvent]:
@@ -130,4 +145,5 @@ def _command(view: View) -> str:
 ROUTES = (
     PageRoute("/groups/{group}/rebalance/simulate", show),
     PageRoute("/groups/{group}/rebalance/picture.svg", picture),
+    PageRoute("/groups/{group}/rebalance/owners.svg", owners),
 )
