@@ -1,6 +1,7 @@
 """A slave's tables are its master's: less than a second old, never ahead of its log, and all there
 when it is promoted."""
 
+import asyncio
 from dataclasses import replace
 
 import msgspec
@@ -10,7 +11,9 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import Flush, ReplicationMode
 from sparrowmq.broker.delivery.delay_levels import DelayOffsets
 from sparrowmq.broker.delivery.timer_files import TimerCheck
+from sparrowmq.broker.handlers import replication as handlers
 from sparrowmq.broker.replication.replication import Role
+from sparrowmq.broker.replication.table_copy import take_state
 from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.broker.replication.table_state import (
     TableCounts,
@@ -378,6 +381,35 @@ def test_what_was_committed_at_a_slave_counts_when_it_comes_back_after_its_maste
         sim.advance(1.0)
         assert progress(sim, of=slave_of(sim)) == 8
         assert progress(sim, of=master_of(sim)) == 8
+
+
+@pytest.mark.parametrize(("lost", "known"), [(1, 8), (2, 8), (1000, 3)])
+def test_a_master_asks_again_for_progress_whose_answer_was_lost(
+    lost: int, known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a while: redeliveries are better than no master."""
+    asked: list[TableQuestion] = []
+
+    async def lose_answers(broker: Broker, question: TableQuestion) -> TableState:
+        if question.only_progress:
+            asked.append(question)
+            if len(asked) <= lost:
+                await asyncio.Event().wait()
+        return await take_state(broker, question)
+
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        with_progress(sim)
+        commit(sim, 3, at=master_of(sim))
+        sim.advance(1.0)
+        master_of(sim).kill()
+        assert commit(sim, 8, at=slave_of(sim)) == ResponseCode.SUCCESS
+        sim.client.disconnect()
+        monkeypatch.setattr(handlers, "take_state", lose_answers)
+        began_s = sim.now_s
+        master_of(sim).start()
+        assert progress(sim, of=master_of(sim)) == known
+        assert sim.now_s - began_s < 20
 
 
 def test_a_reset_wins_over_what_a_slave_stored_before_it() -> None:

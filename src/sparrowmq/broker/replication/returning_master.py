@@ -25,6 +25,7 @@ it.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -38,6 +39,7 @@ from sparrowmq.broker.replication.log_description import LogDescription, describ
 from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.broker.replication.table_state import StateUnreadable, TableQuestion, decode_state
 from sparrowmq.disk.errors import DiskFull
+from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
@@ -51,6 +53,9 @@ from sparrowmq.store.store import Store
 
 _ASK_S = 2.0
 _FIND_S = 3.0
+_PROGRESS_S = (2.0, 4.0, 8.0)
+"""How long each question for progress may take."""
+_AGAIN_S = 0.5
 
 
 class SlavesHaveMessages(Exception):
@@ -315,11 +320,10 @@ async def _progress(
     addresses: Iterable[str], peers: Peers, log: logging.Logger
 ) -> list[OffsetChange]:
     """The progress of groups as slaves know it. One that is silent costs redeliveries only."""
-    question = msgspec.json.encode(TableQuestion(only_progress=True))
     progress: list[OffsetChange] = []
     for address in addresses:
         try:
-            answer = await peers.call(address, CopyTables(), question, timeout_s=_ASK_S)
+            answer = await _ask_for_progress(address, peers)
             if answer.code != ResponseCode.SUCCESS:
                 raise StateUnreadable(answer.remark)
             is_deflated = answer.header(CopyTablesAnswer).is_deflated
@@ -330,3 +334,14 @@ async def _progress(
         if isinstance(state.progress, ConsumerOffsetTable):
             progress += changes_in(state.progress)
     return progress
+
+
+async def _ask_for_progress(address: str, peers: Peers) -> Response:
+    """Ask a slave that has just described its log, so it is there: a lost answer is asked for
+    again, and a table may be so large that it takes longer. Raises NetError."""
+    question = msgspec.json.encode(TableQuestion(only_progress=True))
+    for timeout_s in _PROGRESS_S[:-1]:
+        with suppress(NetError):
+            return await peers.call(address, CopyTables(), question, timeout_s=timeout_s)
+        await asyncio.sleep(_AGAIN_S)
+    return await peers.call(address, CopyTables(), question, timeout_s=_PROGRESS_S[-1])

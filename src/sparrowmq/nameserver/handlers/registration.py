@@ -36,10 +36,9 @@ log = logging.getLogger(__name__)
 routes: Routes[NameServer] = Routes()
 
 _ANSWER_S = 4.0
-"""How long a master may take to answer before another one takes over its name. A master that was
-frozen for 3 s or more asks whether it still has its name (`broker/replication/frozen_master.py`); one
-that was frozen for less must not have lost it. Brokers wait 6 s for the answer to a registration.
-"""
+"""How long a master may take to answer before another one takes over its name. One that was frozen
+for 3 s or more asks whether it still has its name (`broker/replication/frozen_master.py`); one that
+was frozen for less must not have lost it. Brokers wait 6 s for the answer to a registration."""
 _AT_ONCE_BYTES = 1024
 """Larger bodies are read in slices: compressed, 400 topics may fit into this. 50,000 topics take
 50 ms as JSON and more than twice as long compressed."""
