@@ -1,6 +1,7 @@
 """A connection to a broker that is lost: the routes that name the broker are asked for at once."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,6 +78,42 @@ def test_a_broker_that_comes_back_is_found_before_the_next_poll(away_s: float) -
         began_s = sim.now_s
         sim.until(lambda: brokers_of(member) == {"broker-a", "broker-b"})
         assert sim.now_s - began_s < max(3, away_s)
+
+
+@pytest.mark.parametrize("away_s", [0.5, 5, 20])
+def test_the_only_broker_of_a_topic_is_found_on_another_port_before_the_next_poll(
+    away_s: float,
+) -> None:
+    """Meanwhile its topics have no route, and the client goes on with the one it had."""
+    with SimCluster(seed=1).run() as sim:
+        member = settled_member(sim)
+        broker = sim.brokers["broker-a"]
+        broker.kill()
+        broker.config = replace(broker.config, port=broker.config.port + 4)
+        sim.advance(away_s)
+        broker.start()
+        began_s = sim.now_s
+        routes = core_of_consumer(member.consumer).route_table
+        sim.until(lambda: routes.master("broker-a") == broker.address)
+        assert sim.now_s - began_s < max(3, away_s)
+
+
+def test_a_broker_that_is_lost_again_before_it_was_reached_is_found_too() -> None:
+    with SimCluster(seed=1).run() as sim:
+        member = settled_member(sim)
+        broker = sim.brokers["broker-a"]
+        broker.kill()
+        sim.advance(1.4)
+        broker.start()
+        routes = core_of_consumer(member.consumer).route_table
+        sim.until(lambda: not any(routes.is_gone(topic) for topic in (TOPIC, OTHER)))
+        broker.kill()
+        broker.config = replace(broker.config, port=broker.config.port + 4)
+        sim.advance(1)
+        broker.start()
+        began_s = sim.now_s
+        sim.until(lambda: routes.master("broker-a") == broker.address)
+        assert sim.now_s - began_s < 5
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,7 @@ class ClientCore:
         polls = RoutePolls(
             self._members,
             self.route_table,
+            outages=self.outages,
             poll_s=self.config.route_poll_s,
             rng=self.rng,
             log=self.log,

@@ -3,9 +3,10 @@
 `RouteTable` caches them, `RoutePolls` keeps them fresh:
 
 poll         every topic a member needs, every `poll_s`
-lost broker  the topics whose routes named it, at once; if it is gone from a route, again after
-             1, 2, 4, … s until it is back, since a broker that restarts is away for seconds; every
-             4 s for some minutes if a slave stands in for it and ordered queues wait
+lost broker  the topics whose routes named it, at once; if it is gone from a route or cannot be
+             reached, again after 1, 2, 4, … s until it is back, since a broker that restarts is
+             away for seconds, and may have another address then; every 4 s for some minutes if a
+             slave stands in for it and ordered queues wait
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from sparrowmq.backoff import Backoff
 from sparrowmq.client.errors import ClientError, NoRoute
 from sparrowmq.client.members import Members
 from sparrowmq.client.name_servers import NameServers
+from sparrowmq.client.outages import Outages
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import is_readable, is_writable
 from sparrowmq.protocol.route import MASTER_ID, TopicRoute
@@ -100,6 +102,8 @@ class RouteTable:
         self._addresses: dict[str, dict[int, str]] = {}
         self._lent_until_s: dict[str, float] = {}
         self._asked: dict[str, asyncio.Future[TopicRoute | None]] = {}
+        self._gone: set[str] = set()
+        """Topics that had no route when they were last asked for; the last one stays in use."""
         self.changed: list[Callable[[str], None]] = []
         """Called with a topic whose route is new or has changed."""
 
@@ -133,7 +137,10 @@ class RouteTable:
         try:
             route = await self._name_servers.route(topic)
             if route is not None:
+                self._gone.discard(topic)
                 self.put(topic, route)
+            elif topic in self._routes:
+                self._gone.add(topic)
             asked.set_result(route)
         except ClientError as error:
             asked.set_exception(error)
@@ -203,6 +210,10 @@ class RouteTable:
             if any(address in data.broker_addrs.values() for data in route.broker_datas)
         }
 
+    def is_gone(self, topic: str) -> bool:
+        """Whether a name server knew no route when it was last asked for the topic's."""
+        return topic in self._gone
+
     def label(self, address: str) -> str:
         """What a log calls the broker at this address."""
         names = (name for name, at in self._addresses.items() if address in at.values())
@@ -235,12 +246,14 @@ class RoutePolls:
         members: Members,
         route_table: RouteTable,
         *,
+        outages: Outages,
         poll_s: float,
         rng: random.Random,
         log: logging.Logger,
     ) -> None:
         self._members = members
         self._route_table = route_table
+        self._outages = outages
         self._poll_s = poll_s
         self._unanswered = Backoff(longest_s=poll_s, rng=rng)
         """While no name server answers."""
@@ -278,14 +291,19 @@ class RoutePolls:
             away = await self._find_again(away | lost)
 
     async def _find_again(self, away: dict[str, set[str]]) -> dict[str, set[str]]:
-        """Ask until these brokers are in their routes again, or polls ask as often anyway. Returns
-        those that are still away when another broker is lost."""
+        """Ask until these brokers are in their routes again and can be reached there, or polls ask
+        as often anyway. Returns those that are still away when another broker is lost."""
         for rounds in count(1):
-            await self._refresh(set().union(*away.values()) & self._members.topics())
+            polled = self._members.topics()
+            await self._refresh(set().union(*away.values()) & polled)
+            # A topic of which it was the only broker has no route now, and keeps its last one.
+            gone = {topic for topic in polled if self._route_table.is_gone(topic)}
             away = {
                 address: topics
                 for address, topics in away.items()
-                if not topics <= self._route_table.topics_naming(address)
+                if topics & gone
+                or not topics <= self._route_table.topics_naming(address)
+                or self._outages.is_away(self._route_table.label(address))
             }
             pause_s = self._away.wait_s(rounds)
             if rounds <= _MASTER_ROUNDS and self._lacks_a_master(away):
