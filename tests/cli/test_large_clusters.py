@@ -1,18 +1,22 @@
 """10,000 topics and 1,000 groups: lists are cut, and ask only about what they print."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sparrowmq import Message, Producer
 from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
 from sparrowmq.testing import Cluster, cluster
 from tests.cli.in_process import run
+from tests.patience import PATIENCE_S
 
 TOPICS, GROUPS = 10_000, 1_000
 READERS = 200
@@ -155,6 +159,53 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     )
     with cluster(data_dir=folder, max_topics=20 * READERS) as running:
         yield running
+
+
+@contextmanager
+def behind(folder: Path, groups: int) -> Iterator[Cluster]:
+    """Each group has ten topics, and one message of each that it has not read."""
+    config = folder / "broker-a" / "config"
+    write_tables(config, topics=10 * groups, groups=groups)
+    offsets = {
+        f"topic-{10 * group + number:05}@group-{group:04}": {0: 0}
+        for group in range(groups)
+        for number in range(10)
+    }
+    (config / "consumerOffset.json").write_bytes(
+        ConsumerOffsetTable(offset_table=offsets).to_json()
+    )
+    with cluster(data_dir=folder, max_topics=20 * groups) as running:
+        asyncio.run(send_to_each(running.name_server, 10 * groups))
+        yield running
+
+
+async def send_to_each(name_server: str, topics: int) -> None:
+    """A message to each topic, some at a time."""
+    async with Producer("shop", name_servers=name_server, timeout_s=PATIENCE_S) as producer:
+        for start in range(0, topics, 200):
+            names = (f"topic-{number:05}" for number in range(start, start + 200))
+            await asyncio.gather(*(producer.send(Message.text(name, "x")) for name in names))
+
+
+@pytest.mark.parametrize("groups", [20, pytest.param(GROUPS, marks=pytest.mark.slow)])
+def test_the_lag_of_all_groups_takes_a_few_questions_and_one_for_each_topic_that_waits(
+    groups: int, tmp_path: Path, asked: Counter[str]
+) -> None:
+    topics, rows = 10 * groups, min(100, 10 * groups)
+    with behind(tmp_path, groups) as running:
+        asked.clear()
+        at = ("--name-servers", running.name_server, "--timeout", f"{PATIENCE_S}s")
+        ended = run("group", "lag", *at)
+    assert ended.returncode == 0, ended.stderr
+    assert f"lag: {topics:,}\n" in ended.stderr
+    assert len(ended.stdout.splitlines()) == rows + 1
+    assert "\t1\t" in ended.stdout.splitlines()[1]
+    # Who is connected, of each group; where the queues of a topic begin; since when its first
+    # message waits, of those that are printed, and of their group's other topics
+    assert asked.pop("GetConsumerConnections") <= groups + 150
+    assert asked.pop("GetTopicStats") <= topics
+    assert asked.pop("PullMessage") <= rows + 10
+    assert asked.total() <= 10, asked
 
 
 @pytest.mark.parametrize(
