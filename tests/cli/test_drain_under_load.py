@@ -6,13 +6,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
 
-from sparrowmq import BrokerDrain, DrainState, MessageExt
-from sparrowmq.blocking import Admin, PushConsumer
+from sparrowmq import BrokerDrain, DrainState, Message, MessageExt, MessageQueue
+from sparrowmq.blocking import Admin, Producer, PushConsumer
 from sparrowmq.testing import cluster
 from sparrowmq.testing.held_port import HeldPort
 from tests.cli.in_process import run
@@ -113,10 +113,71 @@ def test_a_broker_that_is_killed_while_it_drains_under_load_loses_nothing(tmp_pa
             slow.until(sender.acknowledged)
 
 
-def draining(name_server: str) -> AbstractContextManager[subprocess.Popen[str]]:
+@pytest.mark.slow
+def test_a_killed_drain_is_repeated_and_a_broker_killed_as_it_resumes_is_taken_back(
+    tmp_path: Path,
+) -> None:
+    with up(tmp_path / "other") as server, HeldPort(beside=(-2, 1)) as held:
+        at = ("--name-servers", server.name_server)
+        own = ("--broker-name", "broker-b", "--port", str(held.port), *at)
+        slow = Slow()
+        with (
+            Admin(server.name_server, timeout_s=PATIENCE_S) as admin,
+            PushConsumer("billing", {"orders": "*"}, name_servers=server.name_server) as consumer,
+            ExitStack() as load,
+        ):
+            with broker(tmp_path / "drained", *own) as victim:
+                admin.create_topic("orders", queues=2)
+                sender = load.enter_context(Sender(server.name_server))
+                sender.until_sent()
+                consumer.start(slow)
+                with draining(server.name_server, "broker-b") as process:
+                    read_until(process, "left to billing")
+                    process.kill()
+                sender.until_sent(200)
+                assert "R--" in run("topic", "route", "orders", *at).stdout
+                with draining(server.name_server, "broker-b") as process:
+                    read_until(process, "left to billing")
+                    slow.may.set()
+                    read_until(process, "broker-b is drained: it can be stopped")
+                    assert process.wait(PATIENCE_S) == 0
+                sender.until_sent()
+                with as_process("resume", "broker-b", *at):
+                    victim.kill()
+                    victim.wait()
+            with broker(tmp_path / "drained", *own):
+                resumed = run("broker", "resume", "broker-b", *at)
+                assert resumed.returncode == 0, resumed.stderr
+                assert [each.name for each in admin.brokers()] == ["broker-a", "broker-b"]
+                with Producer("other", name_servers=server.name_server) as producer:
+                    place = MessageQueue("orders", "broker-b", 0)
+                    assert producer.send(Message.text("orders", "direct"), queue=place).is_ok
+                sender.until_sent()
+                slow.until({"direct", *sender.acknowledged})
+                assert sender.failed == []
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> None:
+    """Return when a command has said this."""
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if text in line:
+            return
+    raise AssertionError(said)
+
+
+def as_process(*words: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    """A command about brokers."""
+    return running([sys.executable, "-c", AS_A_COMMAND, "broker", *words])
+
+
+def draining(
+    name_server: str, broker_name: str = "broker-a"
+) -> AbstractContextManager[subprocess.Popen[str]]:
     """The command as a process."""
-    command = [sys.executable, "-c", AS_A_COMMAND, "broker", "drain", "broker-a"]
-    return running([*command, "--name-servers", name_server, "--grace", "0s"])
+    return as_process("drain", broker_name, "--name-servers", name_server, "--grace", "0s")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
