@@ -4,17 +4,28 @@ import asyncio
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from sparrowmq import Admin, Client, Message, MessageExt, Producer, PushConsumer
+from sparrowmq import (
+    Admin,
+    BrokerInfo,
+    Client,
+    Message,
+    MessageExt,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+)
 from sparrowmq.cli.main import app
 from sparrowmq.cli.shell import Shell
 from sparrowmq.client.client import core_of
 from sparrowmq.console.console import Console
+from sparrowmq.console.pages.overview import total_of
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.admin.operator import Read, consuming, numbered, send
 from tests.admin.test_dead_letters import died, order
@@ -342,6 +353,36 @@ def test_topics_and_groups_are_made_changed_paused_and_deleted() -> None:
         said = as_visitor(sim, work)
     for text, words in zip(said, expected, strict=True):
         assert words in text
+
+
+def test_a_message_just_sent_is_shown_by_its_place_which_is_known_before_its_keys() -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> None:
+        await Admin(client=client).create_topic("letters", queues=1)
+        await visitor.get("/topics/letters")
+        paths = ["/topics/letters/send"]
+        for offset in range(2):
+            sent = await visitor.post(paths[offset], {"body": "x"}, follow=False)
+            place = MessageQueue("letters", "broker-a", 0)
+            stored = await console.admin.read_message(place, offset)
+            wanted = f"/messages/{stored.offset_msg_id}?topic=letters"
+            assert sent.headers["location"].startswith(wanted)
+            paths.append(wanted.replace("?", "/send?"))
+
+    with SimCluster(seed=9).run() as sim:
+        as_visitor(sim, work)
+
+
+def test_a_broker_without_a_rate_in_its_first_seconds_is_not_called_silent() -> None:
+    async def ask(client: Client, console: Console, visitor: Visitor) -> list[BrokerInfo]:
+        return list(await console.admin.brokers())
+
+    with SimCluster(seed=9, brokers=2).run() as sim:
+        first, second = as_visitor(sim, ask)
+    assert first.runtime is not None
+    young = replace(first, runtime=replace(first.runtime, stored_per_s=None))
+    rate = total_of([young, replace(second, runtime=None)], "stored_per_s")
+    assert rate.missing == ("broker-a does not know it yet", "broker-b did not answer")
+    assert not rate.is_known
 
 
 # ---- a broker that hangs

@@ -169,7 +169,8 @@ async def send_again(view: View) -> Answer:
 
     async def sent() -> str:
         async with Producer(PRODUCER, client=view.console.client) as producer:
-            return (await producer.send(copy)).msg_id
+            # Apache's broker finds a message by its unique id only after a moment.
+            return (await producer.send(copy)).offset_msg_id
 
     found = await changing(view, "send again", message.topic, message.msg_id, "a copy", sent())
     to = f"/messages/{segment(found)}?topic={segment(message.topic)}"

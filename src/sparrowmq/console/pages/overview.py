@@ -62,12 +62,16 @@ async def show(view: View) -> Answer:
 
 def total_of(masters: Iterable[BrokerInfo], name: str) -> Sum:
     """The sum of a figure over all masters; names those that do not report it."""
-    found = {
-        each.name: None if each.runtime is None else getattr(each.runtime, name) for each in masters
-    }
-    known = [value for value in found.values() if value is not None]
-    missing = tuple(f"{name} did not answer" for name, value in found.items() if value is None)
-    return Sum(sum(known) if known else None, missing)
+    known, missing = [], []
+    for each in masters:
+        value = None if each.runtime is None else getattr(each.runtime, name)
+        if value is not None:
+            known.append(value)
+        elif each.runtime is None:
+            missing.append(f"{each.name} did not answer")
+        else:  # Apache's brokers have no rates in their first seconds
+            missing.append(f"{each.name} does not know it yet")
+    return Sum(sum(known) if known else None, tuple(missing))
 
 
 def problems(brokers: Iterable[BrokerInfo]) -> list[str]:

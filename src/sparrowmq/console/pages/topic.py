@@ -122,7 +122,8 @@ async def send(view: View) -> Answer:
 
     async def sent() -> str:
         async with Producer(PRODUCER, client=view.console.client) as producer:
-            return (await producer.send(message)).msg_id
+            # Apache's broker finds a message by its unique id only after a moment.
+            return (await producer.send(message)).offset_msg_id
 
     found = await changing(view, "send message", name, "", f"{len(message.body)} bytes", sent())
     to = f"/messages/{segment(found)}?topic={segment(name)}"
