@@ -82,14 +82,17 @@ func (p *producers) stop(c command) (any, error) {
 	return nil, made.Shutdown()
 }
 
+// send each message so many times, always as the same object.
 func (p *producers) send(c command) (any, error) {
 	results := []any{}
 	for _, message := range c.messages() {
-		result, err := p.get(c).SendSync(context.Background(), message)
-		if err != nil {
-			return nil, err
+		for i := int64(0); i < c.number("times", 1); i++ {
+			result, err := p.get(c).SendSync(context.Background(), message)
+			if err != nil {
+				return nil, err
+			}
+			results = append(results, sent(result))
 		}
-		results = append(results, sent(result))
 	}
 	return results, nil
 }

@@ -103,9 +103,10 @@ class Producers:
         await core_of_producer(producer).stop()
 
     async def send(self, command: Command) -> list[Plain]:
-        """One after the other; a sharding key chooses the queue."""
-        producer = self.by_name[command["name"]]
-        return [sent(await producer.send(message)) for message in messages_of(command)]
+        """One after the other, each so many times; a sharding key chooses the queue."""
+        producer, times = self.by_name[command["name"]], int(command.get("times", 1))
+        repeated = [message for message in messages_of(command) for _ in range(times)]
+        return [sent(await producer.send(message)) for message in repeated]
 
     send_selected = send
 

@@ -4,12 +4,16 @@ import shutil
 import signal
 import time
 
+from sparrowmq import Limit
+from sparrowmq.blocking import Admin
 from tests.interop import apache, raw, sparrow
 from tests.interop.cluster import Cluster, Settings
-from tests.interop.handles import Producer
+from tests.interop.handles import Message, Producer
 from tests.interop.outcomes import bodies
 from tests.interop.peers import PeerError
-from tests.interop.registry import Outcome, check, scenario
+from tests.interop.registry import JAVA, Outcome, check, scenario
+from tests.interop.scenarios.python_admin import admin_of
+from tests.interop.scenarios.wire import HEARTBEAT, UPDATE_OFFSET, heartbeat
 from tests.interop.scene import Scene
 
 CREATE_TOPIC, CREATE_GROUP = 17, 200
@@ -56,6 +60,136 @@ def a_send_over_the_quota_of_its_topic_is_refused_at_once_or_waits(scene: Scene)
     return {"every_stored_message_is_consumed": len(bodies(got)) == sent}
 
 
+def refusal(code: int | None, text: str, began_s: float) -> str:
+    """The text of an error, which must be a refusal by a limit that a client passed on at once."""
+    took_s = time.monotonic() - began_s
+    check(code == FLOW_CONTROL or "215" in text, f"answered {code}: {text}")
+    check(took_s < AT_ONCE_S, f"raised after {took_s:.1f} s, without a retry")
+    return text
+
+
+def sent_in_turn(producer: Producer, topic: str, most: int) -> tuple[int, str]:
+    """Send until the first refusal: how many messages were stored before it, and its text."""
+    for number in range(most):
+        began_s = time.monotonic()
+        try:
+            producer.send(topic, [FILLED | {"body": f"in-turn-{number}"}])
+        except PeerError as error:
+            return number, refusal(error.code, str(error), began_s)
+    raise AssertionError(f"none of {most} sends was refused")
+
+
+def sent_at_once(producer: Producer, topic: str, count: int) -> tuple[int, list[str]]:
+    """Send without waiting for answers: how many were stored, and the texts of refusals."""
+    began_s = time.monotonic()
+    results = producer.send(topic, [FILLED | {"body": "at-once"}] * count, "send_async")
+    errors = [each["error"] for each in results if "error" in each]
+    refusals = [refusal(each.get("code"), each["text"], began_s) for each in errors]
+    check(bool(refusals), f"none of {count} sends at once was refused")
+    return count - len(errors), refusals
+
+
+FILLED: Message = {"fill": 200}
+"""Bodies of so many bytes."""
+QUOTAS: tuple[tuple[str, int | None, int | None, str], ...] = (
+    ("topic", None, 100, " takes 100 bytes/s on broker-a"),
+    ("producer-group", 1, None, " may send 1 messages/s on broker-a"),
+    ("client", 1, None, " may send 1 messages/s on broker-a"),
+)
+"""Scope, messages and bytes per second, and what refusals say."""
+
+
+@scenario(clients=(*JAVA, "go"), needs="limits", lane="apart", compared=False)
+def what_is_over_a_quota_is_refused_however_it_is_sent(scene: Scene) -> Outcome:
+    own = scene.own_cluster(Settings())
+    admin = admin_of(own)
+    for number, (scope, messages, size, says) in enumerate(QUOTAS):
+        topic = own.topic(f"quota-{number}", queues=1)
+        producer = own.producer(group=own.name(scope))
+        producer.send(topic, ["first"])
+        name = {"topic": topic, "producer-group": producer.group}.get(scope, "*")
+        admin.set_quota(scope, name, messages=messages, bytes=size)
+        # A quota of clients begins again when a heartbeat has named a client.
+        in_turn, text = sent_in_turn(producer, topic, 4)
+        check(says in text, f"{scope}: {text}")
+        _, texts = sent_at_once(producer, topic, 5)
+        check(all(says in each for each in texts), f"{scope}: {texts}")
+        producer.send_one_way(topic, ["one-way"] * 5)
+        own.wait_until(
+            lambda: _stored(admin, topic) + _limit(admin, scope).refused == in_turn + 12,  # noqa: B023
+            f"{scope}: every send is stored or refused",
+        )
+        limit = _limit(admin, scope)
+        one_way = limit.refused - 1 - len(texts)
+        check(one_way > 0, f"{scope}: 5 one-way sends are over its quota")
+        # The Go client does not mark one-way sends as such: they count as refused, not as dropped.
+        dropped = 0 if scene.peer.name == "go" else one_way
+        check(limit.dropped == dropped, f"{scope}: {limit.dropped} of {one_way} are counted")
+        admin.unset_limits(scope, name)
+        producer.send(topic, [f"free-{number}" for number in range(3)])
+    return {}
+
+
+def _stored(admin: Admin, topic: str) -> int:
+    return sum(queue.max_offset for queue in admin.topic(topic).queues)
+
+
+def _limit(admin: Admin, scope: str) -> Limit:
+    (found,) = (each for each in admin.limits() if each.scope == scope)
+    return found
+
+
+@scenario(clients=(*JAVA, "go"), needs="limits", compared=False)
+def a_backlog_that_is_too_large_refuses_sends_or_holds_their_answers(scene: Scene) -> Outcome:
+    admin, topic, group = admin_of(scene), scene.topic(queues=1), scene.name("ledger")
+    admin.create_group(group)
+    producer = scene.producer()
+
+    def backlog() -> Limit:
+        (found,) = (each for each in admin.limits() if (each.scope, each.name) == ("topic", topic))
+        return found
+
+    def until_behind(count: int) -> None:
+        scene.wait_until(
+            lambda: backlog().lags.get(group) == count, f"the broker knows of {count} messages"
+        )
+
+    with raw.RawConnection(scene.cluster.broker) as member:
+
+        def commit(offset: int) -> None:
+            place = {"consumerGroup": group, "topic": topic, "queueId": "0"}
+            reply = member.call(UPDATE_OFFSET, place | {"commitOffset": str(offset)})
+            check(reply.code == 0, f"the commit is refused: {reply.remark}")
+
+        member.call(HEARTBEAT, body=heartbeat(group, topic))
+        commit(0)
+        admin.set_backlog(topic, [group], messages=10)
+        producer.send(topic, [f"m-{number}" for number in range(10)])
+        until_behind(10)
+        _, text = sent_in_turn(producer, topic, 1)
+        says = f"group {group} is 10 messages behind in topic {topic}, at most 10 messages"
+        check(says in text, text)
+        commit(1)
+        until_behind(9)
+        stored, texts = sent_at_once(producer, topic, 3)
+        check(stored == 0, f"{stored} sends were taken at 90 % of the limit")
+        check("is 9 messages behind" in texts[0], texts[0])
+        commit(2)
+        until_behind(8)
+        producer.send(topic, ["at-80-percent"])
+        admin.set_backlog(topic, [group], messages=9, action="slow")
+        until_behind(9)
+        began_s = time.monotonic()
+        slow = producer.send(topic, ["slow"])
+        took_s = time.monotonic() - began_s
+        check(took_s >= 0.9, f"the answer was held for {took_s:.2f} s, not for a second")
+        slow += producer.send(topic, [f"slow-{number}" for number in range(3)], "send_async")
+        check([each.get("status") for each in slow] == ["SEND_OK"] * 4, f"while slowed: {slow}")
+        check(backlog().refused == 4, f"{backlog().refused} answers were held")
+    offsets = [each["queue_offset"] for each in slow]
+    return {"stored": sorted(offsets) == [11, 12, 13, 14]}
+
+
 @scenario(needs="limits", compared=False)
 def a_message_that_is_sent_again_is_stored_once(scene: Scene) -> Outcome:
     topic = scene.topic(queues=4)
@@ -65,8 +199,14 @@ def a_message_that_is_sent_again_is_stored_once(scene: Scene) -> Outcome:
     (first,), (again,) = producer.send(topic, [order]), producer.send(topic, [order])
     check(first["offset_id"] == again["offset_id"], f"{again} is another message than {first}")
     producer.send(topic, [{"body": "another", "properties": {"DEDUP_KEY": "o-2"}}])
-    got = scene.push_consumer(topic).received(2)
-    return {"bodies": sorted(bodies(got))}
+    # Without a key it is the unique id, which Java and Go give to a message object once.
+    same, twin = producer.send(topic, ["twice"], times=2)
+    is_python = scene.peer.name == "python"
+    check((same["offset_id"] == twin["offset_id"]) is not is_python, f"{same}, then {twin}")
+    got = scene.push_consumer(topic).received(4 if is_python else 3)
+    wanted = ["another", "once", "twice", *(["twice"] if is_python else [])]
+    check(sorted(bodies(got)) == wanted, f"stored: {sorted(bodies(got))}")
+    return {}
 
 
 @scenario(needs="limits", compared=False)
