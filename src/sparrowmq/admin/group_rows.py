@@ -11,7 +11,7 @@ from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, failures_of
 from sparrowmq.admin.groups import GroupTables, find_group, group_tables
 from sparrowmq.admin.lag import KnownProgress, known_lag
 from sparrowmq.admin.members import connected
-from sparrowmq.admin.values import BrokerFailure, Listing
+from sparrowmq.admin.values import BrokerFailure, Listing, distinct
 from sparrowmq.admin.waiting import with_waiting
 from sparrowmq.client.argument_checks import check_names
 from sparrowmq.protocol.heartbeat import MessageModel
@@ -53,16 +53,16 @@ async def group_rows(
     for result in results:
         if isinstance(result, NoBrokerAnswers):
             raise result
-    rows, errors = [], dict[BrokerFailure, None]()
+    rows, errors = [], list[BrokerFailure]()
     for name, result in zip(names, results, strict=True):
         if isinstance(result, AdminError):
             rows.append(_unknown(name))
-            errors |= dict.fromkeys(failures_of(f"group {name}", result))
+            errors += failures_of(f"group {name}", result)
         else:
             row, failures = result
             rows.append(row)
-            errors |= dict.fromkeys(failures)
-    return Listing(tuple(rows), tuple(errors))
+            errors += failures
+    return Listing(tuple(rows), distinct(errors))
 
 
 def _unknown(name: str) -> GroupRow:

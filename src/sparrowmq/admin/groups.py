@@ -7,7 +7,7 @@ from functools import partial
 from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, while_it_answers
 from sparrowmq.admin.errors import BrokerRefusal, NoBrokerAnswers, NotFound
 from sparrowmq.admin.members import Connected, GroupMember, Subscription, connected, with_details
-from sparrowmq.admin.values import BrokerFailure, Listing
+from sparrowmq.admin.values import BrokerFailure, Listing, distinct
 from sparrowmq.protocol.broker_stats import GroupForbidden
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -177,7 +177,7 @@ async def describe_group(
         subscriptions=online.subscriptions,
         topics=tuple(sorted(topics)),
         doubled_client_ids=online.doubled,
-        errors=tuple(dict.fromkeys((*known.errors, *paused.errors))),
+        errors=distinct((*known.errors, *paused.errors)),
     )
 
 

@@ -18,7 +18,7 @@ from sparrowmq.admin.errors import AdminError, NotAllAnswered, NotFound, failure
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.messages import find_messages, message
 from sparrowmq.admin.topic_figures import groups_of_topic
-from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.admin.values import BrokerFailure, distinct
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import TRACE_TOPIC, is_system_group
@@ -76,7 +76,7 @@ async def trace(cluster: ClusterCalls, message_id: str, topic: str | None) -> Me
     try:
         found = await message(cluster, message_id, known_topic)
     except NotAllAnswered as error:
-        errors = tuple(dict.fromkeys((*errors, *error.errors)))
+        errors = distinct((*errors, *error.errors))
         if not steps:
             raise NotAllAnswered("message", message_id, errors) from error
     except NotFound as error:
@@ -91,7 +91,7 @@ async def trace(cluster: ClusterCalls, message_id: str, topic: str | None) -> Me
     groups: tuple[GroupStanding, ...] = ()
     if found is not None:
         groups, silent = await _standings(cluster, found, steps)
-        errors = tuple(dict.fromkeys((*errors, *silent)))
+        errors = distinct((*errors, *silent))
     return MessageTrace(
         message_id=message_id, message=found, steps=steps, groups=groups, errors=errors
     )

@@ -1,6 +1,6 @@
 """Values that several operations share: lists with failures, changes of settings, times."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, TypeVar, overload
@@ -29,6 +29,15 @@ class BrokerFailure:
 
     def __str__(self) -> str:
         return f"{self.broker}: {self.reason}"
+
+
+def distinct(failures: Iterable[BrokerFailure]) -> tuple[BrokerFailure, ...]:
+    """Each reason of a server once: one that does not answer is asked once, and fails all further
+    questions with the same words."""
+    found: dict[tuple[str, str, str], BrokerFailure] = {}
+    for each in failures:
+        found.setdefault((each.broker, each.address, each.reason), each)
+    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from sparrowmq.admin.cluster_calls import at_once
 from sparrowmq.admin.dead_letters import DeadLetterCount, origin_of
 from sparrowmq.admin.errors import AdminError, failures_of
 from sparrowmq.admin.resends import TO_GROUP, TO_TOPIC, Resend, Resent
-from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.admin.values import BrokerFailure, distinct
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.commands.group import now
 from sparrowmq.cli.commands.send import rate_option
@@ -73,14 +73,14 @@ def list_dead_letters(match: str | None, since: datetime | None, limit: int, she
         asked = names if since is not None or not limit else names[:limit]
         results = await at_once([partial(admin.count_dead_letters, each, recent) for each in asked])
         rows: list[tuple[str, DeadLetterCount | None]] = []
-        errors = dict[BrokerFailure, None]()
+        errors: list[BrokerFailure] = []
         for name, result in zip(asked, results, strict=True):
             if isinstance(result, AdminError):
                 rows.append((name, None))
-                errors |= dict.fromkeys(failures_of(f"dead letters of {name}", result))
+                errors += failures_of(f"dead letters of {name}", result)
             else:
                 rows.append((name, result))
-                errors |= dict.fromkeys(result.errors)
+                errors += result.errors
         if since is not None:
             rows = [(name, each) for name, each in rows if each is None or each.recent]
         total = len(names) if since is None else len(rows)
@@ -88,7 +88,7 @@ def list_dead_letters(match: str | None, since: datetime | None, limit: int, she
         shown = rows[:limit] if limit else rows
         title = "LAST-24H" if since is None else "SINCE"
         notes = [_unreadable(each) for each in kept if each.unreadable]
-        return Report([_counts(shown, total, title)], tuple(errors), notes=notes)
+        return Report([_counts(shown, total, title)], distinct(errors), notes=notes)
 
     shell.report(look)
 

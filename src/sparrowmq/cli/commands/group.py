@@ -18,6 +18,7 @@ from sparrowmq.admin.groups import GroupInfo, GroupSubscription, subscriptions_o
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember
 from sparrowmq.admin.stacks import readable_stacks
+from sparrowmq.admin.values import distinct
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.output import Column, Columns, Kind, Report, Table, Value, table
@@ -100,7 +101,7 @@ def list_groups(
         kept = rows[:limit] if limit else rows
         if asks_all:
             kept = await _with_waiting(admin, kept)
-        errors = tuple(dict.fromkeys((*found.errors, *listed.errors)))
+        errors = distinct((*found.errors, *listed.errors))
         return Report([_group_table(kept, total, is_long)], errors)
 
     shell.report(look)
