@@ -7,6 +7,8 @@ import pytest
 
 from tests.repo.tree import ROOT, markdown_files
 
+LONGEST_CELL = 130
+CELL_BAR = re.compile(r"(?<!\\)\|")
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
@@ -43,6 +45,16 @@ def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
     assert not is_broken("a.md", document)
     assert is_broken("b.md", document)
     assert is_broken("a.md#two", document)
+
+
+@pytest.mark.parametrize("name", ["reliability.md", "status.md", "performance.md"])
+def test_a_cell_of_a_table_is_a_line_at_most(name: str) -> None:
+    """What takes longer to say is text below the table."""
+    text = LINK.sub(lambda link: link[0][1 : link[0].index("]")], prose(ROOT / "docs" / name))
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [cell.strip() for row in rows for cell in CELL_BAR.split(row)]
+    assert len(cells) > 20
+    assert [cell for cell in cells if len(cell) > LONGEST_CELL] == []
 
 
 def test_the_changelog_has_a_section_for_what_comes_next() -> None:
