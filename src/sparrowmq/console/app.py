@@ -1,9 +1,10 @@
 """The application: addresses, rendering, errors as pages, all wrapped in the guard."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import jinja2
 from starlette.applications import Starlette
@@ -50,8 +51,18 @@ from sparrowmq.console.pages import (
     transactions,
     waiting,
 )
+from sparrowmq.console.refill import refilled
 from sparrowmq.console.security import Guard
-from sparrowmq.console.view import EXPECTED, Answer, Done, Handler, Page, PageRoute, View
+from sparrowmq.console.view import (
+    EXPECTED,
+    Answer,
+    Done,
+    FieldError,
+    Handler,
+    Page,
+    PageRoute,
+    View,
+)
 
 ROUTES: tuple[PageRoute, ...] = (
     *overview.ROUTES,
@@ -91,6 +102,7 @@ NAVIGATION = (
     ("audit", "/audit", "Audit"),
 )
 _THEMES = ("light", "dark")
+_ERROR = "error.html"
 
 
 def templates() -> jinja2.Environment:
@@ -153,7 +165,7 @@ class Application:
         if each.show is not None:
             routes.append(Route(each.path, self._endpoint(each.show), methods=["GET"]))
         if each.act is not None:
-            routes.append(Route(each.path, self._endpoint(each.act), methods=["POST"]))
+            routes.append(Route(each.path, self._action(each.act), methods=["POST"]))
         return routes
 
     def _endpoint(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -162,6 +174,37 @@ class Application:
             return self._response(view, await _answered(handler, view), request)
 
         return answer
+
+    def _action(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            view = await self._view(request)
+            found = await _answered(handler, view)
+            if isinstance(found, Page) and found.template == _ERROR:
+                again = await self._form_again(view, found, request)
+                return again or self._response(view, found, request)
+            return self._response(view, found, request)
+
+        return answer
+
+    async def _form_again(self, view: View, error: Page, request: Request) -> Response | None:
+        """The page of the form with the error in it; None if there is no such page. It is the page
+        of the form's address, or of the address above it."""
+        for path in (view.path, view.path.rpartition("/")[0] or "/"):
+            found = self._page_at(path)
+            if found is None:
+                continue
+            show, names = found
+            before = replace(view, path=path, names=names)
+            page = await _answered(show, before)
+            if not isinstance(page, Page) or page.template == _ERROR:
+                return None
+            html = self.render(before, replace(page, is_live=False), _theme(request))
+            entered, values = view.form, error.values
+            html = html.replace('href="?', f'href="{view.console.base}{quote(path)}?')
+            action = view.console.base + view.path
+            again = refilled(html, action, entered, values["words"], values["field"])
+            return None if again is None else HTMLResponse(again, error.status)
+        return None
 
     async def _console(self, name: str) -> Console:
         found = await self._clusters.find(name)
@@ -196,8 +239,7 @@ class Application:
                 sign = "&" if "?" in to else "?"
                 to = f"{to}{sign}done={self._desk.keep_notice(answer.notice)}"
             return RedirectResponse(to, HTTPStatus.SEE_OTHER)
-        theme = request.cookies.get("sparrowmq_theme", "")
-        return HTMLResponse(self.render(view, answer, theme), answer.status)
+        return HTMLResponse(self.render(view, answer, _theme(request)), answer.status)
 
     def render(self, view: View, page: Page, theme: str = "") -> str:
         """A whole page."""
@@ -285,6 +327,10 @@ class Application:
         return None
 
 
+def _theme(request: Request) -> str:
+    return request.cookies.get("sparrowmq_theme", "")
+
+
 def _command(command: str, console: Console) -> str:
     """The equivalent terminal command: there the first cluster is the one that commands talk to."""
     return f"{command} --context {console.config.name}" if command and console.base else command
@@ -296,6 +342,8 @@ async def _answered(handler: Handler, view: View) -> Answer:
         return await handler(view)
     except NotFound as error:
         return error_page(404, str(error))
+    except FieldError as error:
+        return error_page(400, str(error), error.name)
     except ValueError as error:
         return error_page(400, str(error))
     except EXPECTED as error:
@@ -304,11 +352,14 @@ async def _answered(handler: Handler, view: View) -> Answer:
         return error_page(504, "the cluster did not answer in time")
 
 
-def error_page(status: int, words: str) -> Page:
-    """A page that says what went wrong."""
-    title = HTTPStatus(status).phrase
+def error_page(status: int, words: str, field: str = "") -> Page:
+    """A page that says what went wrong, and in which field of a form."""
     return Page(
-        template="error.html", title=title, values={"words": words}, status=status, is_live=False
+        template=_ERROR,
+        title=HTTPStatus(status).phrase,
+        values={"words": words, "field": field},
+        status=status,
+        is_live=False,
     )
 
 

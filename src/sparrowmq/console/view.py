@@ -1,7 +1,8 @@
 """What a page is made from: the visitor's request, panels of answers, and the page itself."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -31,6 +32,25 @@ _MOST_NOTES = 5
 
 EXPECTED = (AdminError, ClientError, NetError, ProtocolError, SparrowMQError)
 """Errors that a panel or an action reports in words."""
+
+
+class FieldError(ValueError):
+    """A form has a wrong value in its field `name`."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
+@contextmanager
+def entering(name: str) -> Iterator[None]:
+    """A ValueError in this block is about this field of the form."""
+    try:
+        yield
+    except FieldError:
+        raise
+    except ValueError as error:
+        raise FieldError(name, str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from sparrowmq.admin.errors import NotFound
 from sparrowmq.console.charts import chart
 from sparrowmq.console.previews import both_sides, change_preview, is_confirmed
 from sparrowmq.console.text import segment
-from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel
+from sparrowmq.console.view import Answer, Done, FieldError, Page, PageRoute, View, changing, panel
 
 UNTIL_RESTART = "It holds until the next start; a setting of the server's own makes it last."
 APACHE_KEEPS = "Apache's server writes it into the file that it was started with, if there is one."
@@ -95,7 +95,9 @@ async def clean(view: View) -> Answer:
     """Let a broker delete what is expired or unused, if its name was typed."""
     name, chosen = view.names["broker"], view.entered("what")
     if view.entered("typed") != name:
-        raise ValueError(f"nothing was deleted: type the name of the broker, {name}, to clean it")
+        raise FieldError(
+            "typed", f"nothing was deleted: type the name of the broker, {name}, to clean it"
+        )
     if chosen not in set(Cleanable):
         raise ValueError(f"what is {chosen!r}, must be one of {', '.join(Cleanable)}")
     work = view.console.changer.clean_broker(name, [Cleanable(chosen)])

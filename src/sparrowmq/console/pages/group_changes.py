@@ -16,7 +16,17 @@ from sparrowmq.admin.offsets import OffsetMove, ResetTo
 from sparrowmq.admin.resets import JournaledReset, tripped_backlogs
 from sparrowmq.console.scan import parse_cursor
 from sparrowmq.console.text import instant, parse_time, plural, segment
-from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel
+from sparrowmq.console.view import (
+    Answer,
+    Done,
+    FieldError,
+    Page,
+    PageRoute,
+    View,
+    changing,
+    entering,
+    panel,
+)
 from sparrowmq.protocol.message import MessageQueue
 
 _FIELDS = ("topic", "to", "time", "place", "target")
@@ -26,17 +36,19 @@ def goal_of(view: View) -> tuple[ResetTo, str]:
     """Where the group should continue according to the form, also in words. Raises ValueError."""
     topic, to = view.entered("topic"), view.entered("to")
     if not topic:
-        raise ValueError("choose the topic in which to move the group's progress")
+        raise FieldError("topic", "choose the topic in which to move the group's progress")
     if to in ("earliest", "latest"):
         words = "the oldest message" if to == "earliest" else "the end, past everything stored"
         return ("earliest" if to == "earliest" else "latest"), words
     if to == "time":
-        time_ms = parse_time(view.entered("time"), view.now_ms)
+        with entering("time"):
+            time_ms = parse_time(view.entered("time"), view.now_ms)
         return time_ms, f"the first message stored at {instant(time_ms)} or later"
     if to == "place":
-        places = parse_cursor(topic, view.entered("place"))
+        with entering("place"):
+            places = parse_cursor(topic, view.entered("place"))
         if not places:
-            raise ValueError("enter the queue and the offset, such as broker-a/3/1841")
+            raise FieldError("place", "enter the queue and the offset, such as broker-a/3/1841")
         return places, view.entered("place")
     raise ValueError(f"to is {to!r}, must be earliest, latest, time or place")
 
@@ -214,7 +226,8 @@ async def clone(view: View) -> Answer:
     name, target = view.names["group"], view.entered("target")
     topic = view.entered("topic") or None
     admin = view.console.changer
-    moves = await admin.clone_offsets(name, target, topic=topic, dry_run=True)
+    with entering("target"):
+        moves = await admin.clone_offsets(name, target, topic=topic, dry_run=True)
     if not moves:
         raise ValueError(f"{name} has no progress{f' in {topic}' if topic else ''} to be copied")
     state = state_of(moves)
@@ -250,7 +263,7 @@ async def update(view: View) -> Answer:
     """Change how often a message is retried."""
     name, retries = view.names["group"], view.entered("retries")
     if not retries.isdecimal() or len(retries) > 4:
-        raise ValueError(f"retries is {retries!r}, must be a number from 0 to 9999")
+        raise FieldError("retries", f"retries is {retries!r}, must be a number from 0 to 9999")
     admin = view.console.changer
     planned = await admin.update_group(name, retries=int(retries), dry_run=True)
     before, after = ("; ".join(str(getattr(each, side)) for each in planned) for side in _SIDES)
@@ -267,7 +280,9 @@ async def delete(view: View) -> Answer:
     """Delete an offline group, if its name was typed."""
     name = view.names["group"]
     if view.entered("typed") != name:
-        raise ValueError(f"nothing was deleted: type the name of the group, {name}, to delete it")
+        raise FieldError(
+            "typed", f"nothing was deleted: type the name of the group, {name}, to delete it"
+        )
     found = await panel(view.console.admin.lag(name, owners=False))
     before = "?" if found.value is None else f"{found.value.lag:,} unread messages"
     work = view.console.changer.delete_group(name)

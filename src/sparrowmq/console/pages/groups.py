@@ -15,6 +15,7 @@ from sparrowmq.console.view import (
     Panel,
     View,
     changing,
+    entering,
     missing_parts,
     panels,
 )
@@ -109,7 +110,8 @@ async def create(view: View) -> Answer:
     """Create a group on all brokers."""
     name = view.entered("name")
     work = view.console.changer.create_group(name, replace=False)
-    done = await changing(view, "create group", name, "", "with default settings", work)
+    with entering("name"):
+        done = await changing(view, "create group", name, "", "with default settings", work)
     view.console.names.forget()
     return Done(f"/groups/{segment(name)}", f"Group {name} was created on {', '.join(done)}.")
 

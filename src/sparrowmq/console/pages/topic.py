@@ -9,6 +9,7 @@ from sparrowmq.console.text import segment
 from sparrowmq.console.view import (
     Answer,
     Done,
+    FieldError,
     Page,
     PageRoute,
     View,
@@ -93,7 +94,7 @@ def _number(view: View, field: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or len(text) > 5:
-        raise ValueError(f"{field} is {text!r}, must be a number")
+        raise FieldError(field, f"{field} is {text!r}, must be a number")
     return int(text)
 
 
@@ -101,7 +102,9 @@ async def delete(view: View) -> Answer:
     """Delete the topic, if its name was typed."""
     name = view.names["topic"]
     if view.entered("typed") != name:
-        raise ValueError(f"nothing was deleted: type the name of the topic, {name}, to delete it")
+        raise FieldError(
+            "typed", f"nothing was deleted: type the name of the topic, {name}, to delete it"
+        )
     found = await panel(view.console.admin.topic(name))
     before = "?" if found.value is None else f"{found.value.messages:,} messages"
     work = view.console.changer.delete_topic(name)

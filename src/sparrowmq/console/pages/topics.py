@@ -6,10 +6,12 @@ from sparrowmq.console.text import segment
 from sparrowmq.console.view import (
     Answer,
     Done,
+    FieldError,
     Page,
     PageRoute,
     View,
     changing,
+    entering,
     missing_parts,
     panels,
 )
@@ -64,9 +66,14 @@ async def create(view: View) -> Answer:
     """Create a topic on all brokers."""
     name, queues = view.entered("name"), view.entered("queues")
     if not queues.isdecimal() or not 1 <= int(queues) <= _MOST_QUEUES:
-        raise ValueError(f"queues is {queues!r}, must be a number from 1 to {_MOST_QUEUES}")
+        raise FieldError(
+            "queues", f"queues is {queues!r}, must be a number from 1 to {_MOST_QUEUES}"
+        )
     work = view.console.changer.create_topic(name, queues=int(queues), replace=False)
-    done = await changing(view, "create topic", name, "", f"{queues} queues on each broker", work)
+    with entering("name"):
+        done = await changing(
+            view, "create topic", name, "", f"{queues} queues on each broker", work
+        )
     view.console.names.forget()
     return Done(f"/topics/{segment(name)}", f"Topic {name} was created on {', '.join(done)}.")
 

@@ -14,7 +14,17 @@ from sparrowmq.admin.limits import Limit
 from sparrowmq.admin.values import SettingChange
 from sparrowmq.console.previews import both_sides, change_preview, is_confirmed
 from sparrowmq.console.text import size
-from sparrowmq.console.view import Answer, Done, Page, PageRoute, View, changing, panel, panels
+from sparrowmq.console.view import (
+    Answer,
+    Done,
+    FieldError,
+    Page,
+    PageRoute,
+    View,
+    changing,
+    panel,
+    panels,
+)
 from sparrowmq.protocol.limits import BYTES, MESSAGES, BacklogAction, Scope
 
 _HOME = "/traffic"
@@ -251,7 +261,7 @@ def _number(view: View, field: str) -> int | None:
     if not text:
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > _MOST_DIGITS:
-        raise ValueError(f"{field} is {text[:40]!r}, must be a whole number such as 1000")
+        raise FieldError(field, f"{field} is {text[:40]!r}, must be a whole number such as 1000")
     return int(text)
 
 
