@@ -18,10 +18,14 @@ from sparrowmq import (
     SettingChange,
     Subscription,
 )
+from sparrowmq.admin.cluster_calls import ClusterCalls
+from sparrowmq.admin.errors import BrokerRefusal
 from sparrowmq.cli.commands.group import members_table
 from sparrowmq.client.client import core_of
 from sparrowmq.console.pages.groups import state_of
-from sparrowmq.protocol.codes import version_text
+from sparrowmq.net.calls import Response
+from sparrowmq.protocol.codes import ResponseCode, version_text
+from sparrowmq.protocol.headers.admin import UpdateGroupForbidden
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.doctor.facts_tables import person, settings
 from tests.admin.doctor.provocations import succeed, wait_for_ever
@@ -229,6 +233,34 @@ def test_the_state_of_a_group_says_what_of_it_is_paused(
 def test_a_broker_that_does_not_say_which_topics_are_paused_leaves_the_rest_known() -> None:
     info = replace(GROUP_INFO, settings=(settings(paused_topics=None), settings("broker-b")))
     assert info.state == "consuming"
+
+
+def test_a_broker_before_5_0_does_not_say_in_which_topics_a_group_is_paused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call = ClusterCalls.call
+
+    async def old(self: ClusterCalls, address: str, header: Any, body: bytes = b"") -> Response:
+        if isinstance(header, UpdateGroupForbidden):
+            raise BrokerRefusal(address, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "")
+        return await call(self, address, header, body)
+
+    monkeypatch.setattr(ClusterCalls, "call", old)
+
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=1)
+        async with consuming(client, "billing", "orders", 0):
+            found = await admin.group("billing")
+            examined = await admin.doctor("group", "billing")
+        assert [each.paused_topics for each in found.settings] == [None]
+        assert (found.state, found.errors) == ("consuming", ())
+        (skipped,) = (each for each in examined.not_made if "paused" in each.ids)
+        assert skipped.subject == "single topics of group billing"
+        assert skipped.reason.endswith("which topics a group may not read: broker-a")
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
 
 
 def test_a_group_that_nothing_is_known_of_is_a_row_without_figures_and_an_error() -> None:
