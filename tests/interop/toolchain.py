@@ -114,7 +114,9 @@ def java_command(classpath: str, home: Path, heap: str, main: str, *args: str) -
     """A command line for one Java process whose logs and state stay under `home`."""
     # The machine's own warnings go to standard output otherwise, among the answers of a driver.
     logs = ["-Xlog:disable", "-Xlog:all=warning:stderr"]
-    flags = ["-Xms64m", f"-Xmx{heap}", *SHORT_LIVED, *logs, *JVM_FLAGS]
+    # Without memory a driver's own thread dies and those of its clients go on: nobody answers.
+    flags = ["-Xms64m", f"-Xmx{heap}", "-XX:+ExitOnOutOfMemoryError"]
+    flags += [*SHORT_LIVED, *logs, *JVM_FLAGS]
     flags.append(f"-Duser.home={home}")
     return ["java", *flags, "-Drocketmq.client.logLevel=WARN", "-cp", classpath, main, *args]
 

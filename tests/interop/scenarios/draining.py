@@ -19,18 +19,21 @@ from tests.interop.scene import Scene
 KINDS = ("java5", "java4", "go", "python")
 PER_SECOND = 50
 KEYS = 6
+PAUSE_S = 0.2
+"""Between two rounds of messages with keys: drivers keep all that they received."""
 QUEUES = 4
 OTHER = "broker-b"
 
 
 class Members:
-    """Of every kind a producer under load with a topic of its own, and a sender of keys. Each topic
-    is read by a group of two members: one of the producer's kind, and one of the next kind."""
+    """Of every kind a producer under load with a topic of its own, a sender of keys, and an ordered
+    reader of all keys. Each topic under load is read by a group of two members: one of the
+    producer's kind, and one of the next kind."""
 
     def __init__(self, own: Scene, ordered: str) -> None:
         self._ordered = ordered
         self.sent: list[tuple[str, str, str]] = []
-        """Key, body and broker of what was sent with a key, in this order."""
+        """Key, body and queue of what was sent with a key, in this order."""
         self.failed: list[str] = []
         peers = {"java5": own.peer}
         for kind in KINDS[1:]:
@@ -63,7 +66,19 @@ class Members:
             ]
             for kind, following in zip(KINDS, (*KINDS[1:], KINDS[0]), strict=True)
         }
-        for handle in (*self.loads.values(), *self.keyed.values()):
+        self.readers = {
+            kind: PushConsumer(
+                peer,
+                f"reader-{own.suffix}",
+                at,
+                group=own.name(f"keys-{kind}"),
+                topic=ordered,
+                from_where="CONSUME_FROM_FIRST_OFFSET",
+                orderly=True,
+            )
+            for kind, peer in peers.items()
+        }
+        for handle in (*self.loads.values(), *self.keyed.values(), *self.readers.values()):
             own.closing(handle.stop)
         for each in (each for members in self.consumers.values() for each in members):
             own.closing(each.stop)
@@ -80,7 +95,7 @@ class Members:
                 except PeerError as error:
                     self.failed.append(f"{body}: {error}")
                 else:
-                    self.sent.append((key, body, sent["broker"]))
+                    self.sent.append((key, body, f"{sent['broker']}/{sent['queue_id']}"))
 
     def got(self, kind: str) -> set[str]:
         """Bodies of one producer that reached any member of their group."""
@@ -89,21 +104,29 @@ class Members:
 
 @scenario(clients=("java5",), lane="quiet", compared=False, lasts_s=90)
 def a_broker_is_drained_and_upgraded_under_load(scene: Scene) -> Outcome:
-    """No send fails, nothing acknowledged is lost, and keys stay in order in every queue."""
+    """Topics are spread, and their first broker is drained, restarted and taken back. No send
+    fails, nothing acknowledged is lost, and every kind of reader gets keys in order."""
     own, _ = _two_brokers(scene)
     ordered = own.name("keys")
+    spread = (ordered, own.name("go"))
     with Admin(own.cluster.name_server) as admin:
         for topic in (ordered, *map(own.name, KINDS)):
-            admin.create_topic(topic, queues=QUEUES)
+            brokers = [BROKER_NAME] if topic in spread else []
+            admin.create_topic(topic, queues=QUEUES, brokers=brokers)
     members = Members(own, ordered)
-    reader = own.push_consumer(ordered, "keys", orderly=True)
     for kind, producer in members.loads.items():
         producer.call("load_start", topic=own.name(kind), per_second=PER_SECOND)
     members.send_keys()
     own.wait_until(lambda: all(len(members.got(kind)) > 50 for kind in KINDS), "the load arrives")
+    for topic in spread:
+        words = ("--broker", OTHER, "--name-servers", own.cluster.name_server)
+        added = _run("topic", "spread", topic, *words)
+        check(added.returncode == 0, added.stderr)
+        members.send_keys()
     drain = _command(own, "drain", BROKER_NAME)
     while drain.poll() is None:
         members.send_keys()
+        own.pause(PAUSE_S)
     said = drain.communicate()[1]
     check(drain.returncode == 0, f"the drain ended with {drain.returncode}: {said}")
     check("is drained: it can be stopped" in said, said)
@@ -122,38 +145,47 @@ def a_broker_is_drained_and_upgraded_under_load(scene: Scene) -> Outcome:
         lambda: all(set(load["acknowledged"]) <= members.got(kind) for kind, load in loads.items()),
         "everything acknowledged arrives",
     )
-    own.wait_until(
-        lambda: {body for _, body, _ in members.sent} <= set(reader.bodies()), "all keys arrive"
-    )
+    wanted = {body for _, body, _ in members.sent}
+    for kind, reader in members.readers.items():
+        own.wait_until(
+            lambda: wanted <= set(reader.bodies()),  # noqa: B023
+            f"all keys arrive at {kind}",
+        )
     failed = {kind: load["failed"] for kind, load in loads.items()}
     count = sum(len(load["acknowledged"]) for load in loads.values())
     own.say(
-        f"drain, restart and resume of one of two brokers under {PER_SECOND}/s of each of"
+        f"spread, drain, restart and resume on two brokers under {PER_SECOND}/s of each of"
         f" {', '.join(KINDS)}: {count} acknowledged, 0 lost, failed sends {failed}; with keys"
         f" {len(members.sent)} sent, {len(members.failed)} failed, {_moves(members.sent)} moves"
     )
     check(not any(failed.values()), f"sends failed: {failed}")
     check(not members.failed, f"sends with keys failed: {members.failed[:3]}")
-    check(_out_of_order(members.sent, reader.bodies()) == [], "keys are out of order in a queue")
+    mixed = {
+        kind: _out_of_order(members.sent, reader.bodies())
+        for kind, reader in members.readers.items()
+    }
+    check(not any(mixed.values()), f"keys are out of order in a queue: {mixed}")
+    used = {queue.partition("/")[0] for _, _, queue in members.sent}
+    check(used == {BROKER_NAME, OTHER}, f"keys were sent to {used}")
     return {"lost": 0}
 
 
 def _moves(sent: list[tuple[str, str, str]]) -> int:
-    """How often the messages of a key went to another broker than the one before."""
+    """How often the messages of a key went to another queue than the one before."""
     last: dict[str, str] = {}
     moves = 0
-    for key, _, broker in sent:
-        moves += last.get(key, broker) != broker
-        last[key] = broker
+    for key, _, queue in sent:
+        moves += last.get(key, queue) != queue
+        last[key] = queue
     return moves
 
 
 def _out_of_order(sent: list[tuple[str, str, str]], got: list[str]) -> list[str]:
-    """Keys whose messages on one broker did not arrive in the order in which they were sent."""
+    """Keys whose messages in one queue did not arrive in the order in which they were sent."""
     places = {body: place for place, body in reversed(list(enumerate(got)))}
     by_queue: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for key, body, broker in sent:
-        by_queue[key, broker].append(places[body])
+    for key, body, queue in sent:
+        by_queue[key, queue].append(places[body])
     return [key for (key, _), found in by_queue.items() if found != sorted(found)]
 
 
