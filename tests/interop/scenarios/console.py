@@ -118,7 +118,7 @@ def pages(topic: str, group: str, message_id: str) -> list[str]:
     return [*(f"/{each}" for each in fixed), *own, *found]
 
 
-@scenario(clients=PYTHON, needs="exchange", lane="apart", compared=False)
+@scenario(clients=PYTHON, needs="exchange", lane="apart", compared=False, lasts_s=40)
 def the_console_and_commands_change_a_cluster_of_either_make(scene: Scene) -> Outcome:
     """Without a browser: tests/console/browser has those, on our broker."""
     for target in (sparrow, apache):
@@ -197,6 +197,8 @@ def _use_commands(here: Scene, topic: str, group: str, letter: str) -> None:
         check(rows(said, "broker", "result") == [["broker-a", f"{word}d"]], f"it says {said}")
         code = raw.call(here.cluster.broker, PULL, pull).code
         check(code == answered, f"a pull after {word} is answered {code}")
+        ids = {each.id for each in admin.doctor("group", group, for_s=1.0).findings}
+        check(("paused" in ids) == (word == "pause"), f"after {word} the doctor finds {ids}")
 
 
 def _look(browser: Browser, path: str) -> None:
