@@ -114,6 +114,16 @@ def cut_tables(page: Any) -> list[str]:
     return found
 
 
+def squeezed_names(page: Any) -> list[str]:
+    """Names at the beginning of rows that are broken into more than three lines."""
+    found: list[str] = page.evaluate(
+        "[...document.querySelectorAll('tbody th')]"
+        ".filter(each => each.offsetHeight > 100 && each.offsetWidth < 100)"
+        ".map(each => each.innerText)"
+    )
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "column"),
@@ -153,6 +163,7 @@ def test_every_page_fits_in_light_dark_and_on_a_phone(
             found.append(f"{title} is too wide")
         if width > 1000:
             found.extend(f"{title} cuts {each}" for each in cut_tables(tab))
+        found.extend(f"{title} squeezes {each}" for each in squeezed_names(tab))
         assert tab.get_by_role("heading", level=1).count() == 1, title
 
     settings = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}

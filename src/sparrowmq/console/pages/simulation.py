@@ -21,7 +21,7 @@ from sparrowmq.admin.rebalance_simulation import (
     simulate,
 )
 from sparrowmq.client.strategies import NAMED
-from sparrowmq.console.text import segment
+from sparrowmq.console.text import plural, segment
 from sparrowmq.console.view import EXPECTED, Answer, Page, PageRoute, View
 
 _MOST_QUEUES = 512
@@ -80,7 +80,7 @@ async def owners(view: View) -> Answer:
 
 
 def _size(group: SimulatedGroup) -> str:
-    return f"{len(group.queues)} queues, {len(group.members)} members"
+    return f"{plural(len(group.queues), 'queue')}, {plural(len(group.members), 'member')}"
 
 
 async def _simulated(view: View) -> tuple[SimulatedGroup, list[RebalanceSimulation]]:
