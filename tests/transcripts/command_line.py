@@ -27,7 +27,9 @@ _MASKS = (
     (r"\b\d+\.\d+s\b", "SECONDS"),
     (r"(?<=in per s: )[\d.]+", "RATE"),
     (r"(?<=twice in )\d+\.\d+", "SECONDS"),
-    (r"(?<=PYTHON│V5_3_3│)(\d+)│[\d.]+", r"\1│RATE"),
+    # That of the retry topic is taken a little later
+    (r"(?<=PYTHON│V5_3_3│)\d+│[\d.]+", "QUEUES│RATE"),
+    (r"(?<=PYTHON  V5_3_3  )\d+  [\d.]+", "QUEUES  RATE"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
     (r"127\.0\.0\.1:\d+", "ADDRESS"),
     (r"\b[0-9A-F]{32}\b", "ID"),
