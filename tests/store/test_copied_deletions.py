@@ -41,6 +41,7 @@ def test_a_deleted_topic_is_gone_and_stays_so_after_a_crash() -> None:
     copy(master, slave)
     master.delete_topic("orders", 1)
     assert slave.follow_deletions(master.deletions) == ["orders"]
+    slave.save_deletions()
     assert visible(slave) == {}
     slave = open_store(disk.killed())
     assert visible(slave) == {}
@@ -66,6 +67,7 @@ def test_a_topic_that_was_made_again_keeps_its_messages(
             slave.tick(now_ms)
             flush(slave, disk)
     slave.follow_deletions(master.deletions)
+    slave.save_deletions()
     expected = {("orders", queue_id): [100 + queue_id] for queue_id in queues}
     assert visible(slave) == visible(master) == expected
     told = Told()
@@ -127,6 +129,7 @@ class CopyMachine(RuleBasedStateMachine):
             self.append(topic, 0, 1)
         copy(self.master, self.slave)
         self.slave.follow_deletions(deletions)
+        self.slave.save_deletions()
 
     @invariant()
     def what_follows_is_the_same(self) -> None:

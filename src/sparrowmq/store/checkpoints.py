@@ -11,7 +11,7 @@ they do not stop: a log whose checkpoint never ends would have to be scanned as 
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
@@ -70,11 +70,10 @@ class Checkpoints:
         self._began_ms = now_ms
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """Make the deletion of topics durable before it is reported."""
+        """Topics were deleted; `save`, or what `saving` returns, makes that durable."""
         self._states = self._without(topics, self._states, self._offset)
         if (checkpoint := self._under_way) is not None:
             checkpoint.queues = self._without(topics, checkpoint.queues, checkpoint.log_offset)
-        self.save()
 
     def _without(
         self, topics: Collection[str], states: list[QueueState], log_offset: int
@@ -97,13 +96,21 @@ class Checkpoints:
 
     def save(self) -> None:
         """Write the last snapshot again, durably, without the note that the store was closed."""
-        self._marks.save_snapshot(
+        self.saving()()
+
+    def saving(self) -> Callable[[], None]:
+        """What `save` does with the current state, to be called later or in another thread."""
+        snapshot = self._marks.next_snapshot(
             self._offset,
             self._states,
             self._dispatch.dropped,
             min_log_offset=self._min_log_offset,
-            sync=True,
         )
+
+        def save() -> None:
+            self._marks.write_snapshot(snapshot, sync=True)
+
+        return save
 
     def hurry(self) -> None:
         """Let the next checkpoint begin at once."""

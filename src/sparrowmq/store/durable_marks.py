@@ -13,6 +13,7 @@ All positions are log offsets; no clock decides anything.
 """
 
 import struct
+import threading
 
 import msgspec
 
@@ -21,6 +22,7 @@ from sparrowmq.disk.disk import Disk, DiskFile
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.consume_queue import ConsumeQueue, FileSum
+from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.layout import CHECKPOINT, OWN_DIR
 
 MARK = f"{OWN_DIR}/mark"
@@ -83,6 +85,10 @@ class Marks:
         self._mark_file: DiskFile | None = None
         self._mark_sequence = 0
         self._snapshot_sequence = 0
+        self._written = [0, 0]
+        """The newest snapshot in each of the two files."""
+        self._writing_snapshot = threading.Lock()
+        self._is_closed = False
 
     def load_mark(self) -> Mark | None:
         """The newest intact mark."""
@@ -131,28 +137,55 @@ class Marks:
 
         Returns the path written.
         """
+        snapshot = self.next_snapshot(
+            log_offset, queues, dropped, min_log_offset=min_log_offset, is_clean=is_clean
+        )
+        return self.write_snapshot(snapshot, sync=sync)
+
+    def next_snapshot(
+        self,
+        log_offset: int,
+        queues: list[QueueState],
+        dropped: dict[str, int],
+        *,
+        min_log_offset: int = -1,
+        is_clean: bool = False,
+    ) -> Snapshot:
+        """The same, to be written by `write_snapshot`."""
         self._snapshot_sequence += 1
-        snapshot = Snapshot(
+        return Snapshot(
             self._snapshot_sequence,
             log_offset,
             is_clean,
             self._config.log_file_size,
             self._config.queue_file_units,
             queues,
-            dropped,
+            dict(dropped),
             min_log_offset,
         )
+
+    def write_snapshot(self, snapshot: Snapshot, *, sync: bool = False) -> str:
+        """Write a snapshot, unless there is a newer one in its file; returns the path. May run in
+        another thread while others are written. Raises DiskFull, OSError, or StoreStopped after
+        `close`."""
+        slot = snapshot.sequence % 2
+        path = _snapshot_path(slot)
         body = msgspec.msgpack.encode(snapshot)
-        self._disk.mkdir(OWN_DIR)
-        path = _snapshot_path(self._snapshot_sequence % 2)
-        file = self._disk.open(path, create=True)
-        try:
-            file.write(0, _SNAPSHOT_HEAD.pack(_SNAPSHOT_MAGIC, len(body), crc32(body)) + body)
-            if sync:
-                file.sync()
-                self._disk.sync_dir(OWN_DIR)  # the file may be new
-        finally:
-            file.close()
+        with self._writing_snapshot:
+            if self._is_closed:
+                raise StoreStopped("the store was closed before its snapshot was written")
+            self._disk.mkdir(OWN_DIR)
+            file = self._disk.open(path, create=True)
+            try:
+                if snapshot.sequence > self._written[slot]:
+                    head = _SNAPSHOT_HEAD.pack(_SNAPSHOT_MAGIC, len(body), crc32(body))
+                    file.write(0, head + body)
+                    self._written[slot] = snapshot.sequence
+                if sync:
+                    file.sync()
+                    self._disk.sync_dir(OWN_DIR)  # the file may be new
+            finally:
+                file.close()
         return path
 
     def save_checkpoint(self, log_time: int, queue_time: int, index_time: int) -> None:
@@ -175,7 +208,9 @@ class Marks:
         self._disk.sync_dir(OWN_DIR)
 
     def close(self) -> None:
-        """Close the mark file."""
+        """Close the mark file; what another thread has not begun to write stays unwritten."""
+        with self._writing_snapshot:
+            self._is_closed = True
         if self._mark_file is not None:
             self._mark_file.close()
             self._mark_file = None

@@ -32,6 +32,7 @@ another release or Apache's broker wrote the store, and any position past the en
 """
 
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -39,6 +40,7 @@ import msgspec
 from sparrowmq.disk.atomic_file import AtomicFile
 from sparrowmq.disk.disk import Disk
 from sparrowmq.store.consume_queue import ConsumeQueue
+from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.layout import OWN_DIR
 
 EPOCHS = f"{OWN_DIR}/epochs"
@@ -112,6 +114,10 @@ class LogEpochs:
         self.was_copy = False
         """Whether the log is a slave's, or was in its last run."""
         self._is_saved = True
+        self._written = b""
+        """What was last written to the file."""
+        self._writing = threading.Lock()
+        self._is_closed = False
         self._ends: dict[tuple[str, int, int], int] = {}
         self._doubts: dict[tuple[str, int], tuple[Doubt, ...]] = {}
         self.current = 0
@@ -141,12 +147,27 @@ class LogEpochs:
             is_copy=self.was_copy,
         )
 
-    def adopt(self, table: EpochTable) -> None:
-        """Adopt a master's epochs. Call `save` before appending its bytes."""
+    def adopt(self, table: EpochTable, written: bytes | None = None) -> None:
+        """Adopt a master's epochs. Call `save` before appending its bytes; with `written`, which
+        `draft` returned and `write` wrote, that has nothing to do unless others came between."""
         table = msgspec.structs.replace(table, is_copy=True)
         if table != self.table():
             self._take(table)
-            self._is_saved = False
+            self._is_saved = written is not None and written is self._written
+
+    def draft(self, table: EpochTable) -> bytes | None:
+        """What the file will hold when a master's epochs are adopted; None if nothing changes."""
+        table = msgspec.structs.replace(table, is_copy=True)
+        return None if table == self.table() else msgspec.json.encode(table)
+
+    def write(self, draft: bytes) -> None:
+        """Make a draft durable before it is adopted; may run in another thread. Raises DiskFull,
+        OSError, or StoreStopped after `close`."""
+        with self._writing:
+            if self._is_closed:
+                raise StoreStopped("the store was closed before its epochs were written")
+            self._file.replace(draft)
+            self._written = draft
 
     def _take(self, table: EpochTable) -> None:
         self._epochs, self._deleted = list(table.epochs), dict(table.deleted)
@@ -214,9 +235,13 @@ class LogEpochs:
         """Make all changes durable, if there are any. Raises DiskFull, or OSError."""
         if self._is_saved:
             return
-        saved = self.table()
-        self._file.replace(msgspec.json.encode(saved))
+        self.write(msgspec.json.encode(self.table()))
         self._is_saved = True
+
+    def close(self) -> None:
+        """Write nothing more: another broker may use the store from now on."""
+        with self._writing:
+            self._is_closed = True
 
     def forget_before(self, min_log_offset: int) -> None:
         """Forget epochs whose records have all expired. The last epoch that began before

@@ -13,7 +13,7 @@ A checkpoint makes queues and index durable as well, in small portions, so that 
 the log never waits for hundreds of other files.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -99,9 +99,11 @@ class Flushing:
         self._unsynced_marks: set[str] = set()
         """Written after the last sync: the next one makes them durable."""
 
-    def forget_topics(self, topics: Collection[str]) -> None:
-        """Make the deletion of topics durable before it is reported."""
+    def forget_topics(self, topics: Collection[str]) -> Callable[[], None]:
+        """Topics were deleted; returns what makes that durable, which may be called in another
+        thread. That is to be done before the deletion is reported."""
         self._checkpoints.forget_topics(topics)
+        return self._checkpoints.saving()
 
     def save_start(self) -> None:
         """Durably record that the store is open, along with the marks' file names."""

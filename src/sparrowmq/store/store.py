@@ -79,6 +79,7 @@ class Store:
         """Deleted files that still take space; any thread may call `trash.empty`."""
         self.epochs = LogEpochs(disk, self._dispatch.queues, lambda: self._log.end)
         self._seen_past_end = 0
+        self._save_deletions: Callable[[], None] | None = None
         self._scanned_bytes = 0
 
         # The interface is the parts' own functions. Methods that only pass the call on would cost
@@ -234,6 +235,7 @@ class Store:
             self._log.close()
             self._files.close()
             self._marks.close()
+            self.epochs.close()
             self._lock.release()
 
     def abandon(self) -> None:
@@ -354,7 +356,7 @@ class Store:
         self.epochs.delete_topic(topic, self._log.end, max(ends), now_ms)
         self.epochs.save()
         self._dispatch.drop_topic(topic, self._log.end, self.trash)
-        self._flushing.forget_topics((topic,))
+        self._flushing.forget_topics((topic,))()
         return True
 
     @property
@@ -366,7 +368,7 @@ class Store:
         """Delete what a master deleted, up to the log offset where it did: topics that were created
         again keep what was stored since. Returns the topics that lost messages, or may have.
 
-        Raises DiskFull, or OSError.
+        Call `save_deletions` before the deletions are reported.
         """
         known = self._dispatch.dropped
         news = [
@@ -377,5 +379,14 @@ class Store:
         for topic in news:
             self._dispatch.drop_topic(topic, deletions[topic], self.trash)
         if news:
-            self._flushing.forget_topics(set(news))
+            self._save_deletions = self._flushing.forget_topics(set(news))
         return news
+
+    def save_deletions(self) -> None:
+        """Make the followed deletions durable; may run in another thread. Raises DiskFull or
+        OSError, and may be called again then."""
+        save = self._save_deletions
+        if save is not None:
+            save()
+            if self._save_deletions is save:
+                self._save_deletions = None

@@ -29,6 +29,7 @@ from sparrowmq.disk.errors import DiskFull
 from sparrowmq.episodes import Causes
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers, split_address
+from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.ha import (
@@ -40,7 +41,7 @@ from sparrowmq.protocol.ha import (
 )
 from sparrowmq.protocol.headers.replication import FollowAnswer, FollowMaster, ReadLog
 from sparrowmq.protocol.record import RecordError
-from sparrowmq.store.epochs import LogStart
+from sparrowmq.store.epochs import EpochTable, LogStart
 from sparrowmq.store.errors import StoreError, StoreStopped
 from sparrowmq.store.recovery.put_back import Replacement
 from sparrowmq.store.recovery.quarantine import DamagedPlace
@@ -198,10 +199,12 @@ class Follower:
         durability: Durability | None = None,
         stranger: Stranger | None = None,
         disk: Disk | None = None,
+        workers: Workers | None = None,
     ) -> None:
         """`port` is the one that this broker serves. A broker that serves nobody yet has no
         `durability`: it reports what is written, and has no pulls to wake. Without `stranger` only
-        brokers that know the hello are followed; without `disk` damage is left as it is."""
+        brokers that know the hello are followed; without `disk` damage is left as it is; without
+        `workers` the loop waits for the disk."""
         self._config = config
         self._store = store
         self._peers = peers
@@ -212,6 +215,7 @@ class Follower:
         self._log = log
         self._stranger = stranger
         self._disk = disk
+        self._workers = workers
         self._damaged = store.recovered.filled if disk is not None else []
         """Places of the log whose bytes no master was asked for yet."""
         self._complaints = Causes()
@@ -352,7 +356,7 @@ class Follower:
         source = LogDescription.from_json(response.body)
         # A slave that was master meanwhile has epochs that a returning master does not know.
         if not is_returning or _last_start(source.claim.lineage) > _last_start(own.lineage):
-            self._store.epochs.adopt(source.epochs)
+            await self._adopt(source.epochs)
         else:
             self._store.epochs.take_starts(source.claim.lineage, own.end)
         self._store.epochs.save()
@@ -362,6 +366,13 @@ class Follower:
             master_end=source.claim.end,
             greeting=encode_token(bytes.fromhex(answer.token)),
         )
+
+    async def _adopt(self, table: EpochTable) -> None:
+        epochs = self._store.epochs
+        draft = epochs.draft(table)
+        if draft is not None and self._workers is not None:
+            await self._workers.run(epochs.write, draft)
+        epochs.adopt(table, draft)
 
     async def _asks_for_damaged(self, address: str) -> bool:
         """Ask a master, which has accepted this log as a copy of its own, for what damage took from

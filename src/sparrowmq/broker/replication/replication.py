@@ -267,6 +267,7 @@ class Replication:
                 durability=durability,
                 stranger=self._approach_apache if self._knows_apache else None,
                 disk=self._env.disk,
+                workers=self._env.workers,
             )
 
     async def _approach_apache(self, address: str, own: LogClaim) -> Approach:

@@ -133,7 +133,17 @@ def _can_be_of_slave(broker: Broker, change: OffsetChange) -> bool:
 # ---- on the slave
 
 
-async def apply_state(broker: Broker, state: TableState) -> None:
+async def write_epochs(broker: Broker, state: TableState) -> bytes | None:
+    """Make the epochs of deletions durable, beside the loop, before they are adopted; returns what
+    was written, for `apply_state`. Raises DiskFull or OSError."""
+    epochs = None if state.deletions is None else state.deletions.epochs
+    draft = None if epochs is None else broker.store.epochs.draft(epochs)
+    if draft is not None:
+        await broker.workers.run(broker.store.epochs.write, draft)
+    return draft
+
+
+async def apply_state(broker: Broker, state: TableState, epochs: bytes | None) -> None:
     """Make this slave's tables equal to the state, now that its log has reached the state's end.
 
     A state may be applied repeatedly, and parts that it lacks stay unchanged. The tables are saved
@@ -143,7 +153,7 @@ async def apply_state(broker: Broker, state: TableState) -> None:
 
     Raises DiskFull, or OSError; then the state has to be applied again.
     """
-    deleted = _follow_deletions(broker, state)
+    deleted = _follow_deletions(broker, state, epochs)
     if state.drain is not None:
         broker.drain.follow(state.drain)
     if state.topics is not None:
@@ -166,6 +176,7 @@ async def apply_state(broker: Broker, state: TableState) -> None:
         broker.delivery.levels.follow(state.delivery.levels)
         pending_from = state.delivery.timers_pending_from
         broker.delivery.timers.follow(copied_marks, pending_from, state.log_end)
+    await broker.workers.run(broker.store.save_deletions)
     await _merge_progress(broker, state.progress)
 
 
@@ -182,13 +193,13 @@ async def _merge_progress(
         await asyncio.sleep(0)
 
 
-def _follow_deletions(broker: Broker, state: TableState) -> set[str]:
+def _follow_deletions(broker: Broker, state: TableState, written: bytes | None) -> set[str]:
     """Delete what the master deleted; returns the topics. What was stored since then is kept."""
     if state.deletions is None:
         return set()
     # First the epochs, as on the master: positions learned from now on belong to the new ones.
     if state.deletions.epochs is not None:
-        broker.store.epochs.adopt(state.deletions.epochs)
+        broker.store.epochs.adopt(state.deletions.epochs, written)
         broker.store.epochs.save()
     return set(broker.store.follow_deletions(state.deletions.before))
 

@@ -22,7 +22,12 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.replication import apache_tables
 from sparrowmq.broker.replication.apache_master import ApacheMaster
 from sparrowmq.broker.replication.follower import Follower, NotFollowing
-from sparrowmq.broker.replication.table_copy import apply_state, life_of, save_delivery
+from sparrowmq.broker.replication.table_copy import (
+    apply_state,
+    life_of,
+    save_delivery,
+    write_epochs,
+)
 from sparrowmq.broker.replication.table_rules import OffsetChange, When, when_to_apply
 from sparrowmq.broker.replication.table_state import (
     StateUnreadable,
@@ -132,7 +137,10 @@ class TableFollowing:
             if follower.session != session or when is When.NEVER:
                 return False
             if when is When.NOW:
-                await apply_state(self._broker, state)
+                epochs = await write_epochs(self._broker, state)
+                if follower.session != session:
+                    return False
+                await apply_state(self._broker, state, epochs)
                 self._have = state.counts
                 return True
             await follower.moves_on()
