@@ -776,6 +776,8 @@ def test_a_member_says_how_long_its_handler_takes_and_a_group_what_its_members_h
     assert re.search(r" 1 [45]\d s ", group.text), "one message in hand, for some time"
     assert picture.headers["content-type"] == "image/svg+xml"
     assert "10.0.0.4@operator" in picture.html
+    assert "as it is now" in picture.html
+    assert "0 moves" not in picture.html, "nothing is simulated"
 
 
 @pytest.mark.parametrize(

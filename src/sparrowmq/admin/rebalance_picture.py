@@ -153,7 +153,7 @@ def _opening(
     yield f'<rect width="100%" height="100%" rx="10" fill="{_CARD}" class="rb-card"/>'
     yield _text(_EDGE, _EDGE + 20, title, size=20, weight=600)
     events = " · then ".join(str(step.event) for step in simulations[0].steps)
-    yield _text(_EDGE, _EDGE + 42, events or "no event", size=13, fill=_FAINT, kind="rb-faint")
+    yield _text(_EDGE, _EDGE + 42, events or "as it is now", size=13, fill=_FAINT, kind="rb-faint")
 
 
 def _summary(each: RebalanceSimulation) -> str:
@@ -161,6 +161,8 @@ def _summary(each: RebalanceSimulation) -> str:
 
 
 def _figures(each: RebalanceSimulation) -> str:
+    if not each.steps:
+        return f"skew {each.skew:,}"
     pause = f"pause {seconds(each.pause_s)}, at most {seconds(each.longest_s)}"
     moved = f"{each.moves:,} move{'s' * (each.moves != 1)}"
     return (
