@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.broker import housekeeping
 from sparrowmq.broker.config import Flush, ReplicationMode
-from sparrowmq.broker.replication.replication import Role
+from sparrowmq.broker.replication.replication import Replication, Role
 from sparrowmq.broker.replication.returning_master import SlavesHaveMessages
 from sparrowmq.broker.replication.status import replication_table
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.testing.recording_disk import RecordingDisk
-from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from sparrowmq.testing.sim_cluster import SMALL_STORE, RunningCluster, SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
 from sparrowmq.testing.wire import Refused
 from tests.sim.replicated import TOPIC, bodies, follows, has_all, role
@@ -341,6 +342,51 @@ def test_a_slave_that_was_away_too_long_starts_again_with_an_empty_log() -> None
         sim.until(lambda: follows(sim) and has_all(sim))
         assert slave.disk.exists("aside-1/commitlog"), "the old log is gone"
         assert slave.broker.store.min_log_offset == store.min_log_offset
+
+
+def expire_while_the_slave_is_away(sim: RunningCluster, *, restarts: bool) -> None:
+    """Everything is older than it has to be kept when the slave comes back."""
+    master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
+    sim.until(lambda: follows(sim))
+    for _ in range(6):
+        sim.wait(sim.client.send(TOPIC, bytes(200_000)))
+    sim.until(lambda: has_all(sim))
+    slave.kill()
+    sim.until(lambda: not follows(sim))
+    for _ in range(12):
+        sim.wait(sim.client.send(TOPIC, bytes(200_000)))
+    if restarts:
+        master.restart()
+        sim.client.disconnect()
+    sim.advance(10.0)
+    sim.wait(sim.client.send(TOPIC, b"young"))
+    sim.wait(master.host.start(housekeeping.clean(master.broker, any_hour=True)))
+    slave.start()
+    sim.until(lambda: follows(sim) and has_all(sim))
+
+
+SHORT_LIVED: dict[str, Any] = {"store": replace(SMALL_STORE, retention_ms=5_000)}
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["it runs on", "it starts again"])
+def test_a_master_keeps_expired_messages_that_a_slave_needs(restarts: bool) -> None:
+    with SimCluster(slaves=1, **SHORT_LIVED).run() as sim:
+        expire_while_the_slave_is_away(sim, restarts=restarts)
+        master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
+        assert not slave.disk.exists("aside-1")
+        assert len(bodies(slave)) == 19
+        sim.advance(1.0)
+        sim.wait(master.host.start(housekeeping.clean(master.broker, any_hour=True)))
+        assert master.broker.store.min_log_offset > 2 * SMALL_STORE.log_file_size
+
+
+def test_planted_a_master_that_keeps_nothing_for_its_slaves_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Replication, "needed_from", None)
+    with SimCluster(slaves=1, **SHORT_LIVED).run() as sim:
+        expire_while_the_slave_is_away(sim, restarts=False)
+        assert sim.brokers["broker-a.1"].disk.exists("aside-1")
 
 
 @pytest.mark.parametrize("hours", [-30, -1, 1, 30])

@@ -51,6 +51,42 @@ def test_who_asks_for_it_need_not_wait_for_the_deletion_hour() -> None:
     assert files_to_delete(SMALL, [OLD, YOUNG], now_ms, 0.1, any_hour=True) == [0]
 
 
+@pytest.mark.parametrize(
+    ("needed_from", "used_ratio", "deleted"),
+    [
+        (None, 0.1, [0, 16_384, 32_768]),
+        (49_152, 0.1, [0, 16_384, 32_768]),
+        (49_151, 0.1, [0, 16_384]),
+        (16_384, 0.1, [0]),
+        (16_383, 0.1, []),
+        (0, 0.1, []),
+        (0, 0.75, []),
+        (0, 0.85, [0]),
+        (16_384, 0.85, [0]),
+    ],
+    ids=[
+        "without slaves all go",
+        "a slave that has them does not keep them",
+        "one that lacks the last byte of a file keeps it",
+        "and what follows",
+        "one that lacks the last byte of the first file keeps all",
+        "one that has nothing keeps all",
+        "also on a disk that is 75 % full",
+        "at 85 % the oldest goes though it is needed",
+        "at 85 % what is not needed goes, and the disk is looked at again",
+    ],
+)
+def test_what_a_slave_needs_is_kept_while_the_disk_has_room(
+    needed_from: int | None, used_ratio: float, deleted: list[int]
+) -> None:
+    assert SMALL.log_file_size == 16_384
+    files = [LogFile(start, 0) for start in (0, 16_384, 32_768)]
+    found = files_to_delete(
+        SMALL, files, 2 * KEPT, used_ratio, any_hour=True, needed_from=needed_from
+    )
+    assert found == deleted
+
+
 def test_a_full_disk_takes_expired_files_before_any_other() -> None:
     files = [LogFile(start, 0) for start in (0, 1, 2)]
     assert files_to_delete(SMALL, [*files, YOUNG], 2 * KEPT, 0.95) == [0, 1, 2]
