@@ -158,6 +158,7 @@ def test_every_page_fits_in_light_dark_and_on_a_phone(
     found: list[str] = []
 
     def look(tab: Any, title: str) -> None:
+        tab.wait_for_load_state()  # after a click it may have begun only
         tab.screenshot(path=SHOTS / f"{title}-{name}.png", full_page=True)
         if not no_sideways_scrolling(tab):
             found.append(f"{title} is too wide")
