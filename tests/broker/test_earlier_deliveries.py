@@ -52,6 +52,24 @@ def test_several_kills_in_a_row_repeat_nothing(world: DeliveryWorld, delay: dict
     assert bodies(world) == sent
 
 
+@pytest.mark.parametrize("back_ms", [0, -300, -500, -2_000])
+def test_a_delay_that_was_stored_again_for_its_rest_comes_once_after_a_kill(
+    world: DeliveryWorld, back_ms: int
+) -> None:
+    """The clock was set forward, so that the delay was not over at its time; then back."""
+    world.post("orders", b"body", {"TIMER_DELAY_MS": "3000"})
+    world.save()
+    world.now_ms += 1_000
+    world.set_clock(500)
+    world.deliver()
+    world.now_ms += 1_500
+    world.deliver()
+    world.set_clock(back_ms)
+    world.kill()
+    world.pass_time(10)
+    assert bodies(world) == [b"body"]
+
+
 @delays
 @pytest.mark.parametrize("seed", range(5))
 def test_what_a_power_cut_took_comes_again(
