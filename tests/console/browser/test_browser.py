@@ -32,6 +32,7 @@ PAGES = {
     "audit": "/audit",
     "search": "/search?q=ord",
     "live-group": "/groups/shipping",
+    "counted-group": "/groups/shipping?matching=1",
     "live-rebalance": "/groups/shipping/rebalance",
     "not-found": "/topics/none",
     "wrong-time": "/topics/orders/messages?since=yesterday",
