@@ -193,11 +193,11 @@ class Reader:
 
     async def _read(self, connections: Wire, queue_id: int) -> None:
         node, offset = self._master(), self._positions[queue_id]
-        life = node.starts
+        life = node.server
         pulled = await connections.pull(
             node.address, TOPIC, queue_id=queue_id, offset=offset, wait_s=0.3, count=8
         )
-        if node.starts != life:
+        if node.server is not life or not node.is_running:
             return  # which messages it had given up is not known any more
         given_up = node.broker.replication.replicas.given_up
         for message in pulled.messages:

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from sparrowmq.broker import housekeeping
-from sparrowmq.broker.config import Flush, ReplicationMode
-from sparrowmq.broker.registration import BrokerNameTaken
+from sparrowmq.broker.config import MASTER_ID, Flush, ReplicationMode
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.headers.topics import DeleteTopic
@@ -35,6 +34,12 @@ from tests.faults.replication_checks import (
     store_kept_aside,
 )
 from tests.faults.replication_clients import SHORT_LIVED, TOPIC, Ledger, Reader, Sender
+from tests.faults.replication_role_changes import (
+    end_a_crashed_change,
+    hand_over,
+    id_of,
+    promote,
+)
 
 SENDERS = 3
 _SETTLE_S = 90.0
@@ -103,6 +108,7 @@ class StormResult:
     acknowledged: int = 0
     short: int = 0
     seen: int = 0
+    handed_over: int = 0
     faults: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -125,6 +131,8 @@ class Storm:
         self.ledger = Ledger()
         self.master = sim.brokers["broker-a"]
         self.slaves = [node for node in sim.brokers.values() if node is not self.master]
+        self.masters = {self.master}
+        """Those that are or were one."""
         self.parted: dict[BrokerNode, int] = {}
         """Brokers whose log became another one than the master's, and where it ended then."""
         self.faults: dict[str, int] = {}
@@ -134,6 +142,9 @@ class Storm:
         not their queues."""
         self._reached: dict[BrokerNode, int] = {}
         self.has_promoted = False
+        self.promoted_at = 0
+        """Where the log ended at the last promotion. An old message may have no other copy left."""
+        self.handed_over = 0
         self._power_was_lost = False
 
     @property
@@ -145,6 +156,26 @@ class Storm:
         """Slaves whose log is the master's. One that parted is among them again when the master no
         longer has what comes after its end: then it starts anew, and keeps its old log aside."""
         return [n for n in self.slaves if n not in self.parted or has_started_anew(n)]
+
+    @property
+    def has_master(self) -> bool:
+        """Whether a broker is the master by its settings, or by its last change of roles."""
+        return any(id_of(node) == MASTER_ID for node in self.nodes)
+
+    def note_roles(self) -> None:
+        """Know which broker is the master now. Without one it is still the last."""
+        masters = [node for node in self.nodes if id_of(node) == MASTER_ID]
+        if len(masters) > 1:
+            self.problems.append(f"{' and '.join(node.name for node in masters)} are masters")
+        elif masters and masters != [self.master]:
+            self.slaves = [node for node in self.nodes if node not in masters]
+            (self.master,) = masters
+            self.masters.add(self.master)
+
+    def part(self, node: BrokerNode, end: int) -> None:
+        """This broker's log is not the master's from now on."""
+        self.parted[node] = end
+        self._reached.pop(node, None)
 
     # ---- what holds at any time
 
@@ -162,7 +193,7 @@ class Storm:
 
     def note_ends(self) -> None:
         """How much of the log each slave has had: one that loses power may have less later."""
-        for node in self.slaves:
+        for node in self.copies:
             if hasattr(node.server, "broker"):
                 end = node.broker.store.max_log_offset
                 self._reached[node] = max(end, self._reached.get(node, 0))
@@ -186,6 +217,7 @@ class Storm:
         found = [self._contents(node, rng) for node in self.copies]
         if found:
             lost = set.intersection(*(set(each.lacks(self.ledger)) for each in found))
+            lost = {name for name in lost if self.ledger.ok[name] >= self.promoted_at}
             self.problems += [f"{name}: acknowledged, and on no slave" for name in sorted(lost)[:3]]
 
     def check_new_starts(self) -> None:
@@ -212,6 +244,7 @@ class Storm:
         """Let one happen."""
         kinds = [kind for kind, weight in FAULTS.items() for _ in range(weight)]
         kind = self.rng.choice(kinds)
+        self.note_roles()
         self.note_ends()
         self.check_new_starts()
         self.faults[kind.__name__] = self.faults.get(kind.__name__, 0) + 1
@@ -245,6 +278,9 @@ class Storm:
         for node in self.nodes:
             self.start(node)
         self.sim.advance(_NOTICE_S)
+        self.note_roles()
+        if not self.has_master:
+            end_a_crashed_change(self)
         if not self.reaches(self._is_settled):
             states = [f"{node.name} {self.state(node)}" for node in self.nodes]
             self.problems.append(f"not settled after {_SETTLE_S:.0f} s: {', '.join(states)}")
@@ -262,8 +298,8 @@ class Storm:
         end = self.master.broker.store.max_log_offset
         links = self.master.broker.replication.feed.links
         return all(
-            node.config.broker_id in links
-            and links[node.config.broker_id].acknowledged >= end - 32 * 1024
+            id_of(node) in links
+            and links[id_of(node)].acknowledged >= end - 32 * 1024
             and self.follows(node)
             for node in self.copies
         )
@@ -308,6 +344,7 @@ class Storm:
             acknowledged=len(self.ledger.ok),
             short=self.ledger.short,
             seen=len(self.ledger.seen),
+            handed_over=self.handed_over,
             faults=self.faults,
             problems=self.problems,
         )
@@ -454,53 +491,6 @@ def expire(storm: Storm) -> None:
             storm.expired[node] = node.broker.store.min_log_offset
 
 
-def promote(storm: Storm) -> None:
-    """The master is gone; the slave that has most becomes the master, and the old one its slave."""
-    if storm.has_promoted:
-        return
-    storm.sim.paths.heal()
-    storm.has_promoted = True
-    storm.ledger.master_is_lost()
-    resume(storm)
-    storm.lose(storm.master, power=storm.plan.flush is Flush.SYNC and storm.rng.random() < 0.5)
-    # What the master sent still arrives: only a slave that has noticed its end can be compared.
-    storm.reaches(lambda: not any(storm.follows(node) for node in storm.slaves))
-    ends = {node: _end(storm, node) for node in storm.slaves}
-    old, new = storm.master, max(storm.slaves, key=lambda node: ends[node])
-    if new.is_running:
-        new.kill()
-    old_id, new_id = old.config.broker_id, new.config.broker_id
-    new.config = replace(new.config, broker_id=old_id)
-    storm.slaves[storm.slaves.index(new)] = old
-    storm.master = new
-    new.start()
-    old_end = _end(storm, old)
-    storm.sim.advance(storm.rng.random() * 2)
-    if storm.rng.random() < 0.5:
-        _return_as_second_master(storm, old)
-    old.config = replace(old.config, broker_id=new_id)
-    if old_end > ends[new]:
-        storm.parted[old] = old_end
-    old.start()
-
-
-def _return_as_second_master(storm: Storm, old: BrokerNode) -> None:
-    was_refused = False
-    try:
-        old.start()
-    except* BrokerNameTaken:
-        was_refused = True
-    if not was_refused:
-        if storm.state(old) != Role.WAITING.value:
-            storm.problems.append(f"{old.name} serves although {storm.master.name} took over")
-        old.kill()
-
-
-def _end(storm: Storm, node: BrokerNode) -> int:
-    with store_alone(node, storm.sim.clock()) as store:
-        return store.max_log_offset
-
-
 FAULTS: dict[Callable[[Storm], None], int] = {
     kill_master: 3,
     cut_masters_power: 3,
@@ -517,6 +507,7 @@ FAULTS: dict[Callable[[Storm], None], int] = {
     slow_disk: 1,
     delete_topic: 1,
     expire: 2,
+    hand_over: 2,
     promote: 1,
 }
 

@@ -8,7 +8,8 @@ import pytest
 from sparrowmq.broker.config import Flush, ReplicationMode
 from sparrowmq.testing.sim_nodes import BrokerNode
 from tests.faults.replication_planted import drop_a_tail_silently
-from tests.faults.replication_storm import Plan, Storm, expire, promote, storm_of
+from tests.faults.replication_role_changes import promote
+from tests.faults.replication_storm import Plan, Storm, expire, storm_of
 
 _PLAN = Plan(
     seed=1,  # messages expire after 6 s
