@@ -96,7 +96,7 @@ def store_in(directory: Path) -> Iterator[Store]:
 
 
 @contextmanager
-def _brokers(
+def running_brokers(
     result: KillResult, flush: str, module: str, keep_in: Path | None
 ) -> Iterator[Brokers]:
     root = Path(tempfile.mkdtemp(prefix="sparrowmq-replicas-"))
@@ -129,7 +129,7 @@ def kill_master(
     """
     result, ledger, rng = KillResult(seed, flush), Ledger(), Random(seed)
     numbers = [0] * senders
-    with _brokers(result, flush, module, keep_in) as brokers:
+    with running_brokers(result, flush, module, keep_in) as brokers:
         alone = SlaveStore(brokers, 1, ledger)
         for number in range(kills):
             slave, master = brokers.start(1), brokers.start(0)
@@ -146,12 +146,12 @@ def kill_master(
         slave, master = brokers.start(1), brokers.start(0)
         until_acknowledged(master.port, ledger, kills)
         fresh = _join_under_load(brokers, master, rng, numbers, ledger, acknowledged_each)
-        _until_equal((master, slave, fresh))
+        until_equal((master, slave, fresh))
         for broker in (fresh, slave, master):
             broker.stop()
         result.problems += alone.lost()
         result.verdict = alone.verdict()
-        result.problems += _differences(brokers, 1) + _differences(brokers, 2)
+        result.problems += slave_differences(brokers, 1) + slave_differences(brokers, 2)
     return result
 
 
@@ -266,7 +266,7 @@ def _send_beyond_the_proxy(port: int, ledger: Ledger, number: int) -> list[int]:
         return [_send(client, ledger, MessageId(f"parted{number}", each)) for each in range(3)]
 
 
-def _until_equal(brokers: tuple[BrokerProcess, ...]) -> None:
+def until_equal(brokers: tuple[BrokerProcess, ...]) -> None:
     """Return when all of them end alike. Raises TimeoutError."""
     limit_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < limit_s:
@@ -282,7 +282,7 @@ def _log_end(port: int) -> int:
     return LogDescription.from_json(body).claim.end
 
 
-def _differences(brokers: Brokers, slave_id: int) -> list[str]:
+def slave_differences(brokers: Brokers, slave_id: int) -> list[str]:
     with brokers.store(0) as master, brokers.store(slave_id) as slave:
         found = differences(master, slave)
         if slave.max_log_offset != master.max_log_offset:
@@ -305,7 +305,7 @@ def part_master_and_slave(
     The verdict is that of the slave's store alone.
     """
     result, ledger = KillResult(seed, flush), Ledger()
-    with _brokers(result, flush, module, keep_in) as brokers:
+    with running_brokers(result, flush, module, keep_in) as brokers:
         asyncio.run(_part(brokers, result, ledger, partitions))
     return result
 

@@ -13,7 +13,9 @@ from tests.faults.replication_hosts import part_from_live_master
 from tests.faults.replication_kills import kill_master, part_master_and_slave
 from tests.faults.replication_power_cuts import cut_masters_power
 from tests.faults.replication_storm import run_storm
+from tests.faults.role_changes import change_roles
 from tests.faults.scored import Scored
+from tests.patience import PATIENCE_S
 
 _KEPT = Path("build") / "faults"
 _WORKERS = 2
@@ -29,6 +31,7 @@ def replication(seed: int, small: bool, only: str = "") -> Scored:
     parts: dict[str, Callable[[int, bool, Scored], str]] = {
         "kills async": partial(_killed_and_parted, flush="async"),
         "kills sync": partial(_killed_and_parted, flush="sync"),
+        "changes of roles": _changed_roles,
         "power cuts": _cut_off,
         "storms": _in_storms,
     }
@@ -70,6 +73,22 @@ def _unplugged(flush: str, results: list[KillResult]) -> str:
     return "1 cable unplugged"
 
 
+def _changed_roles(_: int, small: bool, scored: Scored) -> str:
+    counts = []
+    for flush in ("async",) if small else ("async", "sync"):
+        keep_in = _KEPT / f"row8-changes-{flush}"
+        # Beside other tests a send may have to wait for the machine.
+        timeout_s = PATIENCE_S if small else 3.0
+        changes = 2 if small else 6
+        result = change_roles(flush, changes=changes, timeout_s=timeout_s, keep_in=keep_in)
+        scored.failures += [] if result else [str(result)]
+        counts.append(
+            f"{flush} flush: {result.changes} planned changes of roles, {result.sent} sends, the"
+            f" longest {result.longest_send_s:.2f} s, {result.short} answered with a warning"
+        )
+    return "; ".join(counts)
+
+
 def _cut_off(seed: int, small: bool, scored: Scored) -> str:
     cuts = promised = 0
     for flush in Flush:
@@ -86,7 +105,11 @@ def _in_storms(seed: int, small: bool, scored: Scored) -> str:
     scored.failures += [str(result) for result in found if not result]
     faults = sum(sum(result.faults.values()) for result in found)
     acknowledged = sum(result.acknowledged for result in found)
-    return f"{len(found)} storms, {faults} faults, {acknowledged} acknowledged"
+    handed_over = sum(result.handed_over for result in found)
+    return (
+        f"{len(found)} storms, {faults} faults, {handed_over} changes of roles,"
+        f" {acknowledged} acknowledged"
+    )
 
 
 def _mapped(run: Callable[[int], Result], seeds: Iterable[int], small: bool) -> Iterator[Result]:

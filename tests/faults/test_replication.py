@@ -18,6 +18,8 @@ from tests.faults.replication_planted import (
 )
 from tests.faults.replication_power_cuts import cut_masters_power
 from tests.faults.replication_storm import run_storm
+from tests.faults.role_changes import change_roles
+from tests.patience import PATIENCE_S
 from tests.seeds import seeds
 
 
@@ -60,6 +62,19 @@ def test_an_old_master_that_lives_on_without_its_slave_acknowledges_nothing(flus
     assert result.verdict.ok
 
 
+@pytest.mark.slow
+def test_no_send_fails_while_two_processes_change_roles() -> None:
+    result = change_roles("async", changes=2, between=200, timeout_s=PATIENCE_S)
+    assert result, str(result)
+    assert (result.changes, result.sent > 600) == (2, True)
+
+
+@pytest.mark.slow
+def test_planted_a_producer_that_gives_up_at_once_is_noticed() -> None:
+    result = change_roles("async", changes=2, between=200, timeout_s=PATIENCE_S, retries=0)
+    assert any("failed: sending to topic" in problem for problem in result.problems), str(result)
+
+
 def test_planted_a_master_that_acknowledges_alone_is_noticed() -> None:
     result = part_master_and_slave(0, "async", partitions=1, module="tests.faults.planted_master")
     assert any("SEND_OK in partition" in problem for problem in result.problems), str(result)
@@ -79,7 +94,7 @@ PLANTED: dict[Callable[[Patch], None], range] = {
     report_before_the_sync: range(5, 14),
     drop_a_tail_silently: range(12, 60),
     serve_before_asking_the_slaves: range(60),
-    show_what_may_be_lost: range(98, 99),
+    show_what_may_be_lost: range(72, 73),
 }
 
 
