@@ -1,10 +1,12 @@
 """Masters and slaves, as Apache's tools see them."""
 
+import os
 import re
 import signal
 import time
 from pathlib import Path
 
+from sparrowmq.disk.page_cache import CachedReads
 from tests.interop import raw, sparrow
 from tests.interop.cluster import GET_CLUSTER_INFO, Settings
 from tests.interop.handles import PushConsumer
@@ -13,8 +15,12 @@ from tests.interop.registry import Outcome, check, scenario
 from tests.interop.scenarios.administration import printed
 from tests.interop.scene import Scene
 
-GET_HA_STATUS = 907
+GET_RUNTIME_INFO, GET_HA_STATUS = 28, 907
 CLIENTS = ("java5", "java4", "go", "python")
+_OTHER_HOST = "127.0.0.2"
+_LOG_FILE_BYTES, _READ_GAP = 256 * 1024, "64KiB"
+_BACKLOG, _BODY_BYTES = 400, 1000
+"""Messages of each client; together they fill six files of the log."""
 TABLES_S = 1.5
 """A slave has its master's tables less than a second later."""
 
@@ -94,6 +100,71 @@ def a_group_of_all_clients_reads_on_from_the_slave(scene: Scene) -> Outcome:
     bodies = got()
     scene.say(f"{len(bodies) - len(set(bodies))} of {len(set(bodies))} messages came twice")
     return {"messages": len(set(bodies))}
+
+
+@scenario(clients=("java5",), needs="replication", lane="apart", compared=False)
+def every_client_reads_a_backlog_from_the_slave_and_comes_back(scene: Scene) -> Outcome:
+    """Of our own brokers. The backlog is on the master's device and no longer in its memory, so its
+    first answer suggests the slave. That has another address: readers are not sent to a slave on
+    the master's host."""
+    conf = (("mappedFileSizeCommitLog", str(_LOG_FILE_BYTES)),)
+    gap = ("--slave-read-gap", _READ_GAP)
+    started = sparrow.start(scene.folder / "master", Settings(properties=conf), flags=gap)
+    own = scene.on(started)
+    server = sparrow.start_slave(started, scene.folder / "slave", *gap, host=_OTHER_HOST)
+    scene.closing(server.stop)
+    own.wait_until(lambda: _slave(own) is not None, "the slave is registered")
+    slave, producer = _slave(own) or "", own.producer()
+    topics = {client: own.topic(f"backlog-{client}", queues=1) for client in CLIENTS}
+    for topic in topics.values():
+        producer.send_one_way(topic, [f"m-{n} {'.' * _BODY_BYTES}" for n in range(_BACKLOG)])
+    stored = _BACKLOG * len(topics)
+    own.wait_until(lambda: _counted(own.cluster.broker, "msgPutTotalTodayNow") >= stored, "stored")
+    own.wait_until(lambda: b'"diff":0' in _status(own).body, "the slave has everything")
+    own.wait_until(lambda: _is_out_of_memory(own.cluster.store), "the log is not in memory", 30)
+    members = {}
+    for client, topic in topics.items():
+        peer = start_peer(client, Path(scene.folder) / client)
+        scene.closing(peer.close)
+        members[client] = _member(own, peer, topic, "readers")
+        members[client].received(_BACKLOG)
+    from_slave = _counted(slave, "msgGetTotalTodayNow")
+    own.say(f"{from_slave} of {stored} messages of a backlog were read from the slave")
+    check(from_slave >= stored * 3 // 4, f"only {from_slave} of {stored} came from the slave")
+    rounds = 0
+
+    def are_back() -> bool:
+        nonlocal rounds
+        rounds += 1
+        before = _counted(slave, "msgGetTotalTodayNow")
+        for client, topic in topics.items():
+            producer.send(topic, [f"late-{rounds}"])
+            members[client].received(_BACKLOG + rounds)
+        return _counted(slave, "msgGetTotalTodayNow") == before
+
+    own.wait_until(are_back, "the members read from the master")
+    return {"backlog": stored}
+
+
+def _is_out_of_memory(store: Path) -> bool:
+    """Drop the log from the page cache; whether all of it is gone but the file that is written and
+    the next one, which the broker has mapped."""
+    *old, _, _ = sorted((store / "commitlog").iterdir())
+    for path in old:
+        with path.open("rb") as file:
+            os.fdatasync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            reads = CachedReads(file.fileno())
+            if not reads.can_tell:
+                raise RuntimeError(f"{store}: this file system cannot tell what is in memory")
+            if reads.read(0, _LOG_FILE_BYTES // 2) is not None:
+                return False
+    return True
+
+
+def _counted(broker: str, name: str) -> int:
+    """A figure of a broker's runtime information."""
+    return int(raw.call(broker, GET_RUNTIME_INFO).json()["table"][name])
 
 
 def _member(own: Scene, peer: Peer, topic: str, group: str, **options: bool) -> PushConsumer:
