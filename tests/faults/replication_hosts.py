@@ -1,7 +1,7 @@
 """Scorecard row 8 with two hosts: the cable is unplugged, and the old master lives on.
 
 ```
-west   master, takes messages and may acknowledge none ─▶ killed, cut where it parted, follows east
+west   master, takes messages and may acknowledge none ─▶ killed, cut where it split, follows east
            │
 east   slave ─▶ promoted, gets a slave of its own, serves ────────────────────────────────────────▶
        unplugged                                      plugged in
@@ -90,7 +90,7 @@ class HostedBrokers:
                 raise TimeoutError(f"no slave followed {host.ip} within {PATIENCE_S} s")
 
     def follow(self, name: str, host: Host, master: Host) -> None:
-        """Keep the end of a store that parted aside, as an operator does. Raises OSError."""
+        """Keep the end of a store that diverged aside, as an operator does. Raises OSError."""
         address = ("--master", f"{master.ip}:{_PORT}")
         ran = self._run(
             host, "sparrowmq", "store", "follow", str(self.data(name)), *address, "--yes"

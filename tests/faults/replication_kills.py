@@ -263,7 +263,7 @@ def _send(client: RawClient, ledger: Ledger, message: MessageId) -> int:
 def _send_beyond_the_proxy(port: int, ledger: Ledger, number: int) -> list[int]:
     """What a master that has lost its slave answers its clients."""
     with RawClient(port, host=_BEYOND_PROXY) as client:
-        return [_send(client, ledger, MessageId(f"parted{number}", each)) for each in range(3)]
+        return [_send(client, ledger, MessageId(f"diverged{number}", each)) for each in range(3)]
 
 
 def until_equal(brokers: tuple[BrokerProcess, ...]) -> None:

@@ -45,7 +45,7 @@ def count_connections(patch: Patch) -> None:
 
 
 def drop_a_tail_silently(patch: Patch) -> None:
-    """A slave whose log parted from the master's begins with an empty one."""
+    """A slave whose log diverged from the master's begins with an empty one."""
 
     def judge_kindly(source: LogClaim, follower: LogClaim, read: ReadLog) -> Verdict:
         verdict = judge(source, follower, read)

@@ -1,4 +1,4 @@
-"""Row 8 of the scorecard: a master with two copies is killed, parted, or loses its power."""
+"""Row 8 of the scorecard: a master with two copies is killed, diverged, or loses its power."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor

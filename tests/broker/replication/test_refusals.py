@@ -98,17 +98,17 @@ def test_a_cause_is_logged_once(reasons: list[str], logged: int) -> None:
 
 def test_a_cause_is_news_after_a_success_and_for_another_peer() -> None:
     causes = Causes()
-    assert causes.occurs("a", "parted", 0.0)
-    assert causes.occurs("b", "parted", 0.0)
-    assert not causes.occurs("a", "parted", 1.0)
+    assert causes.occurs("a", "diverged", 0.0)
+    assert causes.occurs("b", "diverged", 0.0)
+    assert not causes.occurs("a", "diverged", 1.0)
     causes.end("a")
-    assert causes.occurs("a", "parted", 2.0)
-    assert not causes.occurs("b", "parted", 2.0)
+    assert causes.occurs("a", "diverged", 2.0)
+    assert not causes.occurs("b", "diverged", 2.0)
 
 
 def test_peers_that_never_come_again_are_forgotten() -> None:
     causes = Causes(most=3)
     for number in range(4):
-        causes.occurs(f"peer {number}", "parted", 0.0)
-    assert not causes.occurs("peer 3", "parted", 1.0)
-    assert causes.occurs("peer 0", "parted", 1.0)
+        causes.occurs(f"peer {number}", "diverged", 0.0)
+    assert not causes.occurs("peer 3", "diverged", 1.0)
+    assert causes.occurs("peer 0", "diverged", 1.0)

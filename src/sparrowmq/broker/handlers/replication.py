@@ -9,8 +9,8 @@ from sparrowmq.broker.replication.claims import (
     LogClaim,
     Refuse,
     StartAnew,
+    diverged_at,
     judge,
-    parted_at,
 )
 from sparrowmq.broker.replication.follower import NotFollowing
 from sparrowmq.broker.replication.log_description import comparable_bytes
@@ -138,7 +138,7 @@ def _may_have_lost_messages(own: LogClaim, claim: LogClaim, replication: Replica
         (claim.broker_id in replication.known_slaves.slaves or has_more)
         and claim.file_size == own.file_size
         and claim.is_copy_of(own.cluster, own.broker_name)
-        and parted_at(own, claim) is None
+        and diverged_at(own, claim) is None
     )
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.follower import (
     Approach,
-    LogsParted,
+    LogsDiverged,
     MustStartAnew,
     NotFollowing,
 )
@@ -59,7 +59,7 @@ class ApacheMaster:
                 f" at {begin:,}: what lies between has expired"
             )
         elif start > end:
-            raise LogsParted(
+            raise LogsDiverged(
                 f"the log here ends at {start:,}, past the end of {self.address} at {end:,}: it has"
                 " messages that the master lost; promote this broker, or move its data directory"
                 " aside and start with an empty one"
@@ -109,14 +109,14 @@ class ApacheMaster:
         return store.max_log_offset
 
     async def _compare_last_record(self, store: Store, begin: int) -> None:
-        """Raise LogsParted if the end of this log differs from what the master has there."""
+        """Raise LogsDiverged if the end of this log differs from what the master has there."""
         offset = store.last_record_offset
         own = store.read_message(offset) if offset >= begin else None
         if own is None:
             return  # the master no longer has anything to compare it with
         answer = await self.call(ViewMessage(offset=offset))
         if answer.code != ResponseCode.SUCCESS or answer.body != own:
-            raise LogsParted(
+            raise LogsDiverged(
                 f"the record at log offset {offset:,} here is not the one of {self.address}: the"
                 " logs have diverged; move this data directory aside and start with an empty one"
             )

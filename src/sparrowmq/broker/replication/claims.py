@@ -1,13 +1,13 @@
 """Claims: how a broker describes its log, and whether a slave may follow a master.
 
 The classic HA protocol neither identifies brokers nor compares logs: a slave of another cluster, or
-one whose log parted from the master's long ago, would be fed bytes that do not continue its own. So
-a slave says hello first, with its claim, and the master judges it.
+one whose log diverged from the master's long ago, would be fed bytes that do not continue its own.
+So a slave says hello first, with its claim, and the master judges it.
 
 ```
 master   |==== epoch 7 ====|==== epoch 9 =======|== epoch 12 =====▶
 slave    |==== epoch 7 ====|==== epoch 9 ====|           continues at its end
-slave    |==== epoch 7 ====|== epoch 8 ==|               parted where epoch 8 begins: refused
+slave    |==== epoch 7 ====|== epoch 8 ==|               diverged where epoch 8 begins: refused
 slave                                                    empty: begins with the master's first file
 slave  ==|                                               ends before the master begins: starts over
 ```
@@ -116,9 +116,9 @@ def judge(source: LogClaim, follower: LogClaim, read: ReadLog) -> Verdict:
             f"the log of {follower.address} ends at {follower.end:,} and the log of"
             f" {source.address} begins at {source.begin:,}: what lies between has expired"
         )
-    if (parted := parted_at(source, follower)) is not None:
+    if (at := diverged_at(source, follower)) is not None:
         return Refuse(
-            f"the logs of {follower.address} and {source.address} differ from offset {parted:,} on;"
+            f"the logs of {follower.address} and {source.address} differ from offset {at:,} on;"
             f" to keep the end of {follower.address} aside and follow, stop it and run there:"
             " sparrowmq store follow"
         )
@@ -159,7 +159,7 @@ def identity_fault(source: LogClaim, follower: LogClaim) -> str | None:
     return None
 
 
-def parted_at(one: LogClaim, other: LogClaim) -> int | None:
+def diverged_at(one: LogClaim, other: LogClaim) -> int | None:
     """The log offset at which two copies part; None if the longer continues the other."""
     if not one.lineage or not other.lineage:
         return None
@@ -171,5 +171,5 @@ def parted_at(one: LogClaim, other: LogClaim) -> int | None:
     while common < min(len(ours), len(theirs)) and ours[common] == theirs[common]:
         common += 1
     starts = [each[common].start for each in (ours, theirs) if len(each) > common]
-    parted = min(starts, default=None)
-    return parted if parted is not None and parted < min(one.end, other.end) else None
+    diverged = min(starts, default=None)
+    return diverged if diverged is not None and diverged < min(one.end, other.end) else None

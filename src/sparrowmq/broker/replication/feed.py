@@ -41,7 +41,7 @@ PAUSE_S = 0.005
 LONGEST_PAUSE_S = 0.032
 """The shortest and longest pause between checks of the log if no sender waits."""
 _TOKEN_S = 10.0
-_MOST_PARTED = 1_000
+_MOST_DIVERGED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Feed:
         self._tickets: dict[bytes, Ticket] = {}
         self.admits_strangers = False
         """Whether slaves that present no token, such as Apache's, are let in."""
-        self._parted: set[tuple[str, int]] = set()
+        self._diverged: set[tuple[str, int]] = set()
         """Hosts of such slaves whose log was longer than this broker's, and where it ended."""
         self.links: dict[int, SlaveLink] = {}
         """The connection of each slave, by broker id."""
@@ -197,15 +197,15 @@ class Feed:
         return slave.broker_id, f"broker {slave.broker_id} at {slave.address}"
 
     def _start_of_stranger(self, link: SlaveLink, log_offset: int) -> int:
-        """Where a slave that presents no token begins. Raises HaError for one that has parted.
+        """Where a slave that presents no token begins. Raises HaError for one that has diverged.
 
         It keeps asking, even after this log has grown past its end: what it has there belongs to
         another log, which must not be continued.
         """
         has_more = (link.peer[0], log_offset)
-        if log_offset > self._store.max_log_offset and len(self._parted) < _MOST_PARTED:
-            self._parted.add(has_more)
-        if has_more in self._parted:
+        if log_offset > self._store.max_log_offset and len(self._diverged) < _MOST_DIVERGED:
+            self._diverged.add(has_more)
+        if has_more in self._diverged:
             raise HaError(
                 f"has {log_offset} bytes of the log, more than this master had when it first asked;"
                 " it has to start with an empty directory"

@@ -63,7 +63,7 @@ class NotFollowing(Exception):
     """The other broker cannot be followed now; the text says why."""
 
 
-class LogsParted(NotFollowing):
+class LogsDiverged(NotFollowing):
     """This log has something that the other one does not have, or has differently."""
 
 
@@ -237,7 +237,7 @@ class Follower:
         """How often a master has accepted this broker."""
         self.knows_master = False
         """Whether name servers knew a master when they were last asked."""
-        self.has_parted = False
+        self.has_diverged = False
         """Whether the last master that compared the logs refused this one: readers must not get
         what only this broker has."""
 
@@ -322,15 +322,15 @@ class Follower:
     async def _approach(self, address: str, *, is_returning: bool) -> Approach:
         """Say hello, and take over the epochs of the log that is copied.
 
-        Only an approach that succeeds shows that the logs have not parted: a master that starts or
-        waits refuses without a judgement.
+        Only an approach that succeeds shows that the logs have not diverged: a master that starts
+        or waits refuses without a judgement.
         """
         try:
             approach = await self._say_hello(address, is_returning=is_returning)
-        except LogsParted:
-            self.has_parted = True
+        except LogsDiverged:
+            self.has_diverged = True
             raise
-        self.has_parted = False
+        self.has_diverged = False
         return approach
 
     async def _say_hello(self, address: str, *, is_returning: bool) -> Approach:
@@ -346,8 +346,8 @@ class Follower:
                 " apache to follow a master of Apache's"
             )
         if response.code != ResponseCode.SUCCESS:
-            has_parted = response.code == ResponseCode.NO_PERMISSION
-            raise (LogsParted if has_parted else NotFollowing)(
+            has_diverged = response.code == ResponseCode.NO_PERMISSION
+            raise (LogsDiverged if has_diverged else NotFollowing)(
                 f"{address} refuses: {response.remark}"
             )
         answer = response.header(FollowAnswer)

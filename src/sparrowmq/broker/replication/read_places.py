@@ -159,9 +159,9 @@ class SlaveReads:
         """Why this pull must not be served from the copy; empty if it may.
 
         An epoch that this slave does not know may have begun at a different end of the log than the
-        one here; and a log that has parted from the master's has different messages.
+        one here; and a log that has diverged from the master's has different messages.
         """
-        if self._follower.has_parted:
+        if self._follower.has_diverged:
             return "this slave's log differs from its master's"
         if header.epoch is not None and header.epoch > self._store.epochs.current:
             return "this slave does not know the epoch of the offset yet"

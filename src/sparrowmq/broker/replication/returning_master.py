@@ -32,7 +32,7 @@ import msgspec
 
 from sparrowmq.broker.config import MASTER_ID, BrokerConfig
 from sparrowmq.broker.consumer_offsets import changes_in
-from sparrowmq.broker.replication.claims import LogClaim, parted_at
+from sparrowmq.broker.replication.claims import LogClaim, diverged_at
 from sparrowmq.broker.replication.follower import Follower, MustStartAnew, NotFollowing
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
 from sparrowmq.broker.replication.log_description import LogDescription, describe_log
@@ -166,7 +166,7 @@ async def recover_from_slaves(
 def _copies(found: Iterable[LogDescription], own: LogClaim) -> list[LogClaim]:
     """The slaves whose log is the beginning of this one, or all of it."""
     claims = [description.claim for description in found]
-    return [each for each in claims if each.end <= own.end and parted_at(own, each) is None]
+    return [each for each in claims if each.end <= own.end and diverged_at(own, each) is None]
 
 
 def _confirmed(config: BrokerConfig, own: LogClaim, copies: Iterable[LogClaim]) -> int | None:
@@ -291,12 +291,12 @@ async def _copy_back(
     own, end = describe_log(config, store, port).claim, slave.claim.end
     if end <= own.end:
         return True
-    parted = parted_at(own, slave.claim)
-    if parted is not None:
+    diverged = diverged_at(own, slave.claim)
+    if diverged is not None:
         log.warning(
             "%s has another history from log offset %d on: nothing is copied back from it",
             slave.claim.address,
-            parted,
+            diverged,
         )
         return True
     log.warning(

@@ -269,7 +269,7 @@ def _parting(
 
     Raises ValueError for another broker's store, and if cutting would leave nothing.
     """
-    from sparrowmq.broker.replication.claims import LogClaim, identity_fault, parted_at
+    from sparrowmq.broker.replication.claims import LogClaim, diverged_at, identity_fault
 
     claim = LogClaim(
         cluster=source.cluster if owner is None else owner.cluster,
@@ -290,7 +290,7 @@ def _parting(
             f" slave the master: sparrowmq broker promote {source.broker_name} --accept-loss"
             f" {source.broker_name}"
         )
-    cut_at = parted_at(source, claim)
+    cut_at = diverged_at(source, claim)
     if cut_at is None:
         more = (
             f", but is longer by {own.end - source.end} bytes, which {source.address} gets back"
