@@ -29,7 +29,7 @@ def test_both_have_the_same_methods_with_the_same_signatures() -> None:
     assert operations(Admin) == operations(AsyncAdmin)
 
 
-def test_the_settings_are_the_same_but_for_the_client() -> None:
+def test_the_settings_are_the_same_except_for_the_client() -> None:
     """A client belongs to its event loop, and the blocking one has another."""
     wanted = dict(inspect.signature(AsyncAdmin).parameters)
     del wanted["client"]

@@ -13,7 +13,7 @@ from tests.admin.operator import as_client, as_operator
 
 
 @pytest.mark.parametrize("queues", [8, 16])
-def test_a_change_is_known_to_the_name_servers_when_the_call_returns(queues: int) -> None:
+def test_name_servers_know_the_change_when_the_call_returns(queues: int) -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
         as_operator(sim, lambda admin: admin.create_topic("orders", queues=4))
         done = as_operator(sim, lambda admin: admin.create_topic("orders", queues=queues))
@@ -33,7 +33,7 @@ def test_what_every_broker_refuses_is_not_called_done_anywhere() -> None:
         assert "run it again" not in text
 
 
-def test_a_broker_that_is_away_is_named_beside_those_that_have_the_change() -> None:
+def test_an_unreachable_broker_is_named_along_with_those_that_have_the_change() -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
         sim.host("broker-b").pause()
         with pytest.raises(PartlyDone, match="when that is mended run it again") as raised:
@@ -90,7 +90,7 @@ def test_a_broker_that_was_sent_a_change_and_did_not_answer_may_have_made_it() -
         as_client(sim, work)
 
 
-def test_the_same_refusal_of_several_brokers_is_told_once_and_its_words_first() -> None:
+def test_brokers_that_refuse_for_the_same_reason_are_listed_after_the_reason() -> None:
     refused = [
         BrokerFailure(
             name, port, f"{port} answered 1 (SYSTEM_ERROR): dedup is yes", is_refusal=True
@@ -101,7 +101,7 @@ def test_the_same_refusal_of_several_brokers_is_told_once_and_its_words_first() 
     assert str(not_done(refused[:1])) == f"not done: {refused[0]}"
 
 
-def test_a_change_is_called_not_done_only_where_that_is_known() -> None:
+def test_a_change_is_reported_as_not_done_only_when_that_is_certain() -> None:
     refused = BrokerFailure("broker-a", "a:1", "it is full")
     silent = BrokerFailure("broker-b", "b:1", "did not answer", may_have_acted=True)
     unknown = "it is not known whether it was done: broker-b: did not answer"

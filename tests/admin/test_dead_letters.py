@@ -233,7 +233,7 @@ def test_dead_letters_of_a_queue_that_an_operator_keeps_locked_are_refused() -> 
         as_client(sim, work)
 
 
-def test_dead_letters_go_to_their_topic_or_another_one_when_asked() -> None:
+def test_dead_letters_are_resent_to_their_topic_or_to_a_chosen_one() -> None:
     async def work(client: Client) -> None:
         admin = await died(client, order(1), order(2))
         await admin.create_topic("repaired", queues=2)
@@ -327,7 +327,7 @@ def test_apaches_brokers_store_a_dead_letter_for_live_members_themselves(
         ("msgId", Resend.REFUSED, "it is not known whether it was sent"),
     ],
 )
-def test_an_answer_that_lacks_a_field_is_no_failure_of_the_command(
+def test_the_command_succeeds_although_an_answer_lacks_a_field(
     missing: str, result: Resend, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call = ClusterCalls.call

@@ -122,7 +122,7 @@ def test_a_broker_that_is_killed_while_it_drains_is_waited_for() -> None:
         assert sim.wait(task).state is DrainState.LEFT
 
 
-def test_of_two_drains_that_begin_together_at_most_one_goes_on() -> None:
+def test_of_two_drains_that_start_together_at_most_one_continues() -> None:
     with TWO.run() as sim:
 
         async def work(client: Client) -> list[object]:
@@ -223,7 +223,7 @@ def test_a_slave_follows_the_drain_and_leaves_with_its_master() -> None:
 
 
 @pytest.mark.parametrize("how", ["hand over", "lose the master"])
-def test_a_new_master_goes_on_draining(how: str) -> None:
+def test_a_new_master_continues_the_drain(how: str) -> None:
     with SimCluster(brokers=2, slaves=1).run() as sim:
         sim.until(lambda: follows(sim))
 
@@ -247,7 +247,7 @@ def test_a_new_master_goes_on_draining(how: str) -> None:
         assert perms(sim) == {A: True, "broker-b": True}
 
 
-def test_the_page_for_monitors_says_that_it_drains() -> None:
+def test_the_readiness_page_shows_the_drain() -> None:
     """Ready as long as consumers need it."""
     with TWO.run() as sim:
         server = sim.brokers[A].server

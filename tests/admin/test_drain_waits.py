@@ -72,7 +72,7 @@ async def drained_while(
 
 
 @pytest.mark.parametrize("others_here", [(), ("audit",), ("audit", "caches")])
-def test_a_group_that_reads_the_topic_on_another_broker_only_is_waited_for(
+def test_a_drain_waits_for_a_group_that_reads_the_topic_only_on_another_broker(
     others_here: tuple[str, ...],
 ) -> None:
     """It was stopped while this broker was away: what came here since then is for it as well,
@@ -127,7 +127,7 @@ def test_members_elsewhere_that_broadcast_are_not_waited_for_after_they_have_gon
         as_client(sim, work)
 
 
-def test_a_broker_that_does_not_say_who_reads_there_is_waited_for() -> None:
+def test_a_drain_waits_for_a_broker_that_does_not_report_its_readers() -> None:
     """A group may have read the topic there only."""
     with SimCluster(brokers=3).run() as sim:
 
@@ -171,7 +171,7 @@ def test_connected_producers_may_send_until_they_have_asked_for_routes_again() -
         assert with_write == {"broker-b"}
 
 
-def test_without_a_producer_nothing_is_waited_for() -> None:
+def test_a_drain_without_producers_does_not_wait() -> None:
     with TWO.run() as sim:
 
         async def work(client: Client) -> bool:
@@ -204,7 +204,7 @@ def test_a_group_that_has_not_read_everything_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("how", ["level", "timer"])
-def test_delayed_messages_are_waited_for_and_it_says_when_the_last_is_due(how: str) -> None:
+def test_a_drain_waits_for_delayed_messages_and_shows_when_the_last_is_due(how: str) -> None:
     with TWO.run() as sim:
 
         async def work(client: Client) -> None:
@@ -305,7 +305,7 @@ def test_a_paused_group_is_shown_as_such_and_holds_the_drain_until_the_timeout()
         assert state(sim) is DrainState.DRAINING
 
 
-def test_dead_letters_stay_behind_only_where_the_operator_accepts_it() -> None:
+def test_dead_letters_remain_only_if_the_operator_accepts_it() -> None:
     with TWO.run() as sim:
 
         async def work(client: Client) -> None:

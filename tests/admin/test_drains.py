@@ -21,7 +21,7 @@ from tests.admin.draining import TWO, A, on_a, perms, read_once, sim_call, state
 from tests.admin.operator import as_client, consuming, numbered, send
 
 
-def test_a_broker_that_nobody_needs_leaves_and_comes_back() -> None:
+def test_a_broker_without_unread_messages_leaves_and_comes_back() -> None:
     with TWO.run() as sim:
 
         async def work(client: Client) -> None:
@@ -44,7 +44,7 @@ def test_a_broker_that_nobody_needs_leaves_and_comes_back() -> None:
         assert perms(sim) == {A: True, "broker-b": True}
 
 
-def test_sends_and_reads_go_on_while_a_broker_is_emptied() -> None:
+def test_sends_and_reads_continue_during_a_drain() -> None:
     """Every message is delivered once, and none of them is stored on the broker that drains."""
     with TWO.run() as sim:
 
@@ -66,7 +66,7 @@ def test_sends_and_reads_go_on_while_a_broker_is_emptied() -> None:
         assert stored(sim) <= 30
 
 
-def test_keyed_sends_turn_to_another_broker_at_once() -> None:
+def test_keyed_sends_move_to_another_broker_at_once() -> None:
     with TWO.run() as sim:
 
         async def work(client: Client) -> None:
@@ -147,7 +147,7 @@ def test_a_topic_whose_order_configuration_names_the_broker_is_named() -> None:
         as_client(sim, work)
 
 
-def test_without_name_servers_nothing_begins_and_a_drain_that_began_goes_on() -> None:
+def test_without_name_servers_no_drain_starts_and_a_started_one_continues() -> None:
     with TWO.run() as sim:
 
         async def work(client: Client) -> None:
@@ -169,7 +169,7 @@ def test_without_name_servers_nothing_begins_and_a_drain_that_began_goes_on() ->
         as_client(sim, work)
 
 
-def test_a_send_to_the_only_broker_that_drains_fails_and_says_why() -> None:
+def test_a_send_fails_with_the_reason_when_the_only_broker_drains() -> None:
     with SimCluster().run() as sim:
 
         async def work(client: Client) -> None:

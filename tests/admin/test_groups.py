@@ -102,7 +102,7 @@ def test_a_group_without_members_keeps_settings_and_topics() -> None:
         as_client(sim, work)
 
 
-def test_members_that_subscribe_differently_are_shown_with_what_each_wants() -> None:
+def test_members_that_subscribe_differently_are_shown_with_each_subscription() -> None:
     with SimCluster(seed=1).run() as sim:
 
         async def work(client: Client) -> None:
@@ -127,7 +127,7 @@ def test_members_that_subscribe_differently_are_shown_with_what_each_wants() -> 
         as_client(sim, work)
 
 
-def test_the_stacks_of_a_member_are_told_when_asked_for() -> None:
+def test_the_stacks_of_a_member_are_included_on_request() -> None:
     async def work(client: Client) -> None:
         admin = Admin(client=client)
         await admin.create_topic("orders")
@@ -206,7 +206,7 @@ STATES: list[tuple[str, list[tuple[str | None, tuple[str, ...]]]]] = [
 
 
 @pytest.mark.parametrize(("state", "pauses"), STATES, ids=[str(n) for n in range(len(STATES))])
-def test_the_state_of_a_group_says_what_of_it_is_paused(
+def test_the_state_of_a_group_names_its_paused_topics(
     state: str, pauses: list[tuple[str | None, tuple[str, ...]]]
 ) -> None:
     def off(broker: str) -> frozenset[str | None]:
@@ -230,12 +230,12 @@ def test_the_state_of_a_group_says_what_of_it_is_paused(
     assert offline.state == words.get(state, f"offline, {state}")
 
 
-def test_a_broker_that_does_not_say_which_topics_are_paused_leaves_the_rest_known() -> None:
+def test_the_state_of_a_group_is_shown_without_paused_topics_if_a_broker_omits_them() -> None:
     info = replace(GROUP_INFO, settings=(settings(paused_topics=None), settings("broker-b")))
     assert info.state == "consuming"
 
 
-def test_a_broker_before_5_0_does_not_say_in_which_topics_a_group_is_paused(
+def test_a_broker_before_5_0_does_not_report_paused_topics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     call = ClusterCalls.call
@@ -263,7 +263,7 @@ def test_a_broker_before_5_0_does_not_say_in_which_topics_a_group_is_paused(
         as_client(sim, work)
 
 
-def test_a_group_that_nothing_is_known_of_is_a_row_without_figures_and_an_error() -> None:
+def test_an_unknown_group_is_a_row_without_figures_and_an_error() -> None:
     async def work(admin: Admin) -> None:
         await admin.create_group("billing")
         listed = await admin.group_rows(["billing", "nope"])
@@ -287,7 +287,7 @@ CHANGES: list[tuple[dict[str, Any], list[SettingChange]]] = [
 
 
 @pytest.mark.parametrize(("given", "expected"), CHANGES)
-def test_an_update_changes_what_is_given_and_leaves_the_rest(
+def test_an_update_changes_only_the_settings_given(
     given: dict[str, Any], expected: list[SettingChange]
 ) -> None:
     async def work(admin: Admin) -> None:
@@ -322,7 +322,7 @@ WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("method", "arguments", "kind", "text"), WRONG)
-def test_what_is_wrong_is_said(
+def test_an_invalid_group_argument_is_refused_with_the_reason(
     method: str, arguments: dict[str, Any], kind: type[Exception], text: str
 ) -> None:
     refused_with_orders(method, arguments, kind, text)

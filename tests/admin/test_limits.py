@@ -158,7 +158,7 @@ def test_unknown_topics_groups_and_brokers_are_refused(
         as_operator(sim, work)
 
 
-def test_nothing_is_changed_unless_all_brokers_answer() -> None:
+def test_limits_change_only_if_all_brokers_answer() -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
         sim.paths.partition([sim.host("operator")], [sim.brokers["broker-b"].host])
 

@@ -128,7 +128,7 @@ def test_a_trace_joins_what_clients_reported_with_where_groups_are() -> None:
         as_client(sim, work)
 
 
-def test_a_group_whose_progress_no_broker_says_is_listed_without_a_state(
+def test_a_group_without_reported_progress_is_listed_without_a_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     call = Peers.call
@@ -180,7 +180,7 @@ def test_lines_of_javas_and_gos_clients_are_read() -> None:
     assert steps[5].state == "COMMIT_MESSAGE"
 
 
-def test_a_message_is_handed_to_a_member_that_says_how_it_fared() -> None:
+def test_a_message_is_handed_to_a_member_which_reports_the_outcome() -> None:
     async def fail(messages: Sequence[MessageExt]) -> None:
         raise ValueError("no")
 

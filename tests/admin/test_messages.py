@@ -112,7 +112,7 @@ WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("method", "arguments", "kind", "text"), WRONG)
-def test_what_is_wrong_is_said(
+def test_an_invalid_query_is_refused_with_the_reason(
     method: str, arguments: dict[str, Any], kind: type[Exception], text: str
 ) -> None:
     async def work(client: Client) -> None:

@@ -92,7 +92,7 @@ FAULTS = {"hangs": hang, "is without power": vanish}
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_one_broker_that_fails_is_an_error_beside_the_answers_of_the_other(
+def test_a_failing_broker_is_an_error_along_with_the_answers_of_the_other(
     question: str, fault: str
 ) -> None:
     ask, brokers_of = QUESTIONS[question]
@@ -175,7 +175,7 @@ def test_live_producers_are_listed_per_broker() -> None:
         as_client(sim, work)
 
 
-def test_no_more_requests_than_the_limit_are_under_way_at_once() -> None:
+def test_the_number_of_requests_in_flight_stays_within_the_limit() -> None:
     async def work(client: Client) -> int:
         running = most = 0
 
@@ -216,7 +216,7 @@ def test_name_servers_that_do_not_answer_are_named_with_who_named_them(
             Admin()
 
 
-def test_a_broker_that_is_taken_for_a_name_server_is_named_with_where_its_address_is_from() -> None:
+def test_a_broker_given_as_a_name_server_is_named_with_the_origin_of_its_address() -> None:
     with SimCluster(seed=1).run() as sim:
 
         async def ask() -> None:

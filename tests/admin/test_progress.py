@@ -48,7 +48,7 @@ async def sold(client: Client, count: int, *, brokers: tuple[str, ...] = ()) -> 
     return admin
 
 
-def test_lag_counts_what_a_group_has_not_read_per_queue_topic_and_in_all() -> None:
+def test_lag_counts_unread_messages_per_queue_per_topic_and_in_total() -> None:
     async def work(client: Client) -> None:
         admin = await sold(client, 6)
         before = await admin.lag("billing")
@@ -72,7 +72,7 @@ def test_lag_counts_what_a_group_has_not_read_per_queue_topic_and_in_all() -> No
         as_client(sim, work)
 
 
-def test_brokers_without_progress_of_a_group_count_for_all_who_look() -> None:
+def test_queues_on_a_broker_without_progress_count_as_unread_in_every_view() -> None:
     """A topic is put on another broker when its readers are gone: nobody has read what is there."""
     elsewhere = MessageQueue("orders", "broker-b", 0)
 
@@ -139,7 +139,7 @@ def test_the_owner_of_a_queue_is_named_while_the_group_is_online() -> None:
         as_client(sim, work)
 
 
-def test_a_queue_without_progress_is_told_from_one_at_the_first_message() -> None:
+def test_a_queue_without_progress_differs_from_one_at_the_first_message() -> None:
     async def work(client: Client) -> None:
         admin = Admin(client=client)
         await admin.create_topic("orders", queues=2)
@@ -263,7 +263,7 @@ WRONG: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("method", "arguments", "kind", "text"), WRONG)
-def test_what_is_wrong_is_said_and_nothing_moves(
+def test_an_invalid_call_is_refused_with_the_reason_and_moves_nothing(
     method: str, arguments: tuple[Any, ...], kind: type[Exception], text: str
 ) -> None:
     async def work(client: Client) -> None:
@@ -310,7 +310,7 @@ def test_a_reset_gives_the_group_to_a_broker_that_it_has_not_come_to_yet() -> No
         as_client(sim, work)
 
 
-def test_a_broker_that_refuses_its_part_of_a_reset_is_named_with_what_was_moved(
+def test_a_partly_refused_reset_names_the_broker_and_the_moved_queues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
@@ -431,7 +431,7 @@ def test_a_clone_changes_nothing_while_a_broker_is_away() -> None:
         as_client(sim, work)
 
 
-def test_a_live_group_is_not_given_the_progress_of_another() -> None:
+def test_a_clone_into_a_live_group_is_refused() -> None:
     async def work(client: Client) -> None:
         admin = await sold(client, 2)
         async with consuming(client, "audit", "orders", 2):

@@ -68,7 +68,7 @@ def test_members_report_since_when_and_why_they_hold_a_queue() -> None:
     assert (found.silent, found.errors) == ({}, ())
 
 
-def test_the_last_moves_are_told_newest_first_with_their_reasons() -> None:
+def test_the_last_moves_are_listed_newest_first_with_their_reasons() -> None:
     found, ids = explained()
     times = [move.at for move in found.moves]
     assert times == sorted(times, key=lambda at: at.timestamp() if at else 0.0, reverse=True)
@@ -102,7 +102,7 @@ def test_strategies_are_reported() -> None:
     assert found.strategies == {"STICKY"}
 
 
-def test_a_group_without_members_says_so_for_every_queue() -> None:
+def test_a_group_without_members_reports_that_for_every_queue() -> None:
     async def work(admin: Admin) -> RebalanceInfo:
         await admin.create_topic("orders", queues=2)
         await admin.create_group("billing")
@@ -169,5 +169,5 @@ def test_the_lag_of_a_handler_that_never_returns_is_in_the_spike() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"held": 7}'])
-def test_a_report_that_cannot_be_read_counts_as_none(text: str) -> None:
+def test_an_unreadable_report_counts_as_missing(text: str) -> None:
     assert read_report({REBALANCE_PROPERTY: text}) is None

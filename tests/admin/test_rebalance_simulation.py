@@ -49,7 +49,7 @@ def test_shares_are_those_that_members_compute() -> None:
         assert [queue for queue, owner in after.items() if owner == member] == mine
 
 
-def test_sticky_members_start_from_who_holds_what() -> None:
+def test_sticky_members_start_from_the_current_owners() -> None:
     group = described_group(7, 2)
     held = dict.fromkeys(group.queues, "member-2")
     live = SimulatedGroup(
@@ -74,9 +74,7 @@ def test_sticky_members_start_from_who_holds_what() -> None:
         (["join", "leave"], "STICKY", 8),
     ],
 )
-def test_moves_are_queues_that_change_their_owner(
-    events: list[str], strategy: str, moves: int
-) -> None:
+def test_moves_count_queues_that_change_owner(events: list[str], strategy: str, moves: int) -> None:
     assert simulated(described_group(16, 3), *events, strategy=strategy).moves == moves
 
 
@@ -130,7 +128,7 @@ def test_a_vanished_host_is_noticed_when_the_broker_s_setting_says() -> None:
         ("kill", False, 0.1, 5 * (2 + 100)),
     ],
 )
-def test_only_what_was_not_handed_over_in_order_is_delivered_again(
+def test_only_queues_lost_without_a_handover_repeat_messages(
     event: str, java: bool, handler_s: float, repeated: int
 ) -> None:
     described = described_group(15, 3, java=java)
@@ -181,7 +179,7 @@ def test_events_are_read_as_they_are_written(text: str) -> None:
         ("broker", "write broker=NAME"),
     ],
 )
-def test_what_is_no_event_is_refused_with_what_is(text: str, told: str) -> None:
+def test_an_unknown_event_is_refused_with_the_allowed_ones(text: str, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         read_event(text)
 
@@ -232,7 +230,7 @@ def test_a_picture_shows_every_strategy_queue_and_pause() -> None:
     assert len(taken) == len(gaps)
 
 
-def test_nothing_of_a_picture_lies_outside_of_it() -> None:
+def test_all_shapes_lie_within_the_picture() -> None:
     for queues, members in ((4, 2), (64, 9), (300, 40)):
         found = simulate(described_group(queues, members), [read_event("leave")], ["STICKY"])
         root = ElementTree.fromstring(draw(found, "a picture"))

@@ -210,7 +210,7 @@ def test_a_reset_that_cannot_be_written_down_is_not_made(tmp_path: Path) -> None
         as_client(sim, work)
 
 
-def test_files_that_are_no_records_are_left_out(tmp_path: Path) -> None:
+def test_files_that_are_not_reset_records_are_ignored(tmp_path: Path) -> None:
     for name, text in {"a.json": "{", "b.json": "[]", "c.json": '{"id": 1}'}.items():
         (tmp_path / name).write_text(text)
     assert ResetJournal(tmp_path).records() == []

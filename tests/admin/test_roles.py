@@ -50,7 +50,7 @@ def test_of_several_slaves_the_one_with_the_longest_log_takes_over() -> None:
         sim.until(lambda: follows(sim, 1, "broker-a.2"))
 
 
-def test_a_slave_that_nobody_knows_is_not_found() -> None:
+def test_an_unknown_slave_is_not_found() -> None:
     with SimCluster(slaves=2).run() as sim:
         lose_master(sim)
         with pytest.raises(NotFound, match=r"slave 3 of broker broker-a does not exist; .*: 1, 2"):
@@ -76,7 +76,7 @@ def test_a_registered_master_that_hangs_does_not_keep_the_slave_from_taking_over
         assert promote(sim).old_master is None
 
 
-def test_a_loss_that_is_accepted_for_another_broker_is_refused_and_the_master_stays() -> None:
+def test_accepting_a_loss_for_another_broker_is_refused_and_the_master_stays() -> None:
     with SimCluster(slaves=1).run() as sim:
         sim.until(lambda: follows(sim))
         with pytest.raises(ValueError, match="accepted for 'broker-b', and the broker is 'brok"):

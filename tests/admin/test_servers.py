@@ -40,7 +40,7 @@ def test_a_setting_changes_until_the_next_start_and_not_in_a_dry_run() -> None:
         ({"maxTopics": "9", "deleteWhen": "99"}, AdminError, "cannot be '99', allowed is 0 to 23"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_and_none_is_changed(
+def test_invalid_settings_are_refused_and_none_is_changed(
     values: Mapping[str, str], error: type[Exception], said: str
 ) -> None:
     async def work(client: Client) -> None:
@@ -81,7 +81,7 @@ def test_name_servers_are_listed_changed_and_keep_keys() -> None:
         as_client(sim, work)
 
 
-def test_a_broker_says_how_much_it_cleaned() -> None:
+def test_a_broker_reports_how_much_it_cleaned() -> None:
     async def work(client: Client) -> None:
         admin = Admin(client=client)
         cleaned = await admin.clean_broker("broker-a", list(Cleanable))

@@ -137,7 +137,7 @@ def test_a_spread_that_makes_no_sense_is_refused_before_anything_changes(
 
 
 @pytest.mark.parametrize("topic", ["single", "ordered"])
-def test_an_ordered_topic_is_spread_when_the_operator_accepts_what_that_means(topic: str) -> None:
+def test_an_ordered_topic_is_spread_only_if_the_operator_accepts_the_reordering(topic: str) -> None:
     with THREE.run() as sim:
 
         async def work(admin: Admin) -> None:

@@ -25,6 +25,6 @@ def test_handlers_come_first_equal_stacks_once_and_internals_are_counted() -> No
     ]
 
 
-def test_what_is_not_of_python_is_left_as_it_is() -> None:
+def test_stacks_that_are_not_from_python_stay_unchanged() -> None:
     for text in ("it gave none", "main  TID: 1 STATE: RUNNABLE\nmain  shop.Main.run(Main.java:1)"):
         assert readable_stacks(text) == text.splitlines()

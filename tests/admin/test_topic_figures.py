@@ -63,7 +63,7 @@ def test_rates_count_what_was_sent_and_delivered_in_the_last_minute() -> None:
         as_client(sim, work)
 
 
-def test_a_broker_that_hangs_is_asked_once_however_many_topics_there_are() -> None:
+def test_a_hanging_broker_is_asked_once_for_any_number_of_topics() -> None:
     async def create(client: Client) -> None:
         admin = Admin(client=client)
         for number in range(20):
@@ -83,7 +83,7 @@ def test_a_broker_that_hangs_is_asked_once_however_many_topics_there_are() -> No
         assert as_client(sim, look) < 10
 
 
-def test_readers_have_what_they_did_not_read_and_their_live_members() -> None:
+def test_readers_are_listed_with_their_lag_and_live_members() -> None:
     async def work(client: Client) -> None:
         admin = Admin(client=client)
         await admin.create_topic("orders", queues=1)

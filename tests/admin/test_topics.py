@@ -10,7 +10,7 @@ from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import as_client, as_operator, numbered, refused_with_orders, send
 
 
-def test_a_topic_shows_settings_per_broker_and_what_each_queue_holds() -> None:
+def test_a_topic_shows_settings_per_broker_and_the_offsets_of_each_queue() -> None:
     async def work(client: Client) -> None:
         admin = Admin(client=client)
         await admin.create_topic(
@@ -74,7 +74,7 @@ def test_creating_a_topic_that_exists_changes_it_unless_that_is_refused() -> Non
         as_operator(sim, work)
 
 
-def test_only_what_is_given_is_compared_with_a_topic_that_exists_and_the_rest_stays() -> None:
+def test_creating_an_existing_topic_compares_only_the_settings_given() -> None:
     async def work(admin: Admin) -> None:
         known = {"message.type": "FIFO"}
         await admin.create_topic(
@@ -127,7 +127,7 @@ CHANGES: list[tuple[dict[str, Any], list[SettingChange]]] = [
 
 
 @pytest.mark.parametrize(("given", "expected"), CHANGES)
-def test_an_update_changes_what_is_given_and_leaves_the_rest(
+def test_an_update_changes_only_the_settings_given(
     given: dict[str, Any], expected: list[SettingChange]
 ) -> None:
     async def work(admin: Admin) -> None:
@@ -196,7 +196,7 @@ WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("method", "arguments", "kind", "text"), WRONG)
-def test_what_is_wrong_is_said(
+def test_an_invalid_topic_argument_is_refused_with_the_reason(
     method: str, arguments: dict[str, Any], kind: type[Exception], text: str
 ) -> None:
     refused_with_orders(method, arguments, kind, text)

@@ -40,7 +40,7 @@ def test_the_oldest_waiting_message_says_how_long_a_group_is_behind() -> None:
 @pytest.mark.parametrize(
     ("most", "matching", "is_exact"), [(100_000, 3, True), (4, 5, False)], ids=["all", "sample"]
 )
-def test_matching_counts_what_the_filter_takes(
+def test_matching_counts_the_messages_that_pass_the_filter(
     most: int, matching: int, is_exact: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of ten that wait three match; of the first four two do."""
@@ -63,7 +63,7 @@ def test_matching_counts_what_the_filter_takes(
         as_client(sim, work)
 
 
-def test_matching_is_not_known_of_an_offline_group() -> None:
+def test_matching_is_unknown_for_an_offline_group() -> None:
     async def work(client: Client) -> None:
         admin = await behind(client, ["paid"])
         (queue,) = (await admin.lag("billing", "orders", matching=True)).queues

@@ -31,7 +31,7 @@ def decide(facts: Facts) -> Decided:
 @pytest.mark.parametrize(
     ("name", "facts"), WRONG, ids=[f"{name}-{n}" for n, (name, _) in enumerate(WRONG)]
 )
-def test_facts_make_a_finding_and_nothing_beside_it(name: str, facts: Facts) -> None:
+def test_facts_lead_to_exactly_one_finding(name: str, facts: Facts) -> None:
     assert [each.id for each in decide(facts).findings] == [name]
 
 
@@ -58,12 +58,12 @@ def test_what_a_quota_refuses_is_counted_as_refusals_since_producers_ask_again()
     assert " refusals in the last minute" in finding.evidence
 
 
-def test_every_id_of_the_catalogue_is_found_by_some_facts() -> None:
+def test_every_id_of_the_catalogue_has_facts_that_lead_to_it() -> None:
     assert {name for name, _ in WRONG} == set(CATALOGUE)
 
 
 @pytest.mark.parametrize(("why", "facts"), HEALTHY, ids=[why for why, _ in HEALTHY])
-def test_what_looks_alike_is_no_finding(why: str, facts: Facts) -> None:
+def test_a_healthy_state_that_resembles_a_problem_is_not_reported(why: str, facts: Facts) -> None:
     assert [str(each) for each in decide(facts).findings] == []
 
 

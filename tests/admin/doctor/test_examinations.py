@@ -28,7 +28,7 @@ def ids(examined: Examination) -> list[str]:
     return [each.id for each in examined.findings]
 
 
-def test_a_healthy_cluster_has_no_findings_and_says_what_was_checked() -> None:
+def test_a_healthy_cluster_has_no_findings_and_lists_the_checks() -> None:
     async def work(scene: Scene) -> None:
         await scene.topic(queues=4)
         async with scene.member(succeed):
@@ -79,7 +79,7 @@ def test_everything_is_examined_with_the_worst_first() -> None:
     in_cluster(work)
 
 
-def test_of_many_topics_and_groups_some_are_examined_and_the_rest_is_said() -> None:
+def test_a_limit_examines_some_topics_and_groups_and_reports_how_many() -> None:
     async def work(scene: Scene) -> None:
         for number in range(3):
             await scene.admin.create_topic(f"t{number}", queues=1)
@@ -97,7 +97,7 @@ PARTLY: list[tuple[str, ...]] = [("cluster",), ("topic", "orders"), ("group", "b
 
 
 @pytest.mark.parametrize("about", PARTLY)
-def test_a_broker_that_does_not_answer_is_a_finding_beside_what_the_others_say(
+def test_a_broker_that_does_not_answer_is_one_finding_among_the_others(
     about: tuple[str, ...],
 ) -> None:
     async def work(scene: Scene) -> None:
@@ -155,7 +155,7 @@ def test_a_silent_broker_is_listed_once_however_often_it_was_asked() -> None:
 
 
 @pytest.mark.parametrize("about", PARTLY)
-def test_without_a_name_server_that_is_the_finding_and_nothing_else_is_checked(
+def test_an_unreachable_name_server_is_the_only_finding_and_ends_the_checks(
     about: tuple[str, ...],
 ) -> None:
     async def work(scene: Scene) -> None:
@@ -169,7 +169,7 @@ def test_without_a_name_server_that_is_the_finding_and_nothing_else_is_checked(
     in_cluster(work)
 
 
-def test_a_message_is_found_by_its_place_as_well() -> None:
+def test_a_message_can_be_examined_by_queue_and_offset_too() -> None:
     async def work(scene: Scene) -> None:
         await scene.topic()
         (sent,) = await scene.send(1)
@@ -233,7 +233,7 @@ def test_wrong_arguments_are_refused(
     in_cluster(work)
 
 
-def test_no_more_than_eight_questions_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_eight_requests_are_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(scene: Scene) -> None:
         for number in range(12):
             await scene.admin.create_topic(f"t{number}", queues=1)
@@ -270,7 +270,7 @@ def test_a_hanging_handler_is_shown_with_its_line() -> None:
     in_cluster(work)
 
 
-def test_nothing_is_changed_by_an_examination() -> None:
+def test_an_examination_changes_nothing() -> None:
     async def work(scene: Scene) -> None:
         await scene.topic(messages=3)
         async with scene.member(succeed):

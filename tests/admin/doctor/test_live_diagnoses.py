@@ -15,7 +15,7 @@ WITHOUT_FIGURES = {"no-route", "filtered-for-group", "unequal-subscriptions"}
 
 
 @pytest.mark.parametrize("name", ALL.scenes)
-def test_the_doctor_finds_what_was_provoked(name: str) -> None:
+def test_the_doctor_finds_each_provoked_problem(name: str) -> None:
     finding = of(ALL.play(name), name)
     assert re.search(r"\d", finding.evidence) or name in WITHOUT_FIGURES, finding
     assert finding.severity is CATALOGUE[name].severity
@@ -28,7 +28,7 @@ def test_every_diagnosis_is_provoked_on_a_live_cluster() -> None:
     assert set(ALL.scenes) == set(CATALOGUE)
 
 
-def test_a_group_that_is_paused_in_a_topic_is_not_told_to_skip_a_message() -> None:
+def test_the_doctor_does_not_advise_a_paused_group_to_skip_a_message() -> None:
     examined = wrong_groups.OTHER_SCENES.play("paused in one topic")
     assert [each.id for each in examined.findings] == ["paused"]
     (paused,) = examined.findings
