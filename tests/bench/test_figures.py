@@ -40,7 +40,7 @@ def test_a_ratio_above_one_is_better_where_the_target_is_a_multiple() -> None:
     assert figure(10, 30, times_less(3)).ratio == 3
 
 
-def test_a_ratio_beside_a_limit_says_how_many_times_the_peer_it_is() -> None:
+def test_a_figure_with_an_upper_limit_shows_its_ratio_to_the_peer() -> None:
     assert figure(30, 10, no_more(1.1)).ratio == 3
 
 

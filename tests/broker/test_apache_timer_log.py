@@ -95,7 +95,7 @@ def test_apache_continues_to_read_the_queue_after_its_last_message(world: Delive
     assert units(world)[-1][4:7] == (-8 * 86_400_000, *last)
 
 
-def test_what_is_overdue_at_a_stop_is_due_at_once_for_apache(world: DeliveryWorld) -> None:
+def test_messages_overdue_at_a_stop_are_due_at_once_for_apache(world: DeliveryWorld) -> None:
     for seconds in (70, 1, 2, 60, 3):
         send_in(world, seconds, b"x")
     world.pass_time(1)
@@ -124,7 +124,7 @@ def send_timed(sim: RunningCluster, body: bytes, seconds: int) -> None:
     sim.wait(sim.client.send("orders", body, TIMER_DELIVER_MS=str(due_ms)))
 
 
-def test_a_recall_is_left_as_one(world: DeliveryWorld) -> None:
+def test_a_recall_is_written_as_a_recall(world: DeliveryWorld) -> None:
     sent = send_in(world, 60, b"taken back")
     assert isinstance(sent, RecallableSent)
     send_in(world, 1, b"delivered")
@@ -138,7 +138,7 @@ def test_a_recall_is_left_as_one(world: DeliveryWorld) -> None:
     assert message[4] == recall[4], "both are in one second"
 
 
-def test_nothing_is_written_where_the_queue_says_it_all(world: DeliveryWorld) -> None:
+def test_no_timer_log_is_written_if_the_timer_queue_suffices(world: DeliveryWorld) -> None:
     send_in(world, 1, b"delivered")
     send_in(world, 60, b"pending")
     world.pass_time(2)
@@ -159,7 +159,7 @@ def test_more_timers_than_fit_are_left_to_the_queue(world: DeliveryWorld) -> Non
     assert goes_on_at(world)[1:] == (0, 0)
 
 
-def test_a_start_takes_apaches_files_away_when_it_has_said_where_to_go_on(
+def test_a_start_deletes_apaches_timer_files_after_saving_the_position(
     world: DeliveryWorld,
 ) -> None:
     for seconds in (60, 1, 61):
@@ -178,7 +178,7 @@ def test_a_start_takes_apaches_files_away_when_it_has_said_where_to_go_on(
     assert bodies(world) == [b"1", b"60", b"61"]
 
 
-def test_a_message_that_apache_put_into_its_queue_again_is_delivered_once(
+def test_a_message_that_apache_requeued_is_delivered_once(
     world: DeliveryWorld,
 ) -> None:
     # Apache's wheel reaches two days ahead: what is due later is stored again on its way.
@@ -193,7 +193,7 @@ def test_a_message_that_apache_put_into_its_queue_again_is_delivered_once(
     assert world.messages("orders")[0].properties["UNIQ_KEY"] == sent.transaction_id
 
 
-def test_a_message_that_apache_put_again_is_delivered_when_the_first_one_is_gone(
+def test_a_message_that_apache_requeued_is_delivered_even_if_the_first_is_gone(
     world: DeliveryWorld,
 ) -> None:
     send_in(world, 9, b"far")
@@ -216,7 +216,7 @@ def test_progress_of_apaches_broker_is_believed(world: DeliveryWorld) -> None:
     assert bodies(world) == [b"2", b"3"]
 
 
-def test_apache_finds_where_to_go_on(world: DeliveryWorld) -> None:
+def test_apache_finds_the_position_to_continue_from(world: DeliveryWorld) -> None:
     send_at(world, EPOCH_MS + 1_000)
     send_at(world, EPOCH_MS + 60_000)
     world.pass_time(2)

@@ -126,7 +126,7 @@ def test_every_change_counts_in_the_version(world: World) -> None:
         ("defaultTopicQueueNums", "0"),
     ],
 )
-def test_a_value_out_of_range_is_refused_and_the_text_says_what_is_allowed(
+def test_a_value_out_of_range_is_refused_with_the_allowed_range(
     world: World, name: str, value: str
 ) -> None:
     before = settings(world)
@@ -147,7 +147,7 @@ def test_what_names_a_file_or_is_not_in_the_list_cannot_be_changed(world: World,
     assert settings(world)["maxMessageSize"] == str(4 * 1024 * 1024), "nothing is half-done"
 
 
-def test_lines_that_are_no_settings_are_refused(world: World) -> None:
+def test_lines_that_are_not_settings_are_refused(world: World) -> None:
     assert world.ask(UpdateBrokerConfig(), b"hello").code == ResponseCode.INVALID_PARAMETER
     assert world.ask(UpdateBrokerConfig(), b"#" * 70_000).code == ResponseCode.INVALID_PARAMETER
     comment = b"# a comment\n\nmaxMessageSize = 2048\n"
@@ -209,7 +209,7 @@ def test_roles_and_copies_are_listed_by_apaches_names() -> None:
     assert (master["haTransferBatchSize"], master["haMaxGapNotInSync"]) == ("131072", "268435456")
 
 
-def test_an_operator_can_let_a_master_go_on_without_its_slave() -> None:
+def test_an_operator_can_let_a_master_continue_without_its_slave() -> None:
     with SimCluster(replication=ReplicationMode.SYNC, min_in_sync_replicas=2).run() as sim:
         with pytest.raises(Refused, match="in-sync replicas not enough"):
             sim.wait(sim.client.send("orders", b"refused"))
@@ -220,9 +220,7 @@ def test_an_operator_can_let_a_master_go_on_without_its_slave() -> None:
         assert stored.value.code == ResponseCode.SLAVE_NOT_AVAILABLE
 
 
-def test_settings_say_where_they_were_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_name_their_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("deleteWhen=3\nfileReservedTime=48\n")
     monkeypatch.setenv("SPARROWMQ_MAX_TOPICS", "900")
@@ -241,5 +239,5 @@ def test_settings_say_where_they_were_given(
     }
 
 
-def test_a_broker_that_a_program_made_does_not_say_where_settings_were_given(world: World) -> None:
+def test_settings_of_a_broker_built_in_code_name_no_origin(world: World) -> None:
     assert world.done(GetBrokerConfig()).header(BrokerConfigFound).origins is None

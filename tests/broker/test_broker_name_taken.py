@@ -59,7 +59,7 @@ def test_a_second_master_does_not_start_while_the_first_one_answers(down: int) -
     ],
     ids=["first killed", "first stopped", "first silent", "no name server answers"],
 )
-def test_it_starts_where_no_name_server_says_that_the_first_one_answers(
+def test_a_broker_starts_if_no_name_server_reports_that_the_first_answers(
     prepare: Callable[[RunningCluster], object],
 ) -> None:
     with SimCluster(seed=1).run() as sim:
@@ -69,7 +69,7 @@ def test_it_starts_where_no_name_server_says_that_the_first_one_answers(
         assert second.is_running
 
 
-def test_a_running_broker_whose_name_was_taken_logs_an_error_now_and_every_minute(
+def test_a_running_broker_whose_name_was_taken_logs_an_error_at_once_and_every_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with SimCluster(seed=1).run() as sim:

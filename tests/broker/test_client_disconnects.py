@@ -81,7 +81,7 @@ def test_a_silent_producer_is_forgotten_too(world: World) -> None:
         assert len(world.broker.producers.members("orders-svc")) == known
 
 
-def test_a_producer_that_says_goodbye_is_forgotten_in_that_group_only(world: World) -> None:
+def test_a_producer_that_unregisters_is_removed_from_that_group_only(world: World) -> None:
     producer = world.client("p")
     producer.beat(producers=("orders-svc", "refunds-svc"))
     goodbye = UnregisterClient(client_id="p", producer_group="orders-svc")
@@ -90,7 +90,7 @@ def test_a_producer_that_says_goodbye_is_forgotten_in_that_group_only(world: Wor
     assert [m.client_id for m in world.broker.producers.members("refunds-svc")] == ["p"]
 
 
-def test_a_group_whose_last_member_left_begins_anew(world: World) -> None:
+def test_a_group_whose_last_member_left_starts_over(world: World) -> None:
     member = world.client("a")
     member.beat(subscribes("billing", expression="paid", version=7))
     member.leave("billing")

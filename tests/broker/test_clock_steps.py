@@ -248,7 +248,9 @@ def test_what_was_delivered_is_saved_also_while_the_clock_is_set_back(
     assert sorted(bodies(world)) == sorted([*expected, *later])
 
 
-def test_a_clock_that_is_set_back_often_repeats_nothing_that_matters(world: DeliveryWorld) -> None:
+def test_a_clock_that_is_set_back_often_repeats_only_what_forgotten_marks_cover(
+    world: DeliveryWorld,
+) -> None:
     """Only so many marks are kept: the oldest are forgotten, and what they stand for may repeat."""
     send_at(world, world.now_ms + 24 * HOUR, b"pending")
     for number in range(40):

@@ -61,7 +61,7 @@ def test_questions_after_a_step_come_when_they_are_due(world: DeliveryWorld, ste
 
 
 @pytest.mark.parametrize("step_ms", STEPS_MS)
-def test_a_step_while_the_machine_is_off_puts_no_question_off_for_longer_than_its_time(
+def test_a_clock_step_while_off_delays_no_check_beyond_its_interval(
     world: DeliveryWorld, step_ms: int
 ) -> None:
     half(world)
@@ -76,9 +76,7 @@ def test_a_step_while_the_machine_is_off_puts_no_question_off_for_longer_than_it
 
 
 @pytest.mark.parametrize("step_ms", [*STEPS_MS, 30 * 24 * HOUR])
-def test_a_transaction_is_not_given_up_because_the_clock_is_set(
-    world: DeliveryWorld, step_ms: int
-) -> None:
+def test_setting_the_clock_abandons_no_transaction(world: DeliveryWorld, step_ms: int) -> None:
     half(world)
     world.set_clock(step_ms)
     world.pass_time(60)

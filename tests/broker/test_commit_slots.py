@@ -232,7 +232,7 @@ def test_damage_in_the_middle_is_reported_and_costs_one_place() -> None:
         assert [damage.path for damage in after.damage] == [PATHS[0]]
 
 
-def test_on_a_full_disk_commits_go_on_and_are_kept_again_later() -> None:
+def test_on_a_full_disk_commits_continue_and_are_persisted_later() -> None:
     life = Life(RecordingDisk())
     life.disk.fail("reserve", errno.ENOSPC)
     for place in range(3_000):

@@ -68,7 +68,7 @@ def test_a_setting_that_cannot_be_is_refused(name: str, given: Any, complaint: s
         *(("flush", Flush.SYNC), ("max_pull_count", 1), ("name_servers", ("[::1]:9876",))),
     ],
 )
-def test_the_least_and_the_most_that_is_allowed_is_taken(name: str, given: Any) -> None:
+def test_the_smallest_and_largest_allowed_values_are_accepted(name: str, given: Any) -> None:
     assert getattr(BrokerConfig(**{"data_dir": Path("d"), name: given}), name) == given
 
 

@@ -26,7 +26,7 @@ def test_a_consumer_group_lists_its_members_and_subscriptions(world: World) -> N
     assert found.subscription_table["orders"].sub_string == "paid"
 
 
-def test_a_broadcasting_group_says_so(world: World) -> None:
+def test_a_broadcasting_group_is_reported_as_such(world: World) -> None:
     world.client("a").beat(broadcasts("billing"))
     found = world.read(GetConsumerConnections(consumer_group="billing"), ConsumerConnection)
     assert found.message_model == "BROADCASTING"

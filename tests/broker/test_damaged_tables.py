@@ -31,7 +31,7 @@ def test_a_damaged_table_is_a_warning_and_its_copy_is_used(
     assert any(f"{TABLE}.bak is used" in text for text in told)
 
 
-def test_a_store_without_damage_warns_of_nothing(
+def test_a_store_without_damage_logs_no_warning(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.send("orders", b"1")

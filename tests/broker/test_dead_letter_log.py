@@ -28,7 +28,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-def test_a_message_that_is_given_up_is_a_warning_with_group_id_topic_and_attempts(
+def test_a_dead_letter_logs_a_warning_with_group_id_topic_and_attempts(
     small: DeliveryWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     fail_until_dead(small, first_message(small))

@@ -42,7 +42,7 @@ def test_a_delayed_message_arrives_as_it_was_sent(world: DeliveryWorld) -> None:
     assert message.properties["REAL_TOPIC"] == "orders", "Apache leaves these in, too"
 
 
-def test_the_answer_names_the_queue_that_was_asked_for(world: DeliveryWorld) -> None:
+def test_the_answer_names_the_requested_queue(world: DeliveryWorld) -> None:
     sent = world.send("orders", queue_id=2, DELAY="4")
     assert sent.queue_id == 2
     (waiting,) = world.messages(SCHEDULE_TOPIC, 3)
@@ -62,7 +62,7 @@ def test_no_level_means_no_delay(world: DeliveryWorld, level: str) -> None:
 
 
 @pytest.mark.parametrize("level", ["soon", "3.5", "1_0", "٣", "9" * 30, " "])
-def test_a_level_that_is_no_number_is_refused_and_nothing_is_stored(
+def test_a_level_that_is_not_a_number_is_refused_and_nothing_is_stored(
     world: DeliveryWorld, level: str
 ) -> None:
     end = world.broker.store.max_log_offset
@@ -78,7 +78,7 @@ def test_a_level_wins_over_a_delivery_time(world: DeliveryWorld) -> None:
     assert "TIMER_DELIVER_MS" not in waiting.properties
 
 
-def test_what_only_the_broker_may_say_is_not_believed(world: DeliveryWorld) -> None:
+def test_properties_reserved_for_the_broker_are_overwritten(world: DeliveryWorld) -> None:
     world.send("orders", DELAY="1", REAL_TOPIC="secrets", REAL_QID="9")
     world.pass_time(1)
     world.deliver()
@@ -98,7 +98,7 @@ def test_messages_of_one_level_keep_their_order(world: DeliveryWorld) -> None:
     assert bodies(world) == [b"%d" % number for number in range(300)]
 
 
-def test_more_than_one_read_brings_is_delivered_all_the_same(world: DeliveryWorld) -> None:
+def test_messages_that_need_several_reads_are_all_delivered(world: DeliveryWorld) -> None:
     for number in range(40):
         world.send("orders", b"%d" % number + bytes(40_000), DELAY="1")
         world.flush()
@@ -153,7 +153,7 @@ def test_a_running_broker_delivers_on_time() -> None:
         assert 5_000 <= sim.clock() - sent_ms < 5_100
 
 
-def test_a_message_that_comes_while_others_are_delivered_is_not_forgotten(
+def test_a_message_that_arrives_during_a_delivery_is_delivered_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its level, the first, was looked at already, and nothing else comes any more."""

@@ -18,7 +18,7 @@ SLOT_MS = STORED_MS + 5_000
         ({"TIMER_DELAY_SEC": "6"}, SLOT_MS + 1_000),
     ],
 )
-def test_one_that_says_what_was_asked_for_is_due_to_the_millisecond(
+def test_an_entry_with_the_requested_time_is_due_to_the_millisecond(
     fields: dict[str, str], due_ms: int
 ) -> None:
     assert entry_ms({"TIMER_OUT_MS": str(SLOT_MS), **fields}, STORED_MS) == due_ms
@@ -33,7 +33,7 @@ def test_one_that_says_what_was_asked_for_is_due_to_the_millisecond(
         {"TIMER_DELIVER_MS": str(SLOT_MS + 1_001)},
     ],
 )
-def test_one_whose_slot_says_something_else_is_due_at_the_end_of_its_slot(
+def test_an_entry_whose_slot_disagrees_is_due_at_the_end_of_its_slot(
     fields: dict[str, str],
 ) -> None:
     assert entry_ms({"TIMER_OUT_MS": str(SLOT_MS), **fields}, STORED_MS) == SLOT_MS + 1_000
@@ -45,11 +45,11 @@ def test_a_recall_is_due_at_the_beginning_of_its_slot() -> None:
 
 
 @pytest.mark.parametrize("slot", [None, "", "-", "--1", "x", "1.5", "\u0661", "1" * 20])
-def test_one_without_a_slot_is_none_of_the_timer_queue(slot: str | None) -> None:
+def test_a_message_without_a_slot_is_not_a_timer_entry(slot: str | None) -> None:
     assert entry_ms({} if slot is None else {"TIMER_OUT_MS": slot}, STORED_MS) is None
 
 
-def test_of_several_wishes_seconds_count_before_milliseconds_and_those_before_a_time() -> None:
+def test_seconds_take_precedence_over_milliseconds_and_those_over_a_time() -> None:
     fields = {"TIMER_DELIVER_MS": "1700000099000", "TIMER_DELAY_MS": "10", "TIMER_DELAY_SEC": "3"}
     assert asked_time_ms(fields, STORED_MS) == STORED_MS + 3_000
     del fields["TIMER_DELAY_SEC"]
@@ -59,7 +59,7 @@ def test_of_several_wishes_seconds_count_before_milliseconds_and_those_before_a_
 
 
 @pytest.mark.parametrize("text", ["", "-", "-x", "x", "1 000", "\u0661" * 13])
-def test_a_wish_that_is_no_number_is_none(text: str) -> None:
+def test_a_requested_time_that_is_not_a_number_is_ignored(text: str) -> None:
     assert asked_time_ms({"TIMER_DELIVER_MS": text}, STORED_MS) is None
     assert asked_time_ms({"TIMER_DELAY_MS": text}, STORED_MS) is None
 

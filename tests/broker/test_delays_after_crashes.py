@@ -108,7 +108,9 @@ def crash_faults(*, power: bool, step: int) -> set[str]:
 
 @pytest.mark.parametrize("step", CRASH_STEPS)
 @pytest.mark.parametrize("power", [False, True])
-def test_nothing_is_lost_or_early_whichever_call_a_crash_meets(power: bool, step: int) -> None:
+def test_a_crash_in_any_disk_call_loses_nothing_and_delivers_nothing_early(
+    power: bool, step: int
+) -> None:
     assert crash_faults(power=power, step=step) == set()
 
 

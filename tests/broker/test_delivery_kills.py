@@ -95,7 +95,7 @@ def group_faults(said: Promises, delivered: list[tuple[bytes, int]]) -> list[str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_kills_lose_nothing_bring_nothing_early_and_repeat_nothing(seed: int) -> None:
+def test_kills_lose_nothing_deliver_nothing_early_and_repeat_nothing(seed: int) -> None:
     said, delivered = run_with_kills(seed, kills=8)
     assert len(said.due_ms) == 64
     assert len(said.ended) == 32
@@ -108,9 +108,7 @@ def test_the_check_notices_messages_that_come_early(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("what", ["level", "timer"])
-def test_the_check_notices_what_is_delivered_again(
-    monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
+def test_the_check_notices_a_repeated_delivery(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     module = {"level": delay_levels, "timer": timer_delivery}[what]
     monkeypatch.setattr(module, "was_delivered_before", lambda *_: False)
     faults = group_faults(*run_with_kills(0, kills=8))

@@ -59,7 +59,7 @@ def test_sends_that_come_during_a_sync_share_the_next_one(sim: Simulation) -> No
     assert len(bench.syncs) == 2
 
 
-def test_a_send_that_comes_while_everything_is_made_durable_waits_for_the_next_sync(
+def test_a_send_that_arrives_during_a_sync_waits_for_the_next_one(
     sim: Simulation,
 ) -> None:
     """As when a master hands over, or a slave is retired."""
@@ -87,7 +87,7 @@ def test_a_send_that_comes_while_everything_is_made_durable_waits_for_the_next_s
         ("WAIT\x01falsely\x02", False),
     ],
 )
-def test_a_send_waits_unless_its_message_says_that_it_need_not(
+def test_a_send_waits_unless_its_message_opts_out(
     sim: Simulation, properties: str, at_once: bool
 ) -> None:
     assert Bench(sim, Flush.SYNC).answers_at_once(properties) is at_once
@@ -99,7 +99,7 @@ def test_a_one_way_send_does_not_wait(sim: Simulation) -> None:
     assert bench.send(is_oneway=True).code == ResponseCode.SUCCESS
 
 
-def test_a_sync_that_takes_too_long_is_answered_as_such_once(sim: Simulation) -> None:
+def test_a_sync_that_takes_too_long_is_answered_once_as_a_flush_timeout(sim: Simulation) -> None:
     bench = Bench(sim, Flush.SYNC)
     first = bench.send()
     sim.advance(3)
@@ -113,7 +113,7 @@ def test_a_sync_that_takes_too_long_is_answered_as_such_once(sim: Simulation) ->
     assert len(first.answers) == len(second.answers) == 1
 
 
-def test_the_oldest_wait_is_known(sim: Simulation) -> None:
+def test_the_age_of_the_oldest_wait_is_reported(sim: Simulation) -> None:
     bench = Bench(sim, Flush.SYNC)
     assert bench.durability.oldest_wait_s == 0
     bench.send()

@@ -24,7 +24,7 @@ def world() -> Iterator[DeliveryWorld]:
 
 @delays
 @pytest.mark.parametrize("delivered", [1, 2, 63, 64, 65, 99, 100])
-def test_what_was_delivered_and_not_saved_comes_once(
+def test_a_message_delivered_before_a_save_comes_once(
     world: DeliveryWorld, delay: dict[str, str], delivered: int
 ) -> None:
     sent = [b"%d" % number for number in range(100)]
@@ -72,7 +72,7 @@ def test_a_delay_that_was_stored_again_for_its_rest_comes_once_after_a_kill(
 
 @delays
 @pytest.mark.parametrize("seed", range(5))
-def test_what_a_power_cut_took_comes_again(
+def test_messages_lost_in_a_power_cut_are_delivered_again(
     world: DeliveryWorld, delay: dict[str, str], seed: int
 ) -> None:
     sent = [b"%d" % number for number in range(50)]
@@ -103,7 +103,7 @@ def test_messages_that_are_alike_are_distinguished_by_their_ids(
 
 @delays
 @pytest.mark.parametrize("change", ["queue", "body", "birth", "property"])
-def test_another_message_of_the_same_id_is_not_taken_for_the_delivered_one(
+def test_another_message_with_the_same_id_is_not_mistaken_for_the_delivered_one(
     world: DeliveryWorld, delay: dict[str, str], change: str
 ) -> None:
     """Java's client keeps the id of a message object that is sent again."""
@@ -143,7 +143,7 @@ def test_a_retry_that_was_delivered_comes_once(world: DeliveryWorld) -> None:
 
 
 @delays
-def test_a_plain_message_with_the_id_of_a_delayed_one_is_no_delivery_of_it(
+def test_a_plain_message_with_the_id_of_a_delayed_one_does_not_count_as_its_delivery(
     world: DeliveryWorld, delay: dict[str, str]
 ) -> None:
     world.broker.topics.put(plain_topic("orders", 4))

@@ -38,7 +38,7 @@ def full(*_: object) -> None:
 
 
 @pytest.mark.parametrize("whole_table", [False, True])
-def test_progress_that_found_no_space_is_saved_when_there_is_some(
+def test_progress_that_found_no_space_is_saved_once_space_is_free(
     world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch, whole_table: bool
 ) -> None:
     for _ in range(5):
@@ -77,7 +77,7 @@ def test_timers_that_find_no_space_for_a_run_stay_in_memory(
     assert bodies(world) == [b"1", b"2", b"3"]
 
 
-def test_what_finds_no_space_is_refused_and_may_be_tried_again(world: DeliveryWorld) -> None:
+def test_a_request_that_finds_no_space_is_refused_and_can_be_retried(world: DeliveryWorld) -> None:
     def commit() -> Reply:
         return transaction_world.end(world, half, TRANSACTION_COMMIT)
 
@@ -140,7 +140,7 @@ def test_a_store_that_refuses_messages_is_logged_at_first_every_minute_and_at_it
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_log_line_about_refused_messages_ends_with_what_helps(
+def test_a_log_line_about_refused_messages_ends_with_the_remedy(
     refusal: Exception, remedy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     RefusalLog(logging.getLogger("sparrowmq.broker"), lambda: 0).note(refusal)

@@ -79,7 +79,7 @@ def test_several_groups_are_created_all_or_none(world: World) -> None:
         ("-colour", "group billing: attribute 'colour': cannot be removed"),
     ],
 )
-def test_a_group_takes_no_attributes_but_its_quota(
+def test_a_group_accepts_no_attributes_except_its_quota(
     world: World, change: str, reason: str, in_bulk: bool
 ) -> None:
     group = SubscriptionGroupConfig(group_name="billing", attributes={change: "red"})

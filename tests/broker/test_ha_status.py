@@ -60,7 +60,7 @@ def test_the_speed_is_that_since_it_was_last_asked() -> None:
         assert 0.9 * sent / 10 <= connection.transferred_byte_in_second <= sent / 10
 
 
-def test_a_slave_that_stands_still_is_shown_as_behind() -> None:
+def test_a_frozen_slave_is_shown_as_behind() -> None:
     with SimCluster(slaves=1, max_slave_gap_bytes=1_000).run() as sim:
         follow(sim)
         sim.brokers[SLAVE].host.pause()
@@ -74,7 +74,7 @@ def test_a_slave_that_stands_still_is_shown_as_behind() -> None:
         assert int(info["slavesBehindBytes"]) == connection.diff
 
 
-def test_a_slave_says_how_long_it_has_been_without_its_master() -> None:
+def test_a_slave_reports_how_long_it_has_been_without_its_master() -> None:
     with SimCluster(slaves=1).run() as sim:
         follow(sim)
         send(sim)

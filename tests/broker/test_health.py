@@ -57,7 +57,7 @@ def test_a_broker_that_drains_is_not_ready() -> None:
         world.broker.state = BrokerState.SERVING
 
 
-def test_unknown_pages_name_the_known_ones() -> None:
+def test_an_unknown_page_lists_the_known_ones() -> None:
     with monitored_world() as world:
         status, text = world.get("/")
         assert status == 404

@@ -132,7 +132,7 @@ def is_sub_change(client: TalkingClient, **more: Any) -> str:
     return answer.ext_fields["IS_SUB_CHANGE"]
 
 
-def test_a_version_1_heartbeat_learns_that_version_2_is_known(world: World) -> None:
+def test_a_version_1_heartbeat_is_answered_that_version_2_is_supported(world: World) -> None:
     assert is_sub_change(world.client("a"), heartbeat_fingerprint=0) == "true"
 
 
@@ -212,7 +212,7 @@ def test_members_that_subscribe_differently_are_reported_and_served(
         assert caplog.text.count("agree again") == 1
 
 
-def test_a_retry_topic_that_only_one_member_names_is_no_difference(world: World) -> None:
+def test_a_retry_topic_that_only_one_member_names_is_not_a_difference(world: World) -> None:
     plain = subscribes("billing")
     retry = subscribes("billing", "%RETRY%billing").subscription_data_set
     both = msgspec.structs.replace(plain, subscription_data_set=plain.subscription_data_set + retry)

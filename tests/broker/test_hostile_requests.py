@@ -151,7 +151,7 @@ def hostile_frames(kind: type[RequestHeader]) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.__name__))
-def test_nonsense_is_answered_and_the_broker_goes_on(
+def test_nonsense_is_answered_and_the_broker_keeps_serving(
     kind: type[RequestHeader], world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.topic("orders")

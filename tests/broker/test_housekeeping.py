@@ -41,7 +41,7 @@ def test_where_pending_transactions_begin_is_kept(world: World) -> None:
     assert world.broker.offsets.get(TRANSACTION_GROUP, TRANS_HALF_TOPIC, 0) == 0
 
 
-def test_slots_of_the_index_are_read_ahead_beside_the_loop_while_they_are_written(
+def test_index_slots_are_read_ahead_off_the_loop_while_they_are_written(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, int, bool]] = []

@@ -26,9 +26,7 @@ from tests.store.stores import flush, message, open_store
         ),
     ],
 )
-def test_recovery_says_how_the_last_run_ended_and_what_was_done(
-    found: Recovered, says: str
-) -> None:
+def test_recovery_logs_how_the_last_run_ended_and_what_it_did(found: Recovered, says: str) -> None:
     assert recovery_text(found) == says
 
 

@@ -21,7 +21,7 @@ def members(world: World) -> tuple[TalkingClient, TalkingClient]:
     return a, b
 
 
-def test_running_info_comes_from_the_member_that_was_asked_for(world: World) -> None:
+def test_running_info_comes_from_the_requested_member(world: World) -> None:
     a, b = members(world)
     b.answered.answers[GetConsumerRunningInfo] = Reply(body=b'{"jstack":"here"}')
     header = GetConsumerRunningInfo(consumer_group="billing", client_id="b", jstack_enable=True)
@@ -46,7 +46,7 @@ def test_a_member_that_is_not_there_is_named(world: World) -> None:
         assert client_id in answer.remark
 
 
-def test_a_member_that_does_not_answer_is_given_up_after_10_s(world: World) -> None:
+def test_a_call_to_a_silent_member_times_out_after_10_s(world: World) -> None:
     a, _ = members(world)
     a.answered.answers[GetConsumerRunningInfo] = None
     began_s = world.sim.now_s
@@ -105,7 +105,7 @@ def test_the_status_of_all_members_is_collected(world: World) -> None:
     assert status(world, client_addr="b") == {"b": {queue("orders", 0): 7}}
 
 
-def test_members_that_do_not_answer_well_are_left_out(world: World) -> None:
+def test_members_without_a_valid_answer_are_left_out(world: World) -> None:
     a, b = members(world)
     a.answered.answers[GetConsumerStatus] = Reply(body=b"?")
     b.answered.answers[GetConsumerStatus] = None

@@ -40,7 +40,7 @@ def test_messages_are_found_by_key_newest_first(world: World) -> None:
     assert find(world, "all", most=2) == [b"2", b"1"]
 
 
-def test_an_answer_that_is_cut_says_so(world: World) -> None:
+def test_a_truncated_answer_is_marked_as_such(world: World) -> None:
     for number in range(3):
         world.send("orders", str(number).encode(), KEYS="all")
     header = QueryMessage(topic="orders", key="all", max_num=2, **ALWAYS)

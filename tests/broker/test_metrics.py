@@ -187,7 +187,7 @@ def test_the_latency_of_a_group_that_was_not_sampled_yet_is_left_out(
     assert "billing" not in {own["consumer_group"] for own, _ in sampled}
 
 
-def test_the_lag_of_a_filtering_group_counts_what_passes(world: MonitoredWorld) -> None:
+def test_the_lag_of_a_filtering_group_counts_only_matching_messages(world: MonitoredWorld) -> None:
     member = world.client("member")
     member.beat(subscribes("billing", "orders", "paid || late"))
     for number in range(9):
@@ -280,7 +280,7 @@ def test_a_slave_leaves_topics_and_groups_to_its_master() -> None:
         assert 'role="slave"' in text
 
 
-def test_how_far_slaves_are_is_told_by_both_sides() -> None:
+def test_master_and_slave_both_report_the_lag() -> None:
     with monitored_world(slaves=1) as world:
         world.topic("orders")
         world.send("orders", b"one")

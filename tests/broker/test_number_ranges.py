@@ -37,7 +37,7 @@ def a_send(**fields: int) -> SendMessage:
         ("born_timestamp", LONG + 1, f"<= {LONG} - at `$.extFields.bornTimestamp`"),
     ],
 )
-def test_a_refused_send_is_answered_with_what_fits(
+def test_a_send_refused_for_a_number_out_of_range_is_answered_with_the_range(
     name: str, number: int, says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with SimCluster(seed=1).run() as sim:

@@ -174,7 +174,7 @@ def agree(broker: Broker, text: str) -> bool:
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.is_quick])
-def test_a_quick_look_agrees_whatever_stands_before_and_after(broker: Broker, name: str) -> None:
+def test_a_quick_look_agrees_with_any_text_before_and_after(broker: Broker, name: str) -> None:
     wish, pieces = text_of(CASES[name].properties), ["", *WHOLE, *TORN]
     texts = [f"{one}\x02{wish}{two}\x02" for one in pieces for two in pieces]
     assert [text for text in texts if not agree(broker, text)] == []

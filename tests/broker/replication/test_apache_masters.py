@@ -154,7 +154,7 @@ def test_planted_asking_for_offset_0_is_noticed(
 
 
 @pytest.mark.parametrize("killed", ["broker-a", "broker-a.1"])
-def test_a_slave_goes_on_where_it_was_after_a_kill_of_either(
+def test_a_slave_resumes_at_its_log_end_after_either_is_killed(
     killed: str, sim: RunningCluster
 ) -> None:
     sim.wait(sim.client.send(TOPIC, b"before"))
@@ -168,7 +168,7 @@ def test_a_slave_goes_on_where_it_was_after_a_kill_of_either(
     assert len(records(slave_of(sim))) == 2
 
 
-def test_a_slave_whose_log_has_parted_does_not_follow(
+def test_a_slave_whose_log_diverged_does_not_follow(
     sim: RunningCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     master, slave = master_of(sim), slave_of(sim)
@@ -296,7 +296,7 @@ def test_progress_that_the_master_moves_back_or_removes_is_followed(sim: Running
     assert "billing" not in slave_of(sim).broker.groups
 
 
-def test_a_deleted_topic_is_deleted_and_keeps_what_is_stored_when_it_is_made_again(
+def test_a_deletion_reaches_the_slave_which_keeps_messages_of_the_recreated_topic(
     sim: RunningCluster,
 ) -> None:
     for number in range(9):
@@ -365,7 +365,7 @@ SETTINGS = {
 }
 
 
-def test_a_master_says_where_to_copy_from() -> None:
+def test_a_master_reports_the_address_to_copy_from() -> None:
     assert check_settings("10.0.0.1:10911", SETTINGS, OWN) == "10.0.0.1:10912"
 
 

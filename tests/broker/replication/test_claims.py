@@ -65,7 +65,7 @@ def slave(begin: int = 1000, end: int = 3000, **changes: Any) -> LogClaim:
     ],
     ids=["behind", "equal", "shorter", "empty", "expired tail", "at an epoch's start"],
 )
-def test_a_slave_with_the_masters_history_goes_on_where_it_ends(
+def test_a_slave_with_the_masters_history_continues_at_its_own_end(
     claim: LogClaim, start: int
 ) -> None:
     assert judge(MASTER, claim, read) == Follow(start)

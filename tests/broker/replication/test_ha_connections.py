@@ -34,7 +34,7 @@ def still_open(slaves: list[FakeSlave]) -> int:
 
 
 @pytest.mark.parametrize("pieces", [(), (b"G",), (encode_token(bytes(16)),)])
-def test_connections_that_present_nothing_make_room_for_the_next(
+def test_unidentified_connections_make_room_for_the_next(
     pieces: tuple[bytes, ...], sim: RunningCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     flood = connected(sim, *pieces)
@@ -56,7 +56,7 @@ def test_a_slave_that_follows_is_not_pushed_out(sim: RunningCluster) -> None:
     assert not slave.is_closed
 
 
-def test_a_connection_that_trickles_has_no_more_time_than_a_silent_one(
+def test_a_connection_that_trickles_bytes_times_out_like_a_silent_one(
     sim: RunningCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     began_s = sim.now_s

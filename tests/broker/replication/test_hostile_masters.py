@@ -99,7 +99,7 @@ BODIES: dict[str, tuple[Spoil, str]] = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_bytes_that_are_no_records_are_not_taken(
+def test_bytes_that_are_not_records_are_rejected(
     name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change, text = BODIES[name]
@@ -132,7 +132,7 @@ def test_half_a_head_is_waited_for_until_the_master_counts_as_gone(
 
 
 @pytest.mark.parametrize("replication", list(ReplicationMode))
-def test_a_silent_master_is_given_up_after_twenty_seconds(
+def test_a_slave_disconnects_from_a_silent_master_after_twenty_seconds(
     replication: ReplicationMode, caplog: pytest.LogCaptureFixture
 ) -> None:
     with SimCluster(slaves=1, replication=replication).run() as sim:

@@ -54,7 +54,7 @@ def test_a_slave_without_a_token_is_not_fed(
     assert slave.received == 0
 
 
-def test_a_stranger_that_had_more_than_its_master_is_never_fed_from_there(
+def test_an_unknown_slave_with_a_longer_log_is_never_sent_data_from_its_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with SimCluster(replication_peer=ReplicationPeer.APACHE).run() as sim:
@@ -82,7 +82,7 @@ def test_a_guessed_token_is_not_accepted(
     check_refused(sim, slave, caplog, "follows without having said hello")
 
 
-def test_a_token_is_worth_nothing_after_ten_seconds(
+def test_a_token_expires_after_ten_seconds(
     sim: RunningCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     slave = FakeSlave(sim, 1)
@@ -139,7 +139,7 @@ def test_numbers_that_cannot_be_end_the_connection(
 
 
 @pytest.mark.parametrize("pieces", [(), (b"\0\0\0",)], ids=["nothing", "half a number"])
-def test_a_connection_that_says_nothing_is_closed_after_twenty_seconds(
+def test_a_silent_connection_is_closed_after_twenty_seconds(
     pieces: tuple[bytes, ...], sim: RunningCluster
 ) -> None:
     slave = FakeSlave(sim, 1)
@@ -149,7 +149,7 @@ def test_a_connection_that_says_nothing_is_closed_after_twenty_seconds(
     assert 19 < sim.now_s - began_s < 22
 
 
-def test_a_connection_that_says_nothing_ends_with_the_broker(sim: RunningCluster) -> None:
+def test_a_silent_connection_ends_with_the_broker(sim: RunningCluster) -> None:
     slave = FakeSlave(sim, 1)
     slave.connect()
     sim.brokers["broker-a"].stop()
@@ -157,7 +157,7 @@ def test_a_connection_that_says_nothing_ends_with_the_broker(sim: RunningCluster
     assert slave.is_closed
 
 
-def test_a_slave_that_reports_nothing_is_closed_and_no_longer_waited_for(
+def test_a_slave_that_reports_nothing_is_disconnected_and_sends_stop_waiting_for_it(
     sim: RunningCluster,
 ) -> None:
     slave = FakeSlave(sim, 1)
@@ -213,7 +213,7 @@ def test_planted_counting_connections_is_noticed(monkeypatch: pytest.MonkeyPatch
     assert send_to_a_slave_that_connects_twice() == ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
-def test_a_report_that_goes_back_takes_nothing_back(sim: RunningCluster) -> None:
+def test_a_report_with_a_lower_offset_does_not_lower_the_confirmed_end(sim: RunningCluster) -> None:
     slave = FakeSlave(sim, 1)
     slave.connect(encode_token(slave.hello()), encode_offset(0))
     sim.until(lambda: 1 in sim.broker.replication.feed.links)
@@ -238,7 +238,7 @@ def test_one_chunk_is_in_flight_where_sends_wait(sim: RunningCluster) -> None:
     assert len(slave.bodies) == 1
 
 
-def test_a_slave_that_reads_nothing_costs_its_master_little_memory(sim: RunningCluster) -> None:
+def test_a_slave_that_does_not_read_costs_its_master_little_memory(sim: RunningCluster) -> None:
     for _ in range(20):
         send(sim, bytes(100_000))
     slave = FakeSlave(sim, 1)
@@ -261,7 +261,7 @@ def pair() -> Iterator[RunningCluster]:
         yield sim
 
 
-def test_a_slave_with_a_full_disk_goes_on_when_there_is_space(
+def test_a_slave_with_a_full_disk_resumes_when_space_is_free(
     pair: RunningCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     slave = pair.brokers["broker-a.1"]
@@ -277,7 +277,9 @@ def test_a_slave_with_a_full_disk_goes_on_when_there_is_space(
     assert send(pair) == ResponseCode.SUCCESS
 
 
-def test_a_slave_with_a_read_only_disk_stops_and_its_master_goes_on(pair: RunningCluster) -> None:
+def test_a_slave_with_a_read_only_disk_stops_and_its_master_keeps_serving(
+    pair: RunningCluster,
+) -> None:
     slave = pair.brokers["broker-a.1"]
     assert send(pair) == ResponseCode.SUCCESS
     slave.disk.is_read_only = True
@@ -291,7 +293,7 @@ def test_a_slave_with_a_read_only_disk_stops_and_its_master_goes_on(pair: Runnin
     assert send(pair) == ResponseCode.SUCCESS
 
 
-def test_what_is_not_in_memory_is_read_beside_the_loop(
+def test_pages_outside_the_page_cache_are_read_off_the_loop(
     pair: RunningCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert send(pair) == ResponseCode.SUCCESS
@@ -318,7 +320,7 @@ def test_what_is_not_in_memory_is_read_beside_the_loop(
     assert all(reads)
 
 
-def test_a_slave_whose_disk_stalls_holds_little_in_memory() -> None:
+def test_a_slave_whose_disk_stalls_buffers_little() -> None:
     with SimCluster(slaves=1, flush=Flush.SYNC, replication=ReplicationMode.ASYNC).run() as sim:
         sim.until(lambda: bool(sim.broker.replication.feed.links))
         slave = sim.brokers["broker-a.1"]

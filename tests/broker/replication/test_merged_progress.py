@@ -149,7 +149,7 @@ TestProgress = ProgressMachine.TestCase
 TestProgress.settings = settings(stateful_step_count=40)
 
 
-def test_what_the_journal_says_is_what_was_merged() -> None:
+def test_the_journal_records_the_merged_progress() -> None:
     offsets = ConsumerOffsets({})
     offsets.is_copy = True
     offsets.merge([OffsetChange("t@g", 0, 7, False, 3), OffsetChange("t@g", 1, -1, False, 4)])
@@ -186,7 +186,7 @@ def test_of_too_many_removed_offsets_the_last_are_not_remembered_by_row() -> Non
     assert dict(slave.rows()) == {}
 
 
-def test_a_slave_sends_what_was_committed_there_and_what_its_master_has_lost() -> None:
+def test_a_slave_sends_its_own_commits_and_those_its_master_lost() -> None:
     slave = ConsumerOffsets({"t@g": {0: 5, 1: 5, 2: 5, 3: 5}, "t@new": {0: 1}})
     slave.is_copy = True
     master = ConsumerOffsets({"t@g": {0: 5, 1: 6, 2: 4, 3: 5}})

@@ -83,7 +83,7 @@ def pull(queue_id: int = 0) -> PullMessage:
     )
 
 
-def test_a_visit_is_young_for_a_while_and_another_one_begins_anew() -> None:
+def test_a_visit_is_young_for_a_while_and_a_new_visit_starts_over() -> None:
     now_ms = 0
     visits = Visits(lambda: now_ms)
     assert visits.is_young(pull())

@@ -98,7 +98,7 @@ def links() -> int:
 
 @pytest.mark.slow
 @both_loops
-def test_connections_that_come_and_go_leave_nothing_in_memory(
+def test_short_lived_connections_leave_nothing_in_memory(
     loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
 ) -> None:
     async def main() -> int:
@@ -127,7 +127,7 @@ class _EndNoted(MasterLink):
 
 
 @both_loops
-def test_what_a_master_sent_before_it_died_is_taken_and_reported_to_nobody(
+def test_chunks_sent_before_a_master_died_are_stored_without_a_report(
     loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     """A slave that stood still finds chunks and the end of the connection together. uvloop raises

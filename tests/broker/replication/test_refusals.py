@@ -96,7 +96,7 @@ def test_a_cause_is_logged_once(reasons: list[str], logged: int) -> None:
     assert sum(causes.occurs("10.0.0.2:10911", reason, 0.0) for reason in reasons) == logged
 
 
-def test_a_cause_is_news_after_a_success_and_for_another_peer() -> None:
+def test_a_cause_is_logged_again_after_a_success_and_once_per_peer() -> None:
     causes = Causes()
     assert causes.occurs("a", "diverged", 0.0)
     assert causes.occurs("b", "diverged", 0.0)

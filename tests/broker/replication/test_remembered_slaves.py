@@ -78,7 +78,7 @@ def now(sim: RunningCluster) -> datetime:
     return datetime.fromtimestamp(sim.clock() / 1000, UTC)
 
 
-def test_a_slave_that_follows_is_listed_with_what_it_has(sim: RunningCluster) -> None:
+def test_a_following_slave_is_listed_with_its_log_end(sim: RunningCluster) -> None:
     (slave,) = listed(sim)
     assert (slave.broker, slave.broker_id, slave.follows) == ("broker-a", 1, True)
     assert slave.address == sim.brokers["broker-a.1"].address
@@ -88,7 +88,7 @@ def test_a_slave_that_follows_is_listed_with_what_it_has(sim: RunningCluster) ->
     assert now(sim) - slave.heard < timedelta(seconds=6)
 
 
-def test_a_slave_that_is_away_is_listed_with_what_it_had_and_since_when(
+def test_a_slave_that_is_away_is_listed_with_its_last_log_end_and_time(
     sim: RunningCluster,
 ) -> None:
     had, before = sim.broker.store.max_log_offset, now(sim)
@@ -104,7 +104,7 @@ def test_a_slave_that_is_away_is_listed_with_what_it_had_and_since_when(
     assert slave.heard - before < timedelta(seconds=30)
 
 
-def test_what_a_slave_had_is_known_after_an_orderly_restart(sim: RunningCluster) -> None:
+def test_a_slaves_log_end_is_known_after_an_orderly_restart(sim: RunningCluster) -> None:
     master, _ = nodes(sim)
     lose_slave(sim)
     (before,) = listed(sim)

@@ -50,7 +50,7 @@ def test_a_message_waits_only_for_slaves_that_follow_closely(
         (3, {"s1": END}, False),
     ],
 )
-def test_nothing_is_stored_with_fewer_copies_in_sync_than_the_least(
+def test_appends_are_refused_with_fewer_copies_in_sync_than_required(
     least: int, acknowledged: dict[str, int], accepts: bool
 ) -> None:
     assert replicas(3, least, **acknowledged).accepts(END) is accepts
@@ -62,7 +62,7 @@ def test_a_slave_that_connects_twice_is_one_copy() -> None:
     assert made.copies_of(END, END) is Copies.MISSING
 
 
-def test_a_slave_that_comes_back_shorter_confirms_nothing_more() -> None:
+def test_a_slave_that_returns_with_a_shorter_log_confirms_nothing_more() -> None:
     made = replicas(2, s1=END)
     made.disconnect(1)
     assert made.in_sync(END) == 1
@@ -71,7 +71,7 @@ def test_a_slave_that_comes_back_shorter_confirms_nothing_more() -> None:
     assert made.visible_end == END
 
 
-def test_consumers_see_what_a_sender_was_warned_of() -> None:
+def test_consumers_see_messages_whose_copies_were_given_up() -> None:
     made = replicas(2)
     assert made.visible_end == 0
     made.give_up(END)

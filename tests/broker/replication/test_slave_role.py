@@ -54,7 +54,7 @@ def test_a_slave_refuses_messages_and_creates_no_topic_for_them(sim: RunningClus
     assert slave_of(sim).broker.topics.get("new-topic") is None
 
 
-def test_a_slave_takes_nothing_back(sim: RunningCluster) -> None:
+def test_a_slave_refuses_messages_sent_back(sim: RunningCluster) -> None:
     sent = sim.wait(sim.client.send(TOPIC, b"a message"))
     end = until_copied(sim)
     back = SendBack(offset=OffsetId.parse(sent.msg_id).log_offset, group="billing", delay_level=1)
@@ -108,7 +108,7 @@ def test_a_slave_registers_when_its_master_has_accepted_it(sim: RunningCluster) 
     assert registered(sim)[1] == slave.address
 
 
-def test_a_broker_that_starts_in_the_directory_of_another_one_says_so(
+def test_a_broker_that_starts_in_the_directory_of_another_logs_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with SimCluster(brokers=2, slaves=1).run() as sim:

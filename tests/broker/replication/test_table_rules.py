@@ -43,7 +43,7 @@ def test_what_changed_since_is_exact_or_unknown(
         assert len(set().union(*changes)) > most, "it has forgotten something without need"
 
 
-def test_nothing_has_changed_since_the_last_change() -> None:
+def test_no_changes_are_listed_since_the_last_change() -> None:
     recent: RecentChanges[str] = RecentChanges()
     recent.note("ab")
     assert recent.since(recent.count) == []

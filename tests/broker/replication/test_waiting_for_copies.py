@@ -112,7 +112,7 @@ UNAWAITED: dict[str, tuple[Store, Store | None, float]] = {
 
 @pytest.mark.parametrize("name", UNAWAITED)
 @pytest.mark.parametrize(("fault", "late_s"), [(pause_slave, SLAVE_TIMEOUT_S), (lose_slave, 0.0)])
-def test_a_message_that_no_sender_waits_for_is_seen_when_its_copies_are_given_up(
+def test_a_message_without_a_waiting_sender_becomes_visible_when_its_copies_are_given_up(
     name: str, fault: Store, late_s: float, sim: RunningCluster
 ) -> None:
     before, after, due_s = UNAWAITED[name]
@@ -127,7 +127,7 @@ def test_a_message_that_no_sender_waits_for_is_seen_when_its_copies_are_given_up
     assert due_s + late_s - 0.1 <= seen_s <= due_s + late_s + WATCHED_S + 0.2
 
 
-def test_what_a_broker_stores_for_itself_reaches_its_slave_within_a_second(
+def test_internal_messages_reach_the_slave_within_a_second(
     sim: RunningCluster,
 ) -> None:
     half = sim.wait(sim.client.send(TOPIC, b"half", TRAN_MSG="true", PGROUP="test"))
