@@ -116,10 +116,13 @@ def cut_tables(page: Any) -> list[str]:
 
 
 def squeezed_names(page: Any) -> list[str]:
-    """Names at the beginning of rows that are broken into more than three lines."""
+    """Names at the beginning of rows that are broken into more than three lines, and what is wider
+    than its column or fills it to the next one."""
     found: list[str] = page.evaluate(
-        "[...document.querySelectorAll('tbody th')]"
-        ".filter(each => each.offsetHeight > 100 && each.offsetWidth < 100)"
+        "[...document.querySelectorAll('tbody th, .progress td')]"
+        ".filter(each => each.matches('th') ? each.offsetHeight > 100 && each.offsetWidth < 100"
+        " : each.querySelector('time')?.getBoundingClientRect().right"
+        " > each.getBoundingClientRect().right - 8)"
         ".map(each => each.innerText)"
     )
     return found
