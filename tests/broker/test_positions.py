@@ -136,7 +136,7 @@ def test_a_client_of_ours_that_knows_no_epoch_stays_where_nothing_is_lost() -> N
         assert stored(java(world)) == END
 
 
-def test_what_the_group_stored_past_the_end_since_then_is_where_it_goes_on(cut: World) -> None:
+def test_a_group_resumes_at_the_offset_it_stored_past_the_end_since_then(cut: World) -> None:
     regrow(cut, 8)
     owner = java(cut, "owner")
     for offset in range(END, END + 5):
@@ -145,7 +145,7 @@ def test_what_the_group_stored_past_the_end_since_then_is_where_it_goes_on(cut: 
     assert pull(java(cut, "sleeper"), END + 6, END + 6) == (MOVED, END + 3)
 
 
-def test_a_member_goes_on_with_what_its_connection_was_sent_and_no_further(cut: World) -> None:
+def test_a_member_continues_only_up_to_what_its_connection_was_sent(cut: World) -> None:
     regrow(cut, 8)
     client = java(cut)
     assert pull(client, END) == (FOUND, END + 1)
@@ -157,7 +157,9 @@ def test_a_member_goes_on_with_what_its_connection_was_sent_and_no_further(cut: 
     assert pull(client, END + 2)[0] == MOVED
 
 
-def test_another_group_on_the_same_connection_was_sent_nothing(cut: World) -> None:
+def test_offsets_sent_to_one_group_do_not_count_for_another_on_the_same_connection(
+    cut: World,
+) -> None:
     regrow(cut, 8)
     client = java(cut)
     client.beat(subscribes(GROUP, TOPIC), subscribes("audit", TOPIC))
@@ -173,7 +175,7 @@ def test_another_group_on_the_same_connection_was_sent_nothing(cut: World) -> No
     ],
     ids=["the end", "by time"],
 )
-def test_an_offset_that_was_asked_for_may_be_used_but_none_before_it(
+def test_a_member_may_use_an_offset_it_queried_but_none_before_it(
     cut: World, asked: GetMaxOffset | SearchOffset
 ) -> None:
     regrow(cut, 4)
@@ -184,7 +186,7 @@ def test_an_offset_that_was_asked_for_may_be_used_but_none_before_it(
     assert pull(client, end) == (ResponseCode.PULL_NOT_FOUND, end)
 
 
-def test_a_stored_offset_that_was_asked_for_may_be_used(cut: World) -> None:
+def test_a_member_may_use_a_stored_offset_it_queried(cut: World) -> None:
     regrow(cut, 8)
     owner = java(cut, "owner")
     for offset in range(END, END + 3):
@@ -242,7 +244,7 @@ def test_a_clean_restart_raises_no_doubts() -> None:
         assert pull(java(world), 5) == (FOUND, 6)
 
 
-def test_a_crash_raises_no_doubts_where_nothing_is_seen_before_it_is_durable() -> None:
+def test_a_crash_raises_no_doubts_if_messages_are_seen_only_once_durable() -> None:
     with SimCluster(seed=1, flush=Flush.SYNC).run() as sim:
         world = World(sim)
         world.topic(TOPIC, 1)
@@ -253,7 +255,7 @@ def test_a_crash_raises_no_doubts_where_nothing_is_seen_before_it_is_durable() -
         assert not world.broker.store.epochs.has_doubts
 
 
-def test_a_pull_that_waited_while_its_topic_was_made_anew_vouches_for_nothing() -> None:
+def test_a_pull_that_waited_while_its_topic_was_recreated_proves_no_position() -> None:
     with SimCluster(seed=1).run() as sim:
         world = World(sim)
         world.topic(TOPIC, 1)
@@ -382,7 +384,7 @@ def test_progress_of_an_older_epoch_is_stored_only_up_to_its_end(cut: World) -> 
         assert stored(client) == expected
 
 
-def test_the_end_of_an_older_epoch_can_be_asked_for(cut: World) -> None:
+def test_the_end_of_an_older_epoch_can_be_queried(cut: World) -> None:
     regrow(cut, 8)
     now = cut.broker.store.epochs.current
     client = java(cut)
@@ -403,7 +405,7 @@ def test_the_end_of_an_older_epoch_can_be_asked_for(cut: World) -> None:
         (5000, -1, -1, 5000 - MAX_UNHANDLED),
     ],
 )
-def test_where_a_member_without_epochs_goes_on(
+def test_a_member_without_epochs_continues_at_the_expected_offset(
     end: int, known: int, carried: int, expected: int
 ) -> None:
     assert resume_offset(end, known, carried) == expected

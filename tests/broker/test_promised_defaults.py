@@ -7,7 +7,7 @@ from sparrowmq.broker.config import BrokerConfig, Flush
 MIB = 1024 * 1024
 
 
-def test_a_connection_may_cost_what_is_promised() -> None:
+def test_the_limits_per_connection_are_as_promised() -> None:
     limits = BrokerConfig(data_dir=Path("d")).limits
     assert (limits.max_frame_bytes, limits.max_header_bytes) == (16 * MIB, MIB)
     assert (limits.first_frame_s, limits.whole_frame_s, limits.idle_s) == (10, 120, 120)
@@ -15,7 +15,7 @@ def test_a_connection_may_cost_what_is_promised() -> None:
     assert (limits.max_connections, limits.max_connections_per_address) == (10_000, 500)
 
 
-def test_a_broker_takes_as_much_as_is_promised() -> None:
+def test_the_limits_of_a_broker_are_as_promised() -> None:
     config = BrokerConfig(data_dir=Path("d"))
     assert (config.max_message_bytes, config.max_properties_bytes) == (4 * MIB, 32_767)
     assert (config.max_topics, config.max_groups) == (10_000, 10_000)
@@ -24,7 +24,7 @@ def test_a_broker_takes_as_much_as_is_promised() -> None:
     assert (config.max_pull_count, config.max_asked_pull_bytes) == (4_096, 4 * MIB)
 
 
-def test_a_broker_waits_as_long_as_is_promised() -> None:
+def test_the_timeouts_of_a_broker_are_as_promised() -> None:
     config = BrokerConfig(data_dir=Path("d"))
     assert (config.register_interval_s, config.client_timeout_s) == (30, 120)
     assert (config.session_timeout_s, config.lock_timeout_s) == (4, 60)

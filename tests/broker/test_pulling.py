@@ -16,19 +16,19 @@ def bodies(answer: Response) -> list[bytes]:
     return [message.body for message in decode_messages(answer.body)]
 
 
-def test_a_pull_brings_messages_in_order_and_says_where_to_go_on(live: World) -> None:
+def test_a_pull_returns_messages_in_order_and_the_next_offset(live: World) -> None:
     answer = live.pull("orders", queue_offset=1)
     assert bodies(answer) == [b"created", b"paid"]
     pulled = answer.header(Pulled)
     assert (pulled.next_begin_offset, pulled.min_offset, pulled.max_offset) == (3, 0, 3)
 
 
-def test_a_pull_brings_at_most_what_it_asks_for(live: World) -> None:
+def test_a_pull_returns_at_most_the_number_of_messages_it_asks_for(live: World) -> None:
     assert len(bodies(live.pull("orders", max_msg_nums=2))) == 2
     assert len(bodies(live.pull("orders", max_msg_nums=0))) == 1
 
 
-def test_a_pull_brings_at_most_the_bytes_it_asks_for_but_one_message_at_least(live: World) -> None:
+def test_a_pull_returns_at_most_the_bytes_it_asks_for_but_at_least_one_message(live: World) -> None:
     assert len(bodies(live.pull("orders", max_msg_bytes=1))) == 1
 
 
@@ -48,7 +48,9 @@ def test_a_pull_outside_of_the_queue_is_sent_into_it(
     assert answer.header(Pulled).next_begin_offset == next_offset
 
 
-def test_an_empty_queue_has_nothing_at_0_and_moves_everybody_else_there(live: World) -> None:
+def test_a_pull_from_an_empty_queue_finds_nothing_at_0_and_is_moved_there_otherwise(
+    live: World,
+) -> None:
     assert live.pull("orders", queue_id=1).code == ResponseCode.PULL_NOT_FOUND
     answer = live.pull("orders", queue_id=1, queue_offset=9)
     assert answer.code == ResponseCode.PULL_OFFSET_MOVED
@@ -136,7 +138,7 @@ def test_a_group_that_is_forbidden_a_topic_is_refused_also_after_a_restart(live:
     assert live.pull("orders").code == ResponseCode.SUCCESS
 
 
-def test_a_group_that_does_not_exist_is_refused_where_none_are_created() -> None:
+def test_an_unknown_group_is_refused_if_auto_creation_is_off() -> None:
     with world_with(auto_create_group=False) as world:
         world.topic("orders")
         assert world.pull("orders").code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST

@@ -79,7 +79,7 @@ def owner_and_java(world: World, *, stored: int = 3) -> tuple[TalkingClient, Tal
     return owner, java
 
 
-def test_a_pull_waits_for_the_owner_and_goes_on_where_it_ended(world: World) -> None:
+def test_a_pull_waits_for_the_owner_and_continues_at_its_last_offset(world: World) -> None:
     owner, java = owner_and_java(world)
     asked = pull(java)
     world.sim.advance(9)
@@ -119,7 +119,7 @@ def test_a_lock_that_ends_before_the_wait_begins_is_not_waited_for(world: World)
     assert world.sim.now_s - began_s < NEARLY_S
 
 
-def test_a_queue_that_changes_from_one_owner_to_another_is_still_waited_for(world: World) -> None:
+def test_a_pull_keeps_waiting_when_the_queue_moves_to_another_owner(world: World) -> None:
     owner, java = owner_and_java(world)
     other = world.client("other")
     other.beat(subscribes("billing"))
@@ -130,7 +130,7 @@ def test_a_queue_that_changes_from_one_owner_to_another_is_still_waited_for(worl
     assert answer(world, asked)[2] < NEARLY_S
 
 
-def test_an_owner_that_keeps_its_queue_is_waited_for_as_long_as_python_members_wait(
+def test_a_pull_waits_for_an_owner_that_keeps_its_queue_as_long_as_python_members_do(
     world: World,
 ) -> None:
     _, java = owner_and_java(world)
@@ -157,7 +157,7 @@ def test_a_pull_that_does_not_ask_for_waiting_is_served(world: World) -> None:
     assert is_served(world, pull(java, flags=0))
 
 
-def test_a_member_that_had_to_guess_where_to_begin_goes_back_to_what_the_owner_stored(
+def test_a_member_that_guessed_its_start_goes_back_to_the_offset_the_owner_stored(
     world: World,
 ) -> None:
     """The owner gives up what it has not begun: it must not be left out."""
@@ -177,7 +177,7 @@ def test_a_member_that_began_at_a_stored_offset_is_never_sent_back(world: World)
     assert answer(world, asked)[1] == 8
 
 
-def test_where_nothing_was_stored_at_all_a_member_goes_on_where_it_meant_to(world: World) -> None:
+def test_a_member_keeps_its_offset_if_none_was_stored(world: World) -> None:
     owner, java = owner_and_java(world, stored=-1)
     asked = waiting_pull(world, java, 4)
     unlock(owner, FIRST)
@@ -201,7 +201,7 @@ def test_a_waiting_member_does_not_lower_the_owner_s_progress(world: World) -> N
     assert answer(world, asked)[1] == 7
 
 
-def test_a_former_owner_may_still_say_how_far_it_came(world: World) -> None:
+def test_a_former_owner_may_still_commit_its_progress(world: World) -> None:
     _, java = owner_and_java(world)
     commit(java, 5)
     assert world.broker.offsets.get("billing", "orders", 0) == 5
@@ -260,7 +260,7 @@ def test_a_client_that_is_no_member_does_not_wait(world: World) -> None:
     assert is_served(world, pull(other))
 
 
-def test_no_pull_waits_when_nothing_has_changed_for_some_seconds(world: World) -> None:
+def test_no_pull_waits_if_the_assignment_has_not_changed_for_some_seconds(world: World) -> None:
     _, java = owner_and_java(world)
     world.sim.advance(LONGEST_S)
     assert is_served(world, pull(java))

@@ -36,7 +36,7 @@ def two_members(world: World) -> tuple[TalkingClient, TalkingClient]:
     return a, b
 
 
-def test_a_queue_has_one_owner_and_the_answer_lists_what_one_got(world: World) -> None:
+def test_a_queue_has_one_owner_and_the_answer_lists_the_locked_queues(world: World) -> None:
     a, b = two_members(world)
     assert lock(a, FIRST) == {FIRST}
     assert lock(b, FIRST, SECOND) == {SECOND}
@@ -82,7 +82,7 @@ def test_a_lock_is_held_for_60_s_and_free_a_millisecond_later() -> None:
     assert locks.lock("billing", "b", [FIRST]) == [FIRST]
 
 
-def test_a_waiter_for_the_end_of_a_lock_goes_on_when_another_client_takes_it_over() -> None:
+def test_a_waiter_for_the_end_of_a_lock_resumes_when_another_client_takes_it_over() -> None:
     now_ms = 1_000
     locks = QueueLocks(Notices(), clock=lambda: now_ms, timeout_s=60)
     locks.lock("billing", "a", [FIRST])
@@ -132,7 +132,7 @@ def test_locks_are_free_when_the_connection_closes(world: World) -> None:
     assert lock(b, FIRST) == {FIRST}
 
 
-def test_locks_are_free_when_the_client_is_killed_or_says_goodbye(world: World) -> None:
+def test_locks_are_free_when_the_client_is_killed_or_unregisters(world: World) -> None:
     a, b = two_members(world)
     lock(a, FIRST)
     a.leave("billing")
@@ -143,7 +143,7 @@ def test_locks_are_free_when_the_client_is_killed_or_says_goodbye(world: World) 
     assert lock(a, FIRST) == {FIRST}
 
 
-def test_locks_of_a_client_that_lives_on_in_another_connection_stay(world: World) -> None:
+def test_locks_of_a_client_that_has_another_connection_stay(world: World) -> None:
     a, b = two_members(world)
     lock(a, FIRST)
     again = world.client("a again")
@@ -182,7 +182,7 @@ def test_locks_have_a_limit_and_ended_ones_make_room() -> None:
     assert len(locks) == 0
 
 
-def test_an_ended_lock_that_others_wait_for_stays() -> None:
+def test_an_expired_lock_that_others_wait_for_is_kept() -> None:
     now_ms = 0
     notices = Notices()
     locks = QueueLocks(notices, clock=lambda: now_ms, timeout_s=60)

@@ -31,7 +31,7 @@ def test_a_reconnect_replaces_the_old_connection_at_once(
     assert connection.peer_host == world.sim.host("again").ip
 
 
-def test_the_end_of_the_old_connection_takes_nothing_from_the_new_one(world: World) -> None:
+def test_the_end_of_the_old_connection_does_not_affect_the_new_one(world: World) -> None:
     old = world.client("half open")
     old.beat(subscribes("billing"), client_id=OWN)
     world.client("again").beat(subscribes("billing"), client_id=OWN)
@@ -40,7 +40,7 @@ def test_the_end_of_the_old_connection_takes_nothing_from_the_new_one(world: Wor
     assert live is not None and live.client_ids == [OWN]
 
 
-def test_what_is_wrong_in_a_group_is_reported_with_the_remedy(
+def test_a_misconfigured_group_is_reported_with_the_remedy(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

@@ -27,7 +27,7 @@ def test_every_name_server_hears_of_a_broker_and_of_its_end() -> None:
         assert live(sim) == [[]] * 3
 
 
-def test_a_name_server_that_is_down_is_reported_once_and_found_when_it_is_back(
+def test_a_name_server_that_is_down_is_logged_once_and_used_again_when_it_returns(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with SimCluster(seed=1, name_servers=2).run() as sim, caplog.at_level(logging.INFO):
@@ -67,7 +67,7 @@ def test_a_new_topic_is_registered_at_once() -> None:
         assert "orders" in node.server.table.topics.of_broker("broker-a")
 
 
-def test_a_new_topic_is_registered_once_where_no_name_server_answers(
+def test_a_new_topic_is_registered_once_if_no_name_server_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     encoded: list[int] = []

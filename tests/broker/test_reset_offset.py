@@ -127,7 +127,7 @@ def test_a_pull_that_carries_older_progress_does_not_undo_a_reset(consumed: Worl
         ({"queue_id": 2, "offset": 0}, ResponseCode.INVALID_PARAMETER),
     ],
 )
-def test_what_cannot_be_reset_is_refused_and_nothing_moves(
+def test_an_invalid_reset_is_refused_and_nothing_moves(
     consumed: World, changes: dict[str, Any], code: int
 ) -> None:
     assert reset(consumed, **changes).code == code
@@ -210,7 +210,7 @@ def test_every_waiting_pull_of_a_connection_is_answered(consumed: World) -> None
     assert stored(consumed, 0) == 1, "neither of them ended the reset"
 
 
-def test_pulls_of_other_groups_and_other_queues_go_on_waiting(consumed: World) -> None:
+def test_pulls_of_other_groups_and_other_queues_keep_waiting(consumed: World) -> None:
     others = [
         consumed.sim.client.pull("orders", offset=3, wait_s=10, group="another"),
         consumed.sim.client.pull("orders", queue_id=1, offset=2, wait_s=10, group="billing"),
@@ -270,7 +270,7 @@ def test_a_member_that_pulls_on_is_sent_to_the_new_offset(consumed: World) -> No
     assert stored(consumed, 0) == 2, "the reset is over"
 
 
-def test_a_reader_that_chooses_its_own_offsets_is_sent_away_only_once(consumed: World) -> None:
+def test_a_reader_that_chooses_its_own_offsets_is_redirected_only_once(consumed: World) -> None:
     consumed.client("a").beat(subscribes("billing"))
     reset(consumed, queue_id=0, offset=1)
     codes = [consumed.pull("orders", queue_offset=2).code for _ in range(2)]

@@ -55,7 +55,7 @@ def test_sixteen_retries_come_after_growing_delays_and_the_17th_failure_is_a_dea
     assert len(world.messages(RETRY)) == 16
 
 
-def test_a_retried_message_says_where_it_came_from_and_how_often_it_failed(
+def test_a_retried_message_carries_its_origin_and_failure_count(
     world: DeliveryWorld,
 ) -> None:
     original = first_message(world)
@@ -161,7 +161,7 @@ def test_a_customised_policy_begins_with_its_third_delay(world: DeliveryWorld) -
 
 @pytest.mark.parametrize("step_ms", [0, 3_600_000], ids=["running on", "set forward"])
 @pytest.mark.parametrize("asked", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
-def test_a_policy_decides_what_a_message_waits_that_was_sent_with_a_delay_of_its_own(
+def test_a_policy_decides_the_retry_delay_of_a_message_sent_with_its_own_delay(
     world: DeliveryWorld, asked: str, step_ms: int
 ) -> None:
     policy = GroupRetryPolicy(

@@ -37,7 +37,7 @@ def test_a_group_that_does_not_exist_and_is_not_created_is_refused() -> None:
         assert RETRY not in world.broker.topics
 
 
-def test_a_prepared_message_of_an_old_store_cannot_be_given_back(world: DeliveryWorld) -> None:
+def test_a_prepared_message_of_an_old_store_cannot_be_sent_back(world: DeliveryWorld) -> None:
     """It has no place in a queue: no group can have consumed it, and none would its copy."""
     message = first_message(world)
     put = PutMessage("orders", 0, 0, TRANSACTION_PREPARED, 0, b"\x7f\0\0\1\0\0\0\1", 0, b"x", b"")
@@ -48,7 +48,7 @@ def test_a_prepared_message_of_an_old_store_cannot_be_given_back(world: Delivery
     assert "which no group consumes" in reply.remark
 
 
-def test_a_message_that_still_waits_cannot_be_given_back(world: DeliveryWorld) -> None:
+def test_a_message_that_is_still_delayed_cannot_be_sent_back(world: DeliveryWorld) -> None:
     world.send("orders", DELAY="3")
     (waiting,) = world.messages(SCHEDULE_TOPIC, 2)
     reply = world.give_back(waiting, "billing")

@@ -76,7 +76,7 @@ def put_times(world: World) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def test_sends_that_wait_for_nothing_are_in_the_first_class_of_put_times(world: World) -> None:
+def test_sends_that_do_not_wait_are_in_the_first_class_of_put_times(world: World) -> None:
     assert put_times(world) == {}
     world.send("orders", b"1", b"2", b"3")
     world.sim.advance(1)
@@ -147,7 +147,7 @@ def test_timers_tell_how_many_wait_and_how_fast_they_come_and_go(world: World) -
     assert float(after["timerDequeueTps"]) > 0
 
 
-def test_timers_that_find_no_space_tell_how_late_they_are(
+def test_timers_that_find_no_space_report_how_late_they_are(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -175,7 +175,7 @@ def test_waiting_pulls_are_reported(world: World) -> None:
     assert runtime(world)["waitingPulls"] == "1"
 
 
-def test_expired_log_files_are_deleted_at_any_hour_when_an_operator_says_so() -> None:
+def test_an_operator_can_delete_expired_log_files_at_any_hour() -> None:
     store = StoreConfig(
         log_file_size=16 * 1024,
         reserve_bytes=4096,
@@ -219,7 +219,7 @@ def test_a_deleted_topic_takes_no_space_soon_after(delete: RequestHeader, world:
     assert [path for path in files if "orders" in path or "trash" in path] == []
 
 
-def test_a_broker_frees_at_its_start_what_the_last_life_left_to_delete(world: World) -> None:
+def test_a_broker_frees_files_at_its_start_that_the_last_run_left_to_delete(world: World) -> None:
     node = world.sim.brokers["broker-a"]
     world.send("orders", b"1")
     world.broker.store.tick(1)

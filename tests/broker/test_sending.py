@@ -81,7 +81,7 @@ def test_a_message_without_unique_id_gets_one(world: World) -> None:
     ],
     ids=["long", "short", "batch", "delayed", "timed", "half"],
 )
-def test_every_send_is_answered_with_what_traces_need(
+def test_every_send_is_answered_with_the_fields_traces_need(
     world: World, kind: type, properties: str
 ) -> None:
     # The Go client sends no trace of a message whose answer lacks one of the two.
@@ -93,7 +93,7 @@ def test_every_send_is_answered_with_what_traces_need(
     assert (fields.get("MSG_REGION"), fields.get("TRACE_ON")) == ("DefaultRegion", "true")
 
 
-def test_a_new_topic_has_as_many_queues_as_the_producer_asks_but_not_more_than_the_default(
+def test_a_new_topic_has_the_queues_the_producer_asks_for_but_at_most_the_default(
     world: World,
 ) -> None:
     send(world, "few", default_topic_queue_nums=3)

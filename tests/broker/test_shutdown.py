@@ -158,7 +158,7 @@ def fail(*_: object, **__: object) -> None:
     raise OSError(5, "broken")
 
 
-def test_a_delayed_message_comes_once_although_a_stop_comes_in_the_middle_of_a_flush(
+def test_a_delayed_message_comes_once_although_the_broker_stops_during_a_flush(
     world: World,
 ) -> None:
     world.topic("orders", 1)
@@ -182,7 +182,7 @@ def test_a_delayed_message_comes_once_although_a_stop_comes_in_the_middle_of_a_f
     assert world.broker.store.max_offset("orders", 0) == 1
 
 
-def test_a_broker_that_said_goodbye_does_not_register_again(world: World) -> None:
+def test_a_broker_that_unregistered_does_not_register_again(world: World) -> None:
     """Topics may change as long as clients are connected."""
     world.topic("orders", 1)
     (name_server,) = world.sim.name_servers.values()
@@ -207,7 +207,7 @@ def test_a_broker_serves_then_drains_then_has_stopped(world: World) -> None:
 
 
 @pytest.mark.parametrize("ends", ["stop", "kill", "lose_power"])
-def test_a_broker_that_ends_before_its_loops_have_begun_leaves_nothing_unawaited(
+def test_a_broker_that_ends_before_its_loops_begin_leaves_no_coroutine_unawaited(
     ends: str,
 ) -> None:
     with SimCluster(seed=1).run() as sim:

@@ -81,7 +81,7 @@ def test_what_a_waiting_pull_is_answered_is_in_flight(pulled: World) -> None:
     assert in_flight(pulled) == (4, 1)
 
 
-def test_nothing_is_in_flight_where_more_was_committed_than_pulled(pulled: World) -> None:
+def test_nothing_is_in_flight_if_more_was_committed_than_pulled(pulled: World) -> None:
     commit(pulled, 3)
     assert in_flight(pulled) == (3, 3)
 
@@ -221,7 +221,7 @@ def test_a_deleted_topic_and_its_groups_are_forgotten() -> None:
     assert statistics.spans(BROKER_PUT, "c", START) is not None
 
 
-def test_what_is_counted_as_it_happens_is_forgotten_after_a_day_of_nothing() -> None:
+def test_event_counters_are_dropped_after_a_day_without_events() -> None:
     statistics = counted()
     statistics.count(SENT_BACK, "orders@billing", 1, START)
     for hour in range(1, 27):
@@ -307,7 +307,7 @@ def test_a_counter_is_viewed_by_name_and_key(world: World) -> None:
     assert sums(world.read(header, BrokerStatsData)) == (2, 2, 2)
 
 
-def test_asking_again_and_again_does_not_look_at_all_queues_every_time(world: World) -> None:
+def test_repeated_queries_do_not_scan_all_queues_every_time(world: World) -> None:
     world.send("orders", b"1")
     world.sim.advance(1)
     header = ViewBrokerStats(stats_name=TOPIC_PUT, stats_key="orders")
@@ -326,7 +326,7 @@ def test_a_counter_that_does_not_exist_is_refused(world: World) -> None:
         assert answer.code == ResponseCode.SYSTEM_ERROR
 
 
-def test_a_topic_tells_what_its_queues_hold(world: World) -> None:
+def test_a_topic_reports_the_messages_in_its_queues(world: World) -> None:
     world.topic("orders", 2)
     world.send("orders", b"1", b"2")
     world.sim.advance(1)
@@ -339,7 +339,7 @@ def test_a_topic_tells_what_its_queues_hold(world: World) -> None:
     assert world.ask(GetTopicStats(topic="missing")).code == ResponseCode.TOPIC_NOT_EXIST
 
 
-def test_a_group_tells_its_lag_per_queue(world: World) -> None:
+def test_a_group_reports_its_lag_per_queue(world: World) -> None:
     world.topic("orders", 2)
     world.send("orders", b"1", b"2", b"3")
     world.send("orders", b"4", queue_id=1)
@@ -385,7 +385,7 @@ def test_all_groups_of_a_broker_are_listed_with_their_total_lag(world: World) ->
     assert [set(stats.offset_table) for stats in listed["billing"]] == [{queue("ordered", 0)}]
 
 
-def test_a_group_tells_at_what_time_it_stands(world: World) -> None:
+def test_a_group_reports_the_store_time_of_its_position(world: World) -> None:
     world.topic("orders", 2)
     for body in (b"1", b"2", b"3"):
         world.send("orders", body)
@@ -401,7 +401,7 @@ def test_a_group_tells_at_what_time_it_stands(world: World) -> None:
     assert world.ask(header).code == ResponseCode.TOPIC_NOT_EXIST
 
 
-def test_an_answer_that_no_frame_can_carry_is_refused_with_what_to_ask_instead(
+def test_an_answer_too_large_for_a_frame_is_refused_with_a_narrower_request(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.topic("orders", 2)

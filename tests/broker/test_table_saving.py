@@ -331,7 +331,7 @@ def test_what_waits_is_stored_when_a_step_of_the_clock_is_saved(world: World, wh
     assert world.broker.delivery.clock.since(set_at) == 0
 
 
-def test_what_waits_is_refused_while_a_step_of_the_clock_finds_no_space(world: World) -> None:
+def test_delayed_messages_are_refused_while_a_clock_step_cannot_be_saved(world: World) -> None:
     disk = node(world).disk
     disk.fail("create", errno.ENOSPC, path_prefix="config/clockSteps.json")
     world.sim.set_clock(-3_600_000)
@@ -344,7 +344,7 @@ def test_what_waits_is_refused_while_a_step_of_the_clock_finds_no_space(world: W
     world.send("orders", b"later", DELAY="1")
 
 
-def test_a_save_that_finds_no_space_is_answered_and_made_up_for(world: World) -> None:
+def test_a_save_that_finds_no_space_is_reported_and_repeated_later(world: World) -> None:
     disk = node(world).disk
     disk.fail("create", errno.ENOSPC, path_prefix="config/topics.json")
     answer = world.ask(create("new"))

@@ -114,7 +114,7 @@ def test_runs_of_a_queue_that_was_cut_are_thrown_away(world: DeliveryWorld) -> N
     assert left - {"sparrowmq/timer/runs.json"} == {strange}
 
 
-def test_a_run_with_a_wrong_entry_is_not_overwritten_by_the_one_that_corrects_it(
+def test_a_corrected_run_is_written_beside_the_one_with_a_wrong_entry(
     world: DeliveryWorld,
 ) -> None:
     send_at(world, EPOCH_MS + 60_000, b"corrected")

@@ -127,7 +127,7 @@ class SlowWorkers(InlineWorkers):
 
 
 @pytest.mark.parametrize("spill_first", [True, False])
-def test_a_run_that_is_forgotten_while_another_is_written_takes_no_timer_with_it(
+def test_dropping_a_run_while_another_is_written_loses_no_timer(
     world: DeliveryWorld, spill_first: bool
 ) -> None:
     send_at(world, EPOCH_MS + 1_000, b"done")

@@ -56,7 +56,7 @@ def test_a_delay_in_seconds_wins_over_the_others(world: DeliveryWorld) -> None:
     assert world.deliver() == world.now_ms + 2_000
 
 
-def test_a_message_lies_in_the_timer_queue_as_in_apaches_store(world: DeliveryWorld) -> None:
+def test_a_message_is_stored_in_the_timer_queue_as_in_apaches_store(world: DeliveryWorld) -> None:
     send_at(world, EPOCH_MS + 7_500, TIMER_OUT_MS="1")
     send_at(world, EPOCH_MS + 8_000)
     first, second = world.messages(TIMER_TOPIC)
@@ -91,7 +91,7 @@ def test_three_days_are_allowed_and_not_a_millisecond_more(world: DeliveryWorld)
 
 
 @pytest.mark.parametrize("text", ["soon", "1e3", "9" * 20, "\u0661"])
-def test_a_time_that_is_no_number_is_refused(world: DeliveryWorld, text: str) -> None:
+def test_a_time_that_is_not_a_number_is_refused(world: DeliveryWorld, text: str) -> None:
     reply = world.try_send("orders", TIMER_DELIVER_MS=text)
     assert reply.code == ResponseCode.MESSAGE_ILLEGAL
     assert "TIMER_DELIVER_MS" in reply.remark

@@ -52,7 +52,7 @@ def test_a_clock_that_is_set_back_loses_no_timer(world: DeliveryWorld) -> None:
     assert bodies(world).count(b"before") == 1
 
 
-def test_progress_and_runs_are_not_saved_before_what_they_stand_for_is_durable() -> None:
+def test_progress_and_runs_are_saved_only_after_their_messages_are_durable() -> None:
     for seed in range(20):
         with orders_world() as world:
             send_at(world, EPOCH_MS + 1_000, b"flushed")
@@ -132,7 +132,9 @@ def _run_until_cut(world: DeliveryWorld, acknowledged: dict[bytes, int]) -> None
 
 @pytest.mark.parametrize("step", CRASH_STEPS)
 @pytest.mark.parametrize("power", [False, True])
-def test_nothing_is_lost_or_early_whichever_call_a_crash_meets(power: bool, step: int) -> None:
+def test_a_crash_in_any_disk_call_loses_nothing_and_delivers_nothing_early(
+    power: bool, step: int
+) -> None:
     worlds = crashed_worlds(_run_until_cut, power=power, step=step, least=100)
     for world, acknowledged, call in worlds:
         world.pass_time(20)

@@ -164,7 +164,7 @@ def test_a_deleted_topic_stays_deleted_after_a_crash(world: World) -> None:
     assert world.broker.store.max_offset("orders", 0) == 0
 
 
-def test_deleting_what_is_not_there_is_fine_and_the_brokers_own_topics_stay(world: World) -> None:
+def test_deleting_a_missing_topic_succeeds_and_system_topics_stay(world: World) -> None:
     world.done(DeleteTopic(topic="missing"))
     for topic in ("TBW102", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"):
         assert world.ask(DeleteTopic(topic=topic)).code == ResponseCode.INVALID_PARAMETER
@@ -197,7 +197,7 @@ def test_topics_survive_a_crash(world: World) -> None:
     assert config(world).attributes == {"message.type": "FIFO"}
 
 
-def test_a_topic_that_a_full_disk_keeps_from_being_deleted_stays_as_it_was(world: World) -> None:
+def test_a_topic_that_cannot_be_deleted_on_a_full_disk_stays_unchanged(world: World) -> None:
     world.topic("orders", 1)
     world.send("orders", b"1", b"2")
     world.commit("billing", "orders", 0, 2)

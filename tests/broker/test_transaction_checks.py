@@ -38,7 +38,7 @@ def test_a_forgotten_transaction_is_asked_about_after_6_s_and_then_every_30(
     assert asked_s == [6, 36, 66, 96]
 
 
-def test_the_question_carries_the_message_and_where_it_lies_now(world: DeliveryWorld) -> None:
+def test_the_check_carries_the_message_and_its_current_offset(world: DeliveryWorld) -> None:
     peer = producer(world)
     half(world, UNIQ_KEY="U1", TAGS="t")
     world.pass_time(6)
@@ -103,7 +103,7 @@ def test_a_commit_of_the_first_copy_counts_after_a_question(world: DeliveryWorld
     assert len(peer.calls) == 1
 
 
-def test_immunity_puts_off_the_first_question_and_late_ends_have_to_wait_for_it(
+def test_immunity_delays_the_first_check_and_late_ends_wait_for_it(
     world: DeliveryWorld,
 ) -> None:
     peer = producer(world)
@@ -139,7 +139,7 @@ def kept_aside(world: DeliveryWorld) -> list[bytes]:
     return [kept.body for kept in world.messages(TRANS_CHECK_MAX_TIME_TOPIC)]
 
 
-def test_a_transaction_is_given_up_when_no_producer_came_for_as_long_as_messages_are_kept(
+def test_a_transaction_is_given_up_if_no_producer_appears_within_the_retention_time(
     world: DeliveryWorld,
 ) -> None:
     half(world)
@@ -194,7 +194,7 @@ def test_a_transaction_from_before_a_long_pause_is_set_aside_when_its_producers_
     assert "no producer of group orders-svc came" in caplog.text
 
 
-def test_a_client_whose_clock_is_a_month_late_is_asked_like_any_other(
+def test_a_client_whose_clock_is_a_month_late_is_checked_like_any_other(
     world: DeliveryWorld,
 ) -> None:
     peer = producer(world)
@@ -207,7 +207,7 @@ def test_a_client_whose_clock_is_a_month_late_is_asked_like_any_other(
     assert kept_aside(world) == []
 
 
-def test_a_producer_whose_connection_just_ended_is_passed_over(
+def test_a_producer_whose_connection_just_ended_is_skipped(
     world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost, live = producer(world, "p1"), producer(world, "p2")
@@ -221,7 +221,7 @@ def test_a_producer_whose_connection_just_ended_is_passed_over(
     assert len(live.calls) == 1
 
 
-def test_a_question_that_finds_no_space_is_asked_when_there_is_some(world: DeliveryWorld) -> None:
+def test_a_check_that_finds_no_space_is_sent_once_space_is_free(world: DeliveryWorld) -> None:
     peer = producer(world)
     half(world)
     world.now_ms += 6_000

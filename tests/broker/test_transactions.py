@@ -106,7 +106,7 @@ def test_a_delay_counts_from_the_commit_on(world: DeliveryWorld) -> None:
     assert bodies(world) == [b"an order"]
 
 
-def test_a_producer_without_the_group_property_is_known_by_its_header(
+def test_a_producer_without_the_group_property_is_identified_by_its_header(
     world: DeliveryWorld,
 ) -> None:
     sent = world.send("orders", TRAN_MSG="true", queue_id=1)

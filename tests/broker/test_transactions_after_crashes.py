@@ -100,7 +100,7 @@ def test_a_kill_between_the_new_copy_and_its_operation_leaves_one_transaction(
     assert [one.checks for one in world.broker.delivery.halves] == [1]
 
 
-def test_offsets_are_not_committed_before_what_they_stand_for_is_durable() -> None:
+def test_offsets_are_committed_only_after_their_messages_are_durable() -> None:
     for seed in range(20):
         with orders_world() as world:
             producer(world)

@@ -42,7 +42,7 @@ def test_fifteen_unknown_answers_set_a_transaction_aside(world: DeliveryWorld) -
     assert bodies(world) == []
 
 
-def test_a_transaction_that_was_set_aside_is_asked_about_again_when_an_operator_says_so(
+def test_an_operator_can_resume_checks_of_a_transaction_that_was_set_aside(
     world: DeliveryWorld,
 ) -> None:
     peer = producer(world)
@@ -63,7 +63,9 @@ def test_a_transaction_that_was_set_aside_is_asked_about_again_when_an_operator_
 
 
 @pytest.mark.parametrize("msg_id", ["nonsense", "half", "7F00000100002A9F0000000000FFFFFF"])
-def test_only_what_was_set_aside_is_resumed(world: DeliveryWorld, msg_id: str) -> None:
+def test_only_transactions_that_were_set_aside_are_resumed(
+    world: DeliveryWorld, msg_id: str
+) -> None:
     sent = half(world, b"pending")
     header = ResumeCheckHalfMessage(msg_id=sent.msg_id if msg_id == "half" else msg_id)
     assert world.call(header).code in (ResponseCode.SYSTEM_ERROR, ResponseCode.INVALID_PARAMETER)

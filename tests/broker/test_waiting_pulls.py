@@ -80,7 +80,7 @@ def test_what_a_waiting_filter_skipped_need_not_be_skipped_again(live: World) ->
     ids=["unsynced", "many"],
 )
 @pytest.mark.parametrize("come", ["one by one", "together"])
-def test_a_waiting_filter_that_rejects_all_that_it_may_see_gets_what_follows_at_once(
+def test_a_waiting_pull_whose_filter_rejects_all_visible_messages_gets_the_next_match_at_once(
     store: StoreConfig, come: str
 ) -> None:
     with world_with(store=store, flush_interval_s=3_000.0) as world:
@@ -120,7 +120,7 @@ def test_one_message_wakes_every_waiting_group(live: World) -> None:
     assert live.sim.now_s - began_s < AT_ONCE_S
 
 
-def test_a_crowd_of_waiting_pulls_is_woken_also_by_what_comes_meanwhile(live: World) -> None:
+def test_messages_that_arrive_while_many_pulls_wake_reach_them_too(live: World) -> None:
     pulls = [live.sim.client.pull("orders", offset=3, wait_s=10) for _ in range(100)]
     picky = [live.sim.client.pull("orders", offset=3, wait_s=10, tags="late") for _ in range(100)]
     live.sim.until_idle()
@@ -143,7 +143,7 @@ def test_a_batch_wakes_a_waiting_pull_once_with_all_of_it(live: World) -> None:
     assert live.sim.now_s - began_s < AT_ONCE_S
 
 
-def test_pulls_whose_time_is_up_one_after_the_other_are_answered_then_and_wait_no_more(
+def test_pulls_are_answered_at_their_own_deadlines_and_removed(
     live: World,
 ) -> None:
     began_s = live.sim.now_s
@@ -186,7 +186,7 @@ def given_up(monkeypatch: pytest.MonkeyPatch) -> list[list[ParkedPull]]:
     return turns
 
 
-def test_a_crowd_whose_time_is_up_does_not_hold_others_up(
+def test_many_pulls_that_expire_together_do_not_delay_others(
     live: World, given_up: list[list[ParkedPull]]
 ) -> None:
     began_s = live.sim.now_s
@@ -197,7 +197,7 @@ def test_a_crowd_whose_time_is_up_does_not_hold_others_up(
     assert max(map(len, given_up)) <= IN_ONE_TURN
 
 
-def test_a_crowd_whose_topic_is_deleted_does_not_hold_others_up(
+def test_many_pulls_of_a_deleted_topic_do_not_delay_others(
     live: World, given_up: list[list[ParkedPull]]
 ) -> None:
     pulls = [live.sim.client.pull("orders", offset=3, wait_s=10) for _ in range(CROWD)]
@@ -210,7 +210,7 @@ def test_a_crowd_whose_topic_is_deleted_does_not_hold_others_up(
     assert max(map(len, given_up)) <= IN_ONE_TURN
 
 
-def test_pulls_of_a_deleted_topic_get_nothing_of_its_successor_and_end_with_their_connection(
+def test_pulls_of_a_deleted_topic_get_nothing_of_its_successor_and_end_on_disconnect(
     live: World, given_up: list[list[ParkedPull]]
 ) -> None:
     for _ in range(CROWD):

@@ -103,7 +103,7 @@ def test_a_limit_in_seconds_counts_from_the_oldest_message(world: World) -> None
 
 
 @pytest.mark.parametrize("by_ms", [-3_600_000, 3_600_000])
-def test_setting_the_clock_makes_nobody_late(world: World, by_ms: int) -> None:
+def test_setting_the_clock_makes_no_group_late(world: World, by_ms: int) -> None:
     backed(world, "60s:refuse:billing")
     admitted(world, 3)
     world.sim.set_clock(by_ms)
@@ -239,7 +239,7 @@ def test_a_held_answer_ends_with_its_connection(world: World) -> None:
     assert world.broker.traffic.slowing.held == 0
 
 
-def test_a_quota_holds_beside_a_backlog(limited: World) -> None:
+def test_a_quota_applies_along_with_a_backlog_limit(limited: World) -> None:
     limit_topic(limited, {MESSAGES: 5})
     assert admitted(limited, 20) == 5
 

@@ -20,12 +20,12 @@ def passed(bucket: Bucket, until_ms: int, *, tokens: int = 1, step_ms: int = 1) 
 
 
 @pytest.mark.parametrize("rate", [1, 3, 7, 100, 999, 5000])
-def test_a_second_passes_at_once_and_then_exactly_the_rate(rate: int) -> None:
+def test_one_second_of_messages_passes_at_once_and_then_exactly_the_rate(rate: int) -> None:
     assert passed(Bucket(rate, 0), 0) == rate
     assert passed(Bucket(rate, 0), 10_000) == 11 * rate
 
 
-def test_what_waits_as_long_as_it_is_told_passes() -> None:
+def test_a_message_passes_after_the_wait_it_was_given() -> None:
     bucket = Bucket(3, 0)
     bucket.take(3)
     assert bucket.wait_ms(0) == 334
@@ -48,7 +48,7 @@ def test_a_pause_saves_one_second_and_no_more() -> None:
     assert bucket.tokens(3_600_000) == 10
 
 
-def test_a_clock_that_goes_back_gives_and_takes_nothing() -> None:
+def test_a_clock_that_goes_back_adds_and_removes_no_tokens() -> None:
     bucket = Bucket(10, 5000)
     bucket.take(10)
     assert bucket.wait_ms(1000) == 100
@@ -65,7 +65,7 @@ def test_a_clock_that_goes_back_gives_and_takes_nothing() -> None:
         (10, 4010, 1000, -4000),  # and are paid off faster
     ],
 )
-def test_another_limit_takes_over_what_is_left_or_owed(
+def test_a_new_rate_keeps_the_tokens_left_or_owed(
     before: int, taken: int, after: int, left: int
 ) -> None:
     bucket = Bucket(before, 0)

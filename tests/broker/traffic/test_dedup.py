@@ -111,7 +111,7 @@ def test_the_window_counts_from_the_first_message(world: DeliveryWorld, restart:
 
 
 @restarts
-def test_only_as_many_are_known_as_the_number_says(restart: Restart) -> None:
+def test_the_window_holds_at_most_the_configured_number_of_ids(restart: Restart) -> None:
     with dedup_world("10m/3") as world:
         for number in range(5):
             world.send("orders", queue_id=number % 4, UNIQ_KEY=f"U{number}")
@@ -153,14 +153,14 @@ def test_a_topic_without_the_attribute_stores_all() -> None:
         assert world.broker.traffic.dedup.windows == {}
 
 
-def test_a_refused_message_is_not_known(world: DeliveryWorld) -> None:
+def test_the_id_of_a_refused_message_is_not_recorded(world: DeliveryWorld) -> None:
     body = b"x" * (world.config.max_message_bytes + 1)
     assert world.try_send("orders", body, UNIQ_KEY="U1").code == ResponseCode.MESSAGE_ILLEGAL
     world.send("orders", b"short", UNIQ_KEY="U1")
     assert stored(world) == [b"short"]
 
 
-def test_a_late_delivery_time_is_no_reason_to_store_twice(world: DeliveryWorld) -> None:
+def test_a_delivery_time_in_the_past_does_not_store_a_duplicate(world: DeliveryWorld) -> None:
     past = str(EPOCH_MS - 1)
     first = world.send("orders", UNIQ_KEY="U1", TIMER_DELIVER_MS=past)
     assert world.send("orders", UNIQ_KEY="U1", TIMER_DELIVER_MS=past) == first
@@ -171,7 +171,7 @@ def test_a_late_delivery_time_is_no_reason_to_store_twice(world: DeliveryWorld) 
 
 @restarts
 @pytest.mark.parametrize("kind", ["delayed", "timed"])
-def test_what_is_due_is_delivered_and_still_known(
+def test_a_due_message_is_delivered_and_its_id_stays_recorded(
     world: DeliveryWorld, kind: str, restart: Restart
 ) -> None:
     first = KINDS[kind](world)
@@ -185,7 +185,7 @@ def test_what_is_due_is_delivered_and_still_known(
 
 
 @restarts
-def test_a_message_delivered_after_its_window_is_not_known_again(restart: Restart) -> None:
+def test_delivery_after_the_window_does_not_record_the_id_again(restart: Restart) -> None:
     with dedup_world("2s") as world:
         world.send("orders", UNIQ_KEY="U1", DELAY="3")  # 10 s
         world.pass_time(10)
@@ -212,7 +212,7 @@ def test_a_retry_and_a_dead_letter_pass(world: DeliveryWorld) -> None:
 
 
 @restarts
-def test_a_committed_message_is_known(world: DeliveryWorld, restart: Restart) -> None:
+def test_the_id_of_a_committed_message_is_recorded(world: DeliveryWorld, restart: Restart) -> None:
     first = half(world, UNIQ_KEY="U1")
     end(world, first, TRANSACTION_COMMIT)
     assert len(stored(world)) == 1
@@ -355,7 +355,7 @@ def put(world: DeliveryWorld, **fields: Any) -> None:
     world.broker.topics.put(msgspec.structs.replace(dedup_topic(), **fields))
 
 
-def test_a_topic_that_asks_for_it_later_knows_what_it_has_stored() -> None:
+def test_a_topic_that_enables_dedup_later_knows_the_ids_it_has_stored() -> None:
     with orders_world() as world:
         first = world.send("orders", UNIQ_KEY="U1")
         world.send("orders", UNIQ_KEY="U1")
@@ -385,7 +385,7 @@ def test_queues_that_are_added_leave_the_window_as_it_is(world: DeliveryWorld) -
     assert world.broker.traffic.dedup.windows["orders"] is window
 
 
-def test_without_the_attribute_all_is_stored_again_and_nothing_is_kept(
+def test_without_the_attribute_duplicates_are_stored_and_no_ids_are_kept(
     world: DeliveryWorld,
 ) -> None:
     world.send("orders", UNIQ_KEY="U1")
@@ -406,9 +406,7 @@ def delete(world: DeliveryWorld) -> None:
 
 
 @restarts
-def test_a_topic_that_is_deleted_and_made_again_knows_nothing(
-    world: DeliveryWorld, restart: Restart
-) -> None:
+def test_a_recreated_topic_knows_no_ids(world: DeliveryWorld, restart: Restart) -> None:
     world.send("orders", UNIQ_KEY="U1")
     world.send("orders", UNIQ_KEY="U2", DELAY="18")
     delete(world)
@@ -444,7 +442,7 @@ def test_topics_of_retries_and_dead_letters_cannot_ask_for_it(
     assert len(world.messages(topic)) == 2
 
 
-def test_a_value_from_elsewhere_that_means_nothing_means_the_usual_window(
+def test_an_invalid_value_from_another_tool_means_the_default_window(
     world: DeliveryWorld,
 ) -> None:
     put(world, attributes={"sparrowmq.dedup": "nonsense"})

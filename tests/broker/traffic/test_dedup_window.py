@@ -20,7 +20,7 @@ from sparrowmq.protocol.dedup import DedupRule, identity_of, parse_dedup
         ("1500ms/7", 1_500, 7),
     ],
 )
-def test_a_value_says_how_long_and_how_many(text: str, time_ms: int, ids: int) -> None:
+def test_a_value_sets_the_time_and_the_number(text: str, time_ms: int, ids: int) -> None:
     assert parse_dedup(text) == DedupRule(time_ms, ids)
     assert parse_dedup(str(parse_dedup(text))) == DedupRule(time_ms, ids)
 
@@ -52,7 +52,7 @@ def test_any_other_value_is_refused_with_what_is_allowed(text: str) -> None:
         ("X\x01DEDUP_KEY\x02UNIQ_KEY\x01U1\x02", "U1"),
     ],
 )
-def test_a_message_is_known_by_its_key_and_else_by_its_unique_id(
+def test_a_message_is_identified_by_its_key_or_else_by_its_unique_id(
     properties: str, identity: str
 ) -> None:
     assert identity_of(properties) == identity
@@ -109,7 +109,7 @@ def test_an_identity_that_was_freed_is_known_again_from_its_second_message_on() 
     assert window.find("a", 1_900) is None
 
 
-def test_freeing_and_sending_again_for_ever_takes_no_more_room_than_the_number_says() -> None:
+def test_freeing_and_sending_an_id_repeatedly_stays_within_the_configured_number() -> None:
     window = TopicWindow(DedupRule(1_000, 3))
     window.add("kept", 0, 0)
     for number in range(1, 3):

@@ -95,7 +95,7 @@ def test_a_held_pull_is_answered_like_an_empty_one_when_its_time_is_up(limited: 
     assert WAIT_S <= limited.sim.now_s - began_s < WAIT_S + 0.3
 
 
-def test_a_pull_that_does_not_wait_is_told_that_there_is_nothing(limited: World) -> None:
+def test_a_pull_that_does_not_wait_is_answered_as_not_found(limited: World) -> None:
     limited.sim.wait(pull(limited))
     answer = limited.sim.wait(pull(limited, 10, sys_flag=PULL_SUBSCRIPTION))
     assert answer.code == ResponseCode.PULL_NOT_FOUND
@@ -165,7 +165,7 @@ def test_other_groups_are_not_concerned(limited: World) -> None:
     assert len(reader.got) == 100
 
 
-def test_a_new_limit_and_none_count_at_once_for_pulls_that_are_held(limited: World) -> None:
+def test_a_new_or_removed_limit_applies_at_once_to_held_pulls(limited: World) -> None:
     limit_group(limited, {MESSAGES: 1})
     reader = Reader(limited, 0)
     limited.sim.advance(0.5)
@@ -195,7 +195,7 @@ def test_what_is_not_there_is_not_held(limited: World) -> None:
     assert moved.code == ResponseCode.PULL_OFFSET_MOVED
 
 
-def test_a_filter_counts_what_is_handed_out(world: World) -> None:
+def test_a_quota_counts_only_messages_that_pass_the_filter(world: World) -> None:
     world.topic("orders", 1)
     for number in range(40):
         world.send("orders", b"x", TAGS="paid" if number % 2 else "new")

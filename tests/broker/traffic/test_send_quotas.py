@@ -174,7 +174,7 @@ def test_the_quota_that_has_to_be_waited_for_longest_is_named(limited: World) ->
     assert 400 < wait_ms <= 500
 
 
-def test_what_is_refused_uses_nothing_up(limited: World) -> None:
+def test_a_refused_send_uses_no_quota(limited: World) -> None:
     """Neither of a quota that was not reached, nor for a send that fails otherwise."""
     limit_broker(limited, {PRODUCER.format("shop"): 2})
     assert admitted(limited, 20) == 2
@@ -210,7 +210,7 @@ def test_a_half_message_counts_when_it_is_prepared(limited: World) -> None:
     assert found.count(ResponseCode.SUCCESS) == 10
 
 
-def test_a_due_delayed_message_is_delivered_however_little_is_left(limited: World) -> None:
+def test_a_due_delayed_message_is_delivered_even_if_the_quota_is_used_up(limited: World) -> None:
     delayed = format_properties({"DELAY": "1"})
     assert admitted(limited, 10, properties=delayed) == 10
     limited.sim.advance(1)
@@ -236,7 +236,7 @@ def test_one_way_sends_over_the_quota_are_dropped_and_counted(limited: World) ->
     assert (found.refused, found.dropped, found.refused_last_minute) == (15, 15, 15)
 
 
-def test_a_report_says_what_is_used_and_since_when_something_is_refused(limited: World) -> None:
+def test_a_report_shows_usage_and_since_when_sends_are_refused(limited: World) -> None:
     for _ in range(20):
         limited.sim.advance(1)
         admitted(limited, 14)
@@ -289,7 +289,7 @@ def test_quotas_survive_a_restart() -> None:
 
 
 @pytest.mark.parametrize("by_ms", [-3_600_000, 3_600_000])
-def test_setting_the_clock_gives_and_takes_nothing(limited: World, by_ms: int) -> None:
+def test_setting_the_clock_changes_no_quota(limited: World, by_ms: int) -> None:
     assert admitted(limited, 20) == 10
     limited.sim.set_clock(by_ms)
     assert admitted(limited, 20) == 0
@@ -344,7 +344,7 @@ def test_the_brokers_own_topic_stays_as_it_is_otherwise(world: World) -> None:
     assert (changed.perm, changed.write_queue_nums) == (own.perm, own.write_queue_nums)
 
 
-def test_a_topic_without_limits_stays_on_the_shortest_way(world: World) -> None:
+def test_a_topic_without_limits_stays_on_the_fast_path(world: World) -> None:
     limit_topic(world, {MESSAGES: 10})
     world.topic("payments")
     world.send("payments", b"x")
