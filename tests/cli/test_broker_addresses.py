@@ -36,7 +36,7 @@ UNREACHABLE = [
 
 @pytest.mark.parametrize(("flags", "says"), UNREACHABLE)
 @pytest.mark.parametrize("command", [("up",), ("broker",), ("config", "show")], ids=" ".join)
-def test_an_address_where_clients_would_not_find_the_broker_is_warned_of(
+def test_an_address_that_clients_cannot_reach_logs_a_warning(
     command: tuple[str, ...], flags: tuple[str, ...], says: str, tmp_path: Path
 ) -> None:
     ran = run(*command, *flags, *REFUSED, cwd=tmp_path)

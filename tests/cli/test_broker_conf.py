@@ -101,7 +101,7 @@ def built(path: Path, warnings: list[str]) -> BrokerConfig:
     return broker_config({}, file)
 
 
-def test_the_file_that_apache_ships_needs_no_word(conf: Path) -> None:
+def test_the_file_that_apache_ships_gives_no_warning(conf: Path) -> None:
     conf.write_text(MASTER)
     warnings: list[str] = []
     assert built(conf, warnings).store.deletion_hour == 4
@@ -109,7 +109,7 @@ def test_the_file_that_apache_ships_needs_no_word(conf: Path) -> None:
 
 
 @pytest.mark.parametrize(("line", "says"), EXAMPLES.items())
-def test_a_key_of_apaches_examples_is_taken_over_or_explained(
+def test_a_key_of_apaches_examples_is_applied_or_explained(
     conf: Path, line: str, says: str
 ) -> None:
     conf.write_text(MASTER + line)
@@ -137,7 +137,7 @@ def test_a_key_that_breaks_a_promise_is_refused(conf: Path, line: str, says: str
         ("brokerId=0", ReplicationMode.ASYNC, 1, 0),
     ],
 )
-def test_roles_are_taken_over(
+def test_roles_are_applied(
     conf: Path, lines: str, replication: ReplicationMode, copies: int, broker_id: int
 ) -> None:
     conf.write_text(lines)
@@ -165,7 +165,7 @@ def test_a_role_that_contradicts_the_rest_is_refused(conf: Path, lines: str, say
     assert says in problem
 
 
-def test_a_synchronous_master_waits_where_apaches_does_not_and_says_so(conf: Path) -> None:
+def test_a_synchronous_master_warns_that_it_waits_where_apaches_does_not(conf: Path) -> None:
     conf.write_text("brokerRole=SYNC_MASTER")
     (warning,) = read_broker_conf(conf).warnings
     assert "waits for 2 copies of a message here; RocketMQ 5, where" in warning
@@ -173,7 +173,7 @@ def test_a_synchronous_master_waits_where_apaches_does_not_and_says_so(conf: Pat
     assert read_broker_conf(conf).warnings == ()
 
 
-def test_settings_of_replication_are_taken_over(conf: Path) -> None:
+def test_replication_settings_are_applied(conf: Path) -> None:
     conf.write_text(
         "brokerRole=SYNC_MASTER\ninSyncReplicas=3\nminInSyncReplicas=2\nslaveTimeout=1500\n"
         "haSlaveFallbehindMax=1000\nhaMaxGapNotInSync=1000\nhaTransferBatchSize=65536\n"
@@ -213,7 +213,7 @@ def test_all_problems_of_a_file_are_named_at_once(conf: Path) -> None:
         ("mapedFileSizeConsumeQueue=6000", "queue_file_units", 300),
     ],
 )
-def test_the_spellings_of_older_brokers_are_known(
+def test_the_spellings_of_older_brokers_are_accepted(
     conf: Path, old: str, setting: str, expected: int
 ) -> None:
     conf.write_text(old)
@@ -251,7 +251,7 @@ def test_thresholds_that_contradict_each_other_as_given_are_refused(conf: Path) 
         built(conf, [])
 
 
-def test_what_asks_for_nothing_is_not_refused(conf: Path) -> None:
+def test_switched_off_features_are_not_refused(conf: Path) -> None:
     conf.write_text("enableDLegerCommitLog=false\ntransientStorePoolEnable=false\n")
     warnings: list[str] = []
     built(conf, warnings)
@@ -303,18 +303,18 @@ def test_times_and_levels_get_their_units(conf: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["fileReservedTime=two days", "transactionTimeOut=6s"])
-def test_a_value_that_is_no_number_is_refused_with_its_line(conf: Path, line: str) -> None:
+def test_a_value_that_is_not_a_number_is_refused_with_its_line(conf: Path, line: str) -> None:
     conf.write_text(f"\n{line}\n")
     (problem,) = read_broker_conf(conf).problems
     assert f"line 2: {line.split('=')[0]} is" in problem
 
 
-def test_every_key_that_is_taken_over_names_a_setting() -> None:
+def test_every_supported_key_maps_to_a_setting() -> None:
     known = {setting.name for setting in broker_settings()}
     assert {setting for setting, _ in TAKEN.values()} <= known
 
 
-def test_how_to_flush_is_explained_in_the_words_of_the_source(conf: Path) -> None:
+def test_flush_settings_are_explained_in_the_words_of_broker_conf(conf: Path) -> None:
     conf.write_text("flushDiskType=SOMETIMES\n")
     (problem,) = read_broker_conf(conf).problems
     assert problem.endswith(

@@ -103,7 +103,7 @@ def test_roles_change_and_change_back_while_a_producer_sends() -> None:
         assert stored(running) >= sender.acknowledged
 
 
-def test_a_change_that_would_lose_something_is_refused_and_says_why() -> None:
+def test_a_change_that_would_lose_messages_is_refused_with_the_reason() -> None:
     with cluster(slaves=1) as running:
         running.create_topic("orders", queues=1)
         for arguments, text in [
@@ -121,7 +121,7 @@ def test_a_change_that_would_lose_something_is_refused_and_says_why() -> None:
         assert run("send", "orders", "x", "--name-servers", running.name_server).returncode == 0
 
 
-def test_a_slave_whose_master_is_gone_is_promoted_when_the_loss_is_accepted() -> None:
+def test_a_slave_of_a_lost_master_is_promoted_if_the_loss_is_accepted() -> None:
     with cluster(slaves=1) as running:
         running.create_topic("orders", queues=1)
         running.stop_broker(MASTER)

@@ -92,7 +92,7 @@ def test_every_setting_is_explained(setting: ServerSetting) -> None:
         (["broker", "--port", "1"], "flag --port is '1', must be 0, or 3 to 65535"),
     ],
 )
-def test_wrong_arguments_end_with_2_and_say_what_is_allowed(
+def test_wrong_arguments_exit_with_2_and_list_what_is_allowed(
     arguments: list[str], says: str
 ) -> None:
     ran = run(*arguments)
@@ -136,7 +136,7 @@ def test_a_wrong_address_in_the_environment_names_the_variable() -> None:
     ],
     ids=" ".join,
 )
-def test_without_a_server_a_command_ends_with_1_and_one_line_that_says_what_to_do(
+def test_without_a_server_a_command_exits_with_1_and_a_one_line_remedy(
     arguments: tuple[str, ...],
 ) -> None:
     with closed_port() as address:
@@ -162,7 +162,7 @@ def test_without_a_server_a_command_ends_with_1_and_one_line_that_says_what_to_d
     ],
     ids=["data", "listen", "key-value file"],
 )
-def test_a_server_that_cannot_start_says_what_to_choose(
+def test_a_server_that_cannot_start_exits_with_1_and_the_remedy(
     arguments: tuple[str, ...], says: str, tmp_path: Path
 ) -> None:
     if "192.0.2.1" in arguments and has_address("192.0.2.1"):

@@ -50,9 +50,7 @@ def test_the_next_run_begins_exactly_with_the_message_after_the_last_one(count: 
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_a_run_that_stops_in_order_needs_no_word(
-    caplog: pytest.LogCaptureFixture, is_stopped: bool
-) -> None:
+def test_an_orderly_stop_logs_nothing(caplog: pytest.LogCaptureFixture, is_stopped: bool) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         send(sim, b"wanted", b"too much")
@@ -61,7 +59,7 @@ def test_a_run_that_stops_in_order_needs_no_word(
         assert [each for each in caplog.records if each.name.startswith("sparrowmq.client")] == []
 
 
-def test_of_several_queues_nothing_is_lost_and_nothing_comes_twice() -> None:
+def test_messages_of_several_queues_are_neither_lost_nor_repeated() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, queues=4)
         bodies = [f"{queue}-{number}" for queue in range(4) for number in range(3)]
@@ -72,7 +70,7 @@ def test_of_several_queues_nothing_is_lost_and_nothing_comes_twice() -> None:
         assert [stored_offset(sim, queue) for queue in range(4)] == [3, 3, 3, 3]
 
 
-def test_a_run_stops_without_waiting_for_the_message_that_is_too_much() -> None:
+def test_a_run_stops_without_waiting_for_one_message_too_many() -> None:
     def took_s(messages: int) -> float:
         with SimCluster(seed=1).run() as sim:
             create_topic(sim)

@@ -44,7 +44,7 @@ def shown(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_after_a_signal_the_next_run_goes_on_where_this_one_was(
+def test_after_a_signal_the_next_run_resumes_where_this_one_stopped(
     number: signal.Signals, topic: str, name_server: str
 ) -> None:
     send(topic, name_server, "first")
@@ -59,7 +59,7 @@ def test_after_a_signal_the_next_run_goes_on_where_this_one_was(
 
 
 @pytest.mark.parametrize(("level", "is_more"), [("warning", False), ("debug", True)])
-def test_it_logs_as_much_as_is_wanted(
+def test_the_log_level_option_sets_the_log_level(
     level: str, is_more: bool, topic: str, name_server: str
 ) -> None:
     send(topic, name_server, "first")

@@ -29,7 +29,7 @@ def consumed(at: list[str], *flags: str) -> Ran:
     return run("consume", *at, "--group", f"of-{at[0]}", *flags)
 
 
-def test_as_json_a_message_is_an_object_with_all_that_is_known(at: list[str]) -> None:
+def test_as_json_a_message_is_an_object_with_all_fields(at: list[str]) -> None:
     flags = ("--tag", "paid", "--key", "o-1", "--key", "o-2", "--property", "region=eu")
     sent = run("send", *at, "zwei\nZeilen ü", *flags)
     assert sent.returncode == 0, sent.stderr
@@ -51,7 +51,7 @@ def test_as_json_a_message_is_an_object_with_all_that_is_known(at: list[str]) ->
     }
 
 
-def test_as_json_a_body_that_is_no_text_is_in_base64(at: list[str], tmp_path: Path) -> None:
+def test_as_json_a_body_that_is_not_text_is_in_base64(at: list[str], tmp_path: Path) -> None:
     (tmp_path / "body").write_bytes(b"\xff\x00")
     assert run("send", *at, "--file", str(tmp_path / "body")).returncode == 0
     document = json.loads(consumed(at, "--json", "--count", "1").stdout)

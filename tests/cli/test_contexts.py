@@ -56,7 +56,7 @@ def test_contexts_are_added_listed_used_shown_and_removed(home: Path) -> None:
     ]
 
 
-def test_the_file_is_the_owners_alone_and_replaced_as_a_whole(home: Path) -> None:
+def test_the_file_is_readable_by_its_owner_only_and_replaced_atomically(home: Path) -> None:
     added("a.b")
     assert stat.S_IMODE(home.stat().st_mode) == 0o600
     before = home.read_text()
@@ -118,7 +118,7 @@ def test_commands_follow_the_option_then_the_variables_then_the_context_in_use(
     assert f"no name server answers ({AWAY}, from context away, in use)" in failed.stderr
 
 
-def test_a_change_says_in_which_cluster_it_was_made(
+def test_a_change_names_the_cluster_it_was_made_in(
     home: Path, sparrowmq_session_cluster: Cluster
 ) -> None:
     added("live", sparrowmq_session_cluster.name_server)
@@ -140,7 +140,7 @@ def test_a_change_says_in_which_cluster_it_was_made(
         (("show", "other"), "there are known"),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(
+def test_an_invalid_context_is_refused_and_changes_nothing(
     home: Path, command: tuple[str, ...], said: str
 ) -> None:
     added("known")

@@ -71,7 +71,7 @@ def test_a_parent_that_ignores_the_signal_is_heeded() -> None:
     assert ran.stdout.startswith("Usage: ")
 
 
-def test_a_pipeline_says_that_it_can_go_on() -> None:
+def test_a_stopped_pipeline_reports_that_it_can_be_resumed() -> None:
     ran = interrupted_at("sparrowmq.cli.commands.pipeline_archive", "pipeline", "archive")
     assert (ran.returncode, ran.stdout) == (130, "")
     assert ran.stderr == "\nsparrowmq: stopped; run it again to go on\n"

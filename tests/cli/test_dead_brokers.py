@@ -42,7 +42,9 @@ def at() -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_goes_on_without_it_and_names_it(change: str, at: tuple[str, ...]) -> None:
+def test_a_change_continues_without_the_dead_broker_and_names_it(
+    change: str, at: tuple[str, ...]
+) -> None:
     ended = run(*CHANGES[change], *at)
     assert ended.returncode == 3, ended.stderr
     assert ended.stdout == f"BROKER\tRESULT\nbroker-a\tdone\n{DEAD}\tnot done\n"

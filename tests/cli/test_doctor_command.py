@@ -53,7 +53,7 @@ def test_pipes_get_columns_and_an_exit_code_of_1_from_a_warning_on(running: Clus
     assert ended.stderr == f"checked topic orders: 1 warning {where}\n"
 
 
-def test_what_is_clean_says_what_was_checked(running: Cluster) -> None:
+def test_a_healthy_topic_reports_what_was_checked(running: Cluster) -> None:
     ended = doctor(running, "topic", "empty")
     assert ended.returncode == 0
     assert len(ended.stdout.splitlines()) == 1
@@ -73,7 +73,7 @@ def test_programs_get_one_document_of_a_stable_shape(running: Cluster) -> None:
     assert (found["notMade"], found["errors"], found["truncated"]) == ([], [], False)
 
 
-def test_only_what_is_bad_enough_is_shown_and_counts(running: Cluster) -> None:
+def test_only_findings_of_the_chosen_severity_are_shown_and_counted(running: Cluster) -> None:
     ended = doctor(running, "topic", "orders", "--severity", "error")
     assert (ended.returncode, len(ended.stdout.splitlines())) == (0, 1)
 
@@ -93,7 +93,7 @@ def test_the_catalogue_needs_no_cluster() -> None:
     assert len(listed["items"]) == len(CATALOGUE)
 
 
-def test_no_name_server_is_a_finding_too() -> None:
+def test_an_unreachable_name_server_is_a_finding() -> None:
     ended = run_impatiently("doctor", "-n", "127.0.0.1:1")
     assert ended.returncode == 1
     assert "error\tnameserver-silent\tname server 127.0.0.1:1\t" in ended.stdout
@@ -112,7 +112,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "code", "text"), WRONG)
-def test_wrong_usage_says_what_is_allowed(
+def test_wrong_usage_lists_what_is_allowed(
     running: Cluster, arguments: tuple[str, ...], code: int, text: str
 ) -> None:
     ended = doctor(running, *arguments)

@@ -114,7 +114,7 @@ def test_a_broker_that_is_killed_while_it_drains_under_load_loses_nothing(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_killed_drain_is_repeated_and_a_broker_killed_as_it_resumes_is_taken_back(
+def test_a_killed_drain_can_be_repeated_and_a_broker_killed_while_resuming_comes_back(
     tmp_path: Path,
 ) -> None:
     with up(tmp_path / "other") as server, HeldPort(beside=(-2, 1)) as held:
@@ -181,7 +181,7 @@ def draining(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_may_be_interrupted_and_says_how_to_go_on(number: signal.Signals) -> None:
+def test_an_interrupted_command_prints_how_to_continue(number: signal.Signals) -> None:
     with cluster(brokers=2) as running:
         at = ("--name-servers", running.name_server)
         running.create_topic("orders", queues=1)

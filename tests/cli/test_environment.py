@@ -37,7 +37,7 @@ def test_a_mistyped_variable_is_named_with_the_one_that_was_meant(name: str, mea
     )
 
 
-def test_a_variable_like_none_is_named_with_where_to_look() -> None:
+def test_a_variable_that_resembles_no_setting_is_named_with_where_to_look() -> None:
     (text,) = warnings_about("SPARROWMQ_XYZZY")
     assert text.endswith("has no effect; all settings: sparrowmq config show")
 
@@ -49,11 +49,11 @@ def test_for_a_variable_of_name_servers_their_settings_are_shown() -> None:
 
 
 @pytest.mark.parametrize("setting", all_settings(), ids=lambda each: each.variable)
-def test_the_variable_of_every_setting_is_known(setting: object) -> None:
+def test_the_variable_of_every_setting_is_recognised(setting: object) -> None:
     assert warnings_about(setting.variable) == []  # type: ignore[attr-defined]
 
 
-def test_what_other_parts_of_the_project_read_is_known() -> None:
+def test_variables_read_by_other_parts_of_the_project_are_recognised() -> None:
     folders = ("src", "tests", "tools", "bench")
     files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     ours = [path for path in files if ROOT / "tests" / "cli" not in path.parents]
@@ -74,7 +74,7 @@ def test_what_other_parts_of_the_project_read_is_known() -> None:
         ("SPARROWMQ_BROKER_PORT", "tcp://10.0.0.1:10911"),
     ],
 )
-def test_what_kubernetes_sets_for_services_of_our_name_needs_no_word(name: str, text: str) -> None:
+def test_variables_that_kubernetes_sets_for_services_give_no_warning(name: str, text: str) -> None:
     assert warnings_about(name, text=text) == []
 
 
@@ -98,7 +98,7 @@ def test_servers_refuse_a_variable_that_asks_for_protection(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_commands_warn_and_go_on(tmp_path: Path) -> None:
+def test_commands_warn_and_continue(tmp_path: Path) -> None:
     variables = {"SPARROWMQ_FLUSHH": "sync", "SPARROWMQ_NAME_SERVERS": "127.0.0.1:1"}
     for command in (["store", "verify", "."], ["topic", "list"], ["up", "--flush", "maybe"]):
         ran = run(*command, cwd=tmp_path, **variables)
@@ -117,7 +117,7 @@ def test_config_show_lists_unknown_variables_below_the_settings(tmp_path: Path) 
     assert text == "not known, without effect; did you mean SPARROWMQ_DATA?\tenvironment"
 
 
-def test_a_variable_named_like_a_flag_says_what_to_do_instead(tmp_path: Path) -> None:
+def test_a_variable_named_like_a_flag_names_the_alternative(tmp_path: Path) -> None:
     text = "it is a flag of the command, not a setting: start the server with --insecure"
     shown = run("config", "show", cwd=tmp_path, SPARROWMQ_INSECURE="true")
     assert f"without effect; {text}\tenvironment" in shown.stdout
@@ -125,7 +125,7 @@ def test_a_variable_named_like_a_flag_says_what_to_do_instead(tmp_path: Path) ->
     assert f"SPARROWMQ_INSECURE is not known and has no effect; {text}\n" in refused.stderr
 
 
-def test_unknown_variables_are_named_beside_problems(tmp_path: Path) -> None:
+def test_unknown_variables_are_named_along_with_other_problems(tmp_path: Path) -> None:
     shown = run("config", "show", "--flush", "maybe", cwd=tmp_path, SPARROWMQ_DTA="/srv")
     assert shown.returncode == 2
     assert "did you mean SPARROWMQ_DATA?" in shown.stderr

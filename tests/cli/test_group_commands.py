@@ -371,7 +371,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_wrong_input_is_refused_with_what_is_allowed(desk: Desk, case: str) -> None:
+def test_wrong_input_is_refused_with_the_allowed_values(desk: Desk, case: str) -> None:
     arguments, code, text = REFUSED[case]
     ran = desk.run(*arguments)
     assert (ran.returncode, ran.stdout) == (code, "")
@@ -381,7 +381,7 @@ def test_wrong_input_is_refused_with_what_is_allowed(desk: Desk, case: str) -> N
 @pytest.mark.parametrize(
     ("ends_by", "code"), [("signal", 130), ("refusal", 3)], ids=["Ctrl-C", "a failure"]
 )
-def test_a_resend_that_is_cut_short_says_what_was_sent(
+def test_a_resend_that_is_cut_short_reports_what_was_sent(
     desk: Desk, ends_by: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = f"cut-by-{ends_by}"

@@ -44,7 +44,7 @@ def test_a_signal_is_handled_when_the_step_is_done(number: signal.Signals) -> No
     assert done == ["the rest of the step"]
 
 
-def test_without_a_signal_nothing_happens_and_the_handlers_are_back() -> None:
+def test_without_a_signal_the_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in BOTH]
     with signals_kept():
         assert [signal.getsignal(number) for number in BOTH] != before

@@ -15,7 +15,7 @@ def record(message: str, *args: object, at_s: float = 1_000.0) -> logging.LogRec
     return made
 
 
-def test_a_flood_of_one_message_is_cut_and_says_so() -> None:
+def test_a_flood_of_one_message_is_cut_with_a_notice() -> None:
     gate = FloodGate(most=3, window_ms=1_000)
     lines = [record("peer %d is odd", number) for number in range(10)]
     passed = [line.getMessage() for line in lines if gate.filter(line)]

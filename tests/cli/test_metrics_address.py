@@ -8,7 +8,7 @@ from tests.cli.servers import sparrowmq, stop, up
 from tests.patience import PATIENCE_S
 
 
-def test_the_ready_line_says_where_metrics_are_and_they_answer(tmp_path: Path) -> None:
+def test_the_ready_line_names_the_metrics_address_which_answers(tmp_path: Path) -> None:
     with up(tmp_path) as running:
         found = re.search(r", metrics (http://127\.0\.0\.1:\d+)/metrics$", running.ready.strip())
         assert found is not None, running.ready
@@ -30,7 +30,7 @@ def test_several_brokers_have_a_page_each(tmp_path: Path) -> None:
         assert stop(running)[0] == 0
 
 
-def test_an_address_that_is_not_of_this_machine_is_refused_in_words(tmp_path: Path) -> None:
+def test_an_address_of_another_machine_is_refused_with_an_explanation(tmp_path: Path) -> None:
     refused = sparrowmq(
         *("broker", "--data", str(tmp_path), "--port", "0", "--insecure"),
         *("--metrics-listen", "192.0.2.1"),

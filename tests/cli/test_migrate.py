@@ -50,7 +50,7 @@ def rows(ran: Ran) -> dict[tuple[str, str], tuple[str, str]]:
     return {(what, name): (state, why) for what, name, state, why in (x.split("\t") for x in lines)}
 
 
-def test_a_plan_says_what_moves_and_what_cannot_and_changes_nothing(
+def test_a_plan_lists_what_can_and_cannot_move_and_changes_nothing(
     source: Cluster, target: Cluster
 ) -> None:
     ran = run("migrate", "plan", source.name_server, target.name_server)
@@ -91,7 +91,7 @@ def test_a_run_moves_settings_and_progress_and_can_be_repeated(
     assert states == {"there already", "cannot move"}
 
 
-def test_a_group_goes_on_with_what_was_stored_after_its_last_message(
+def test_a_group_continues_with_messages_stored_after_its_last_one(
     source: Cluster, target: Cluster
 ) -> None:
     """The target got messages of another producer before: those of the time that the group has
@@ -104,7 +104,9 @@ def test_a_group_goes_on_with_what_was_stored_after_its_last_message(
         assert admin.lag("billing").by_topic["orders"] == 1
 
 
-def test_what_differs_in_the_target_is_left_and_said(source: Cluster, target: Cluster) -> None:
+def test_settings_that_differ_in_the_target_are_kept_and_reported(
+    source: Cluster, target: Cluster
+) -> None:
     with Admin(target.name_server) as admin:
         admin.create_topic("orders", queues=8)
         admin.create_group("billing", retries=1)

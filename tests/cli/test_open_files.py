@@ -35,7 +35,9 @@ WANTED = 232 + 512 + 10_000
         (264, 24, 8),
     ],
 )
-def test_connections_get_what_files_leave(limit: int, connections: int, files: int) -> None:
+def test_connections_get_the_descriptors_that_files_leave(
+    limit: int, connections: int, files: int
+) -> None:
     shares = share_out(limit, BROKER_NEEDS, connections=10_000, files=512)
     assert shares == (connections, files)
 
@@ -46,7 +48,7 @@ def test_what_is_wanted_less_of_is_not_lowered() -> None:
 
 
 @pytest.mark.parametrize(("needs", "least"), [(BROKER_NEEDS, 264), (NAMESERVER_NEEDS, 96)])
-def test_a_limit_too_low_for_a_server_says_how_many_are_needed(needs: int, least: int) -> None:
+def test_a_limit_too_low_for_a_server_names_the_number_needed(needs: int, least: int) -> None:
     share_out(least, needs, connections=10_000)
     with pytest.raises(TooFewDescriptors, match=f"{least - 1} files here and needs {least} at"):
         share_out(least - 1, needs, connections=10_000)
@@ -80,7 +82,7 @@ def sparrowmq_with(soft: int, hard: int, *arguments: str) -> subprocess.Complete
         ("nameserver", ["nameserver-limit-max-connections 960"]),
     ],
 )
-def test_config_show_says_what_the_limit_leaves_and_why(server: str, lines: list[str]) -> None:
+def test_config_show_explains_what_the_limit_leaves(server: str, lines: list[str]) -> None:
     shown = sparrowmq_with(256, 1024, "config", "show", server).stdout
     for line in lines:
         name, value = line.split()
@@ -89,7 +91,7 @@ def test_config_show_says_what_the_limit_leaves_and_why(server: str, lines: list
         assert re.search(rf"^{name}\t{value}\t{reason}$", shown, re.M), shown
 
 
-def test_a_limit_too_low_is_said_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_limit_too_low_is_reported_before_anything_is_created(tmp_path: Path) -> None:
     data = tmp_path / "data"
     refused = sparrowmq_with(100, 100, "broker", "--data", str(data), "--port", "0")
     assert refused.returncode == 1

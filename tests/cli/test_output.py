@@ -226,7 +226,7 @@ def test_times_are_dates_or_relative(text: str, iso: str) -> None:
     assert read_moment(text, 1794749400000).isoformat() == iso
 
 
-def test_a_time_that_is_none_is_refused_with_what_is_allowed() -> None:
+def test_an_invalid_time_is_refused_with_the_allowed_forms() -> None:
     for kind, mentions in ((Moment(), True), (Moment(is_relative=False), False)):
         for wrong in ("yesterday", "-x", "-5", *([] if mentions else ["-30m"])):
             with pytest.raises(click.BadParameter) as caught:

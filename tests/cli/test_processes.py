@@ -50,7 +50,7 @@ def test_several_brokers_are_processes_that_end_with_their_parent(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_more_brokers_and_fewer_again_serve_what_is_there_or_name_it(tmp_path: Path) -> None:
+def test_changing_the_number_of_brokers_serves_or_names_existing_stores(tmp_path: Path) -> None:
     def send(server: Up, body: str) -> None:
         at = ("--name-servers", server.name_server)
         sent = run("send", "orders", body, *at)
@@ -124,7 +124,7 @@ def test_a_port_in_use_is_named_with_the_remedy(tmp_path: Path) -> None:
     assert "Traceback" not in refused.stderr
 
 
-def test_a_broker_whose_name_another_one_has_ends_with_the_reason(tmp_path: Path) -> None:
+def test_a_broker_whose_name_is_taken_exits_with_the_reason(tmp_path: Path) -> None:
     with up(tmp_path / "first") as server:
         at = ("--name-servers", server.name_server)
         second = sparrowmq("broker", *at, "--data", str(tmp_path / "second"), "--port", "0")

@@ -25,7 +25,7 @@ def test_a_described_group_is_simulated_without_a_cluster() -> None:
     assert run(*DESCRIBED).stdout == TABLE  # a join, unless said
 
 
-def test_several_events_are_told_one_by_one_and_in_all() -> None:
+def test_several_events_are_reported_one_by_one_and_in_total() -> None:
     ran = run(*DESCRIBED, "--event", "join", "--event", "kill", "--strategy", "STICKY", "--json")
     found = json.loads(ran.stdout)
     assert [each["strategy"] for each in found["items"]] == ["STICKY"]

@@ -113,7 +113,7 @@ def test_up_starts_masters_and_slaves_that_follow_when_it_is_ready(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_up_on_other_ports_goes_on_with_the_masters_and_slaves_it_had(tmp_path: Path) -> None:
+def test_up_on_other_ports_keeps_its_masters_and_slaves(tmp_path: Path) -> None:
     """The system chooses the ports, so that masters remember addresses that answer no more."""
     flags = ("--slaves", "1", *SYNC, "--store-log-file-size", "1MiB")
     addresses = []
@@ -141,7 +141,7 @@ def known_slave(master: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_consumer_goes_on_from_the_slave_of_a_killed_master(tmp_path: Path) -> None:
+def test_a_consumer_continues_from_the_slave_of_a_killed_master(tmp_path: Path) -> None:
     with up(tmp_path / "other") as server:
         at = ("--name-servers", server.name_server, "--broker-name", "broker-b", *SYNC)
         with (

@@ -90,12 +90,12 @@ def test_a_body_that_cannot_be_read_is_refused(words: list[str], says: str, tmp_
     assert says in refused.stderr
 
 
-def test_a_tag_that_is_no_text_is_refused_without_a_trace(at: tuple[str, str]) -> None:
+def test_a_tag_that_is_not_text_is_refused_without_a_traceback(at: tuple[str, str]) -> None:
     refused = run("send", "orders", "x", "--tag", os.fsdecode(b"\xff"), *at)
     assert refused.returncode in (1, 2)
     assert "Traceback" not in refused.stderr
 
 
-def test_the_message_that_creates_a_topic_says_so(at: tuple[str, str]) -> None:
+def test_a_send_that_creates_a_topic_reports_it(at: tuple[str, str]) -> None:
     said = [run("send", "ordrs", "x", "--count", "2", *at).stderr for _ in range(2)]
     assert said == ["topic ordrs was created by this message\n", ""]

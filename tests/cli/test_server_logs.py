@@ -40,7 +40,7 @@ def test_a_start_and_a_stop_are_a_few_lines_with_figures(tmp_path: Path) -> None
     assert len(second) <= 12
 
 
-def test_a_start_after_a_kill_says_what_was_scanned(tmp_path: Path) -> None:
+def test_a_start_after_a_kill_logs_what_was_scanned(tmp_path: Path) -> None:
     with up(tmp_path) as server:
         assert run("send", "orders", "x", "--name-servers", server.name_server).returncode == 0
         server.process.kill()
@@ -64,7 +64,7 @@ def test_a_server_uses_the_time_zone_of_its_host(
     assert abs(ahead - timedelta(hours=5)) < timedelta(hours=1)
 
 
-def test_a_second_signal_ends_a_server_at_once_and_says_so(tmp_path: Path) -> None:
+def test_a_second_signal_ends_a_server_at_once_with_a_log_line(tmp_path: Path) -> None:
     with up(tmp_path) as server:
         server.process.send_signal(signal.SIGSTOP)  # so that both are there when it looks
         server.process.send_signal(signal.SIGTERM)

@@ -34,7 +34,7 @@ def test_a_wrong_setting_is_a_usage_error_and_leaves_nothing_behind(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_config_show_says_where_every_value_comes_from(tmp_path: Path) -> None:
+def test_config_show_names_the_origin_of_every_value(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text("[broker]\nport = 7\n")
     shown = run("config", "show", "--config", "x.toml", "--ha-port", "8", cwd=tmp_path)
     lines = {line.split()[0]: line for line in shown.stdout.splitlines()}
@@ -86,7 +86,7 @@ def test_help_fits_on_a_screen_and_help_all_shows_the_rest(command: str, lines: 
         ("--store-delay-levels DURATION,…", "1s,5s,10s"),
     ],
 )
-def test_help_says_what_is_meant_and_the_true_default(flag: str, default: str) -> None:
+def test_help_explains_each_setting_and_shows_its_real_default(flag: str, default: str) -> None:
     text = " ".join(run("broker", "--help-all").stdout.split())
     after = text.partition(f"{flag} ")[2]
     assert after.partition("[default: ")[2].startswith(default), after[:200]

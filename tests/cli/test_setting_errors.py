@@ -95,7 +95,7 @@ def refused(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("setting", "way"), CASES)
-def test_a_value_of_the_wrong_kind_is_reported_as_it_was_written_with_what_is_allowed(
+def test_a_value_of_the_wrong_kind_is_quoted_with_the_allowed_ones(
     setting: ServerSetting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = refused(setting, way, unusable(setting), tmp_path, monkeypatch)
@@ -106,7 +106,7 @@ def test_a_value_of_the_wrong_kind_is_reported_as_it_was_written_with_what_is_al
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("setting", "way"), CASES)
-def test_a_value_out_of_range_is_reported_as_it_was_written_with_what_is_allowed(
+def test_a_value_out_of_range_is_quoted_with_the_allowed_range(
     setting: ServerSetting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for text in DOUBTFUL:

@@ -81,7 +81,7 @@ def test_values_are_written_as_people_write_them(name: str, text: str, expected:
 @pytest.mark.parametrize(
     "setting", [*broker_settings(), *nameserver_settings()], ids=lambda s: s.name
 )
-def test_what_config_show_prints_can_be_given_back(setting: ServerSetting) -> None:
+def test_the_output_of_config_show_can_be_used_as_input(setting: ServerSetting) -> None:
     shown = setting.show(setting.default)
     if shown != "(none)":
         assert setting.parse(shown, "round trip") == setting.default
@@ -97,7 +97,7 @@ def test_what_config_show_prints_can_be_given_back(setting: ServerSetting) -> No
         ("flush-interval", "3 parsecs", "unit 'parsecs', must be one of ms, s, m, min, h, d"),
     ],
 )
-def test_a_bad_value_is_refused_with_its_name_its_origin_and_what_is_allowed(
+def test_a_bad_value_is_refused_with_name_origin_and_allowed_values(
     name: str, text: str, says: str
 ) -> None:
     with pytest.raises(SettingError) as refused:
@@ -108,7 +108,7 @@ def test_a_bad_value_is_refused_with_its_name_its_origin_and_what_is_allowed(
     assert says in message
 
 
-def test_what_the_configuration_itself_refuses_names_the_origin_too() -> None:
+def test_a_value_refused_by_the_configuration_is_reported_with_its_origin() -> None:
     with pytest.raises(SettingError, match=r"flag --port is '70000', must be 0 to 65535"):
         broker({"port": "70000"})
 

@@ -105,7 +105,7 @@ MANY_QUESTIONS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", MANY_QUESTIONS, ids=" ".join)
-def test_a_broker_that_hangs_costs_one_timeout_however_much_a_command_asks(
+def test_a_hanging_broker_costs_a_command_one_timeout_in_total(
     command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, busy: tuple[tuple[str, ...], str]
 ) -> None:
     at, address = busy
@@ -147,7 +147,7 @@ NOT_FOUND = [
 
 
 @pytest.mark.parametrize("command", NOT_FOUND, ids=" ".join)
-def test_a_message_that_a_broker_that_hangs_may_have_is_not_said_to_be_missing(
+def test_a_message_that_a_hanging_broker_may_have_is_not_reported_as_missing(
     command: tuple[str, ...], at: tuple[str, ...]
 ) -> None:
     ended = run(*command, *at)
@@ -193,7 +193,7 @@ def test_the_trace_of_an_error_is_shown_on_request_only(at: tuple[str, ...]) -> 
         assert ("Traceback" in ended.stderr) == is_shown
 
 
-def test_a_name_server_that_is_away_is_a_row_beside_the_one_that_answers(
+def test_an_unreachable_name_server_is_listed_along_with_the_one_that_answers(
     at: tuple[str, ...],
 ) -> None:
     with closed_port() as away:

@@ -106,7 +106,9 @@ REPEATED = [
 
 
 @pytest.mark.parametrize("command", REPEATED, ids=" ".join)
-def test_it_says_that_it_can_be_run_again(running: Cluster, command: tuple[str, ...]) -> None:
+def test_a_stopped_change_reports_that_it_can_be_run_again(
+    running: Cluster, command: tuple[str, ...]
+) -> None:
     ended = at(running, *command)
     assert (ended.returncode, ended.stdout) == (143, "")
     assert ended.stderr.splitlines() == [AGAIN]
@@ -174,7 +176,7 @@ def test_a_reset_that_is_not_in_the_journal_yet_has_moved_nothing(
     assert (ended.returncode, ended.stderr.splitlines()) == (143, [said])
 
 
-def test_a_drain_that_may_not_have_begun_says_so(running: Cluster) -> None:
+def test_a_drain_that_may_not_have_started_is_reported_as_such(running: Cluster) -> None:
     ended = at(running, "broker", "drain", HELD, "--yes")
     assert (ended.returncode, ended.stdout) == (143, "")
     assert ended.stderr.splitlines() == [
@@ -191,7 +193,9 @@ def test_a_migration_can_be_run_again(running: Cluster) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (143, "", f"{AGAIN}\n")
 
 
-def test_a_promotion_says_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_promotion_names_the_command_to_check_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def promote(
         admin: AsyncAdmin, name: str, slave_id: int | None, *, dry_run: bool, **_: object
     ) -> RoleChange:
@@ -232,7 +236,7 @@ def test_a_delivery_may_have_been_made(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_a_send_counts_what_was_stored() -> None:
+def test_a_stopped_send_reports_the_number_stored() -> None:
     with stopped_by(signal.SIGTERM, {RequestCode.SEND_MESSAGE_V2}) as running:
         ended = at(running, "send", "parcels", "a parcel", "--count", "2")
     assert (ended.returncode, ended.stdout) == (143, "")

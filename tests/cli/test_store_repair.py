@@ -140,7 +140,7 @@ def test_a_directory_that_a_broker_has_open_is_refused(directory: Path) -> None:
         assert content(directory) == before
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_store_is_refused(tmp_path: Path) -> None:
     refused = repair(tmp_path, "--yes")
     assert refused.returncode == 2
     assert "holds no store: there is no commitlog in it" in refused.stderr
@@ -168,7 +168,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize(("before", "after"), TABLES)
-def test_tables_that_cannot_be_read_are_put_right_and_kept(
+def test_unreadable_tables_are_replaced_and_kept_aside(
     directory: Path, before: dict[str, str], after: dict[str, str | None]
 ) -> None:
     for name, text in before.items():

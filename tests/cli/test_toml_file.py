@@ -42,7 +42,7 @@ def test_every_key_knows_the_line_it_begins_in() -> None:
     }
 
 
-def test_however_it_is_written_a_setting_says_where_it_came_from(tmp_path: Path) -> None:
+def test_a_setting_names_its_origin_in_every_spelling(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(TEXT)
     found = read_toml(path, all_settings()).given
@@ -96,7 +96,7 @@ def test_however_it_is_written_a_setting_says_where_it_came_from(tmp_path: Path)
         ("port = ", "is not TOML: Invalid value"),
     ],
 )
-def test_a_mistake_is_refused_with_its_line_and_what_was_meant(
+def test_a_mistake_is_refused_with_its_line_and_a_suggestion(
     text: str, says: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "x.toml"
@@ -125,7 +125,7 @@ def test_every_mistake_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
         "[broker]\ntls-server-mode = 'enforcing'",
     ],
 )
-def test_protection_that_is_missing_here_is_refused_as_such(text: str, tmp_path: Path) -> None:
+def test_unsupported_security_settings_are_refused_as_such(text: str, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(text)
     (problem,) = read_toml(path, all_settings()).problems

@@ -36,7 +36,7 @@ def test_a_topic_that_exists_with_other_settings_is_refused_and_update_is_named(
     assert "\t2\t2\t" in run("topic", "route", "cli-twice", *at).stdout
 
 
-def test_an_update_changes_only_what_is_given_and_nothing_in_a_dry_run(
+def test_an_update_changes_only_the_settings_given_and_nothing_in_a_dry_run(
     sparrowmq_session_cluster: Cluster,
 ) -> None:
     at = ("--name-servers", sparrowmq_session_cluster.name_server)
@@ -97,7 +97,7 @@ def test_a_deletion_names_messages_groups_and_members_first(
     assert "topic cli-read is deleted, with 3 messages (name servers " in deleted.stderr
 
 
-def test_a_list_is_cut_and_says_so_and_asks_only_for_what_it_prints(
+def test_a_long_list_is_cut_with_a_notice_and_asks_only_for_the_printed_rows(
     sparrowmq_session_cluster: Cluster,
 ) -> None:
     at = ("--name-servers", sparrowmq_session_cluster.name_server)
@@ -172,7 +172,7 @@ def test_a_topic_is_not_deleted_without_a_yes(sparrowmq_session_cluster: Cluster
     assert "cli-kept" in run("topic", "list", *at).stdout.splitlines()
 
 
-def test_a_route_says_how_far_the_slaves_of_a_broker_are() -> None:
+def test_a_route_shows_the_lag_of_a_brokers_slaves() -> None:
     with cluster(slaves=1, replication=ReplicationMode.SYNC) as running:
         running.create_topic("orders", queues=2)
         addresses = running.broker_addresses
@@ -202,7 +202,7 @@ def test_another_permission_is_refused_with_those_that_are_allowed(written: str)
     assert f"{written!r} is not a permission, {allowed}" in refused.stderr
 
 
-def test_a_topic_whose_broker_is_stopped_is_not_said_to_be_missing(
+def test_a_topic_whose_broker_is_stopped_is_not_reported_as_missing(
     sparrowmq_cluster: Cluster,
 ) -> None:
     at = ("--name-servers", sparrowmq_cluster.name_server)

@@ -45,7 +45,7 @@ def test_each_of_several_brokers_gets_every_setting(tmp_path: Path) -> None:
     assert second.flush is Flush.SYNC
 
 
-def test_a_port_that_is_free_to_choose_stays_so_for_each(tmp_path: Path) -> None:
+def test_port_0_stays_0_for_every_broker(tmp_path: Path) -> None:
     first = broker_config({"data": str(tmp_path), "port": "0", "ha_port": "0"}, FoundSettings())
     third = child(first, 2)
     assert (third.port, third.ha_port, third.metrics_port) == (0, 0, 0)
@@ -93,7 +93,7 @@ def test_a_single_master_keeps_its_name_and_its_messages(tmp_path: Path) -> None
         ([".", "broker-a-slave-1"], 1, ["."], []),
     ],
 )
-def test_a_start_with_another_number_of_brokers_goes_on_with_the_messages_that_are_there(
+def test_a_start_with_another_number_of_brokers_keeps_existing_messages(
     stores: list[str], brokers: int, served: list[str], other: list[str], tmp_path: Path
 ) -> None:
     for store in stores:
@@ -131,7 +131,7 @@ def test_a_broker_conf_gives_its_warnings_once(tmp_path: Path) -> None:
     assert "broker.conf line 2: namesrvAddr has no effect" in ran.stderr
 
 
-def test_a_name_server_says_that_a_broker_conf_is_not_for_it(tmp_path: Path) -> None:
+def test_a_name_server_reports_that_a_broker_conf_is_not_for_it(tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_text("brokerName=x\n")
     found = read_file(tmp_path / "broker.conf", "nameserver")
     assert (found.given, found.problems) == ({}, ())

@@ -75,7 +75,7 @@ ORDERLY = [(ProcessQueue, "first"), (ProcessQueue, "replace")]
     ],
     ids=lambda part: getattr(part, "__name__", str(part)),
 )
-def test_a_member_goes_on_after_a_failure_anywhere_in_its_loops(
+def test_a_member_keeps_running_after_a_failure_in_any_of_its_loops(
     owner: Any,
     name: str,
     orderly: bool,
@@ -131,7 +131,7 @@ def test_a_topic_that_fails_leaves_the_others_their_rounds(
 # ---- what servers say
 
 
-def test_a_name_server_that_answers_with_what_is_no_route_ends_nothing(
+def test_an_invalid_route_from_a_name_server_ends_no_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def say_nonsense(*_: object, **__: object) -> Response:
@@ -205,7 +205,9 @@ def test_a_client_that_died_is_reported_at_once_with_its_groups_and_the_cause(
         assert group.value.exceptions == (cause,)
 
 
-def test_a_producer_of_a_client_that_died_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_producer_of_a_failed_client_raises_an_error_that_names_the_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def work() -> None:
         async with Producer("p", client=client_around(core_of_consumer(consumer))) as producer:
             core_of_consumer(consumer).tasks.create_task(fail())
@@ -222,7 +224,7 @@ def test_a_producer_of_a_client_that_died_says_so(caplog: pytest.LogCaptureFixtu
         sim.run(work(), on=sim.host("member"))
 
 
-def test_a_run_raises_what_ended_its_consumer() -> None:
+def test_run_raises_the_error_that_ended_its_consumer() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim)
@@ -303,7 +305,7 @@ def test_a_loop_that_keeps_failing_begins_again_after_growing_pauses_and_a_good_
     assert pauses_s == [1, 2, 4, 8, 16, 30, 30, 101, 2]
 
 
-def test_a_loop_is_closed_without_another_beginning() -> None:
+def test_closing_a_loop_starts_no_other() -> None:
     """As tasks are whose event loop is gone."""
 
     async def wait() -> None:

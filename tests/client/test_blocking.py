@@ -63,7 +63,7 @@ def test_several_threads_share_a_producer(sparrowmq_cluster: Cluster) -> None:
     assert len({(result.queue, result.queue_offset) for result in results}) == 100
 
 
-def test_a_forked_child_goes_on_with_its_parents_producer(sparrowmq_cluster: Cluster) -> None:
+def test_a_forked_child_can_use_its_parents_producer(sparrowmq_cluster: Cluster) -> None:
     with Producer("p", name_servers=sparrowmq_cluster.name_server) as producer:
         producer.send(Message("orders", b"parent"))
         child = os.fork()
@@ -175,7 +175,7 @@ def test_wrong_settings_are_refused_when_the_object_is_made() -> None:
         PushConsumer("g", {})
 
 
-def test_a_producer_that_is_not_started_says_how_to_start_it() -> None:
+def test_using_an_unstarted_producer_raises_an_error_that_tells_how_to_start_it() -> None:
     with pytest.raises(NotStarted, match="the Producer is not running: use `with`"):
         Producer("p").send(Message("t", b"x"))
 
@@ -267,7 +267,7 @@ def client_id(producer: Producer) -> str:
     return core_of_producer(running_inside(producer)[1]).client_id
 
 
-def test_a_call_goes_to_what_ran_when_it_looked_although_another_thread_stops_it() -> None:
+def test_a_call_uses_the_instance_it_found_although_another_thread_stops_it() -> None:
     loop, inner = loop_of_process.get(), object()
 
     class StoppedMeanwhile(Producer):

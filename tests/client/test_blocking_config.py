@@ -76,7 +76,7 @@ def test_the_defaults_are_those_of_rocketmq(monkeypatch: pytest.MonkeyPatch) -> 
     "name",
     ["route_poll_s", "heartbeat_s", "name_server_timeout_s", "call_timeout_s", "connect_timeout_s"],
 )
-def test_a_time_in_which_nothing_can_happen_is_refused(name: str) -> None:
+def test_an_interval_of_0_is_refused(name: str) -> None:
     settings: Any = {name: 0}
     with pytest.raises(ValueError, match=f"{name} is 0, must be more than 0"):
         ClientConfig(**settings)

@@ -118,7 +118,7 @@ def test_lite_pull_shares_a_subscribed_topic(sparrowmq_cluster: Cluster) -> None
         consumer.subscribe("orders", "created")
 
 
-def test_what_was_polled_before_an_exception_comes_again(sparrowmq_cluster: Cluster) -> None:
+def test_messages_polled_before_an_exception_are_redelivered(sparrowmq_cluster: Cluster) -> None:
     settings = LitePullSettings(name_servers=sparrowmq_cluster.name_server, from_where=FIRST)
     sent(sparrowmq_cluster, 1)
     with (
@@ -214,12 +214,12 @@ def test_a_callback_that_would_never_be_awaited_is_refused() -> None:
         ScheduledPull("archive", {"orders": archive})  # type: ignore[dict-item]
 
 
-def test_a_consumer_that_is_not_started_says_how_to_start_it() -> None:
+def test_using_an_unstarted_consumer_raises_an_error_that_tells_how_to_start_it() -> None:
     with pytest.raises(NotStarted, match="use `with`"):
         facade.LitePullConsumer("g").poll()
 
 
-def test_facades_have_every_call_of_what_they_stand_for() -> None:
+def test_facades_have_every_method_of_the_class_they_wrap() -> None:
     inner_business = {
         *("consumer_data", "topics", "members_changed", "reset_offsets", "offsets_of", "group"),
         *("running_info", "consume_directly", "check_transaction", "take_reply", "queue_freed"),

@@ -48,7 +48,7 @@ def settled_member(sim: RunningCluster) -> Member:
     return member
 
 
-def test_the_queues_of_a_killed_broker_are_given_up_at_once() -> None:
+def test_queues_of_a_killed_broker_are_dropped_at_once() -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
         member = settled_member(sim)
         sim.brokers["broker-b"].kill()
@@ -98,7 +98,7 @@ def test_the_only_broker_of_a_topic_is_found_on_another_port_before_the_next_pol
         assert sim.now_s - began_s < max(3, away_s)
 
 
-def test_a_broker_that_is_lost_again_before_it_was_reached_is_found_too() -> None:
+def test_a_broker_lost_again_before_it_was_reached_is_found_too() -> None:
     with SimCluster(seed=1).run() as sim:
         member = settled_member(sim)
         broker = sim.brokers["broker-a"]
@@ -139,7 +139,7 @@ def test_name_servers_are_asked_once_for_each_route_that_names_a_lost_broker(
         assert asked == dict.fromkeys(topics, 1)
 
 
-def test_a_broker_that_stays_away_is_asked_for_less_and_less_often(asked: Counter[str]) -> None:
+def test_a_broker_that_stays_away_is_looked_up_less_and_less_often(asked: Counter[str]) -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
         settled_member(sim)
         asked.clear()
@@ -149,7 +149,7 @@ def test_a_broker_that_stays_away_is_asked_for_less_and_less_often(asked: Counte
         assert polls <= asked[TOPIC] <= polls + 8
 
 
-def test_a_lost_name_server_is_no_reason_to_ask(asked: Counter[str]) -> None:
+def test_a_lost_name_server_triggers_no_route_request(asked: Counter[str]) -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
         member = settled_member(sim)
         asked.clear()

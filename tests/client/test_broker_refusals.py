@@ -81,7 +81,7 @@ def test_progress_that_cannot_be_stored_now_is_stored_later(
 
 
 @pytest.mark.parametrize("error", ERRORS[:2], ids=kind)
-def test_a_message_that_cannot_be_given_back_now_is_handled_again(
+def test_a_message_that_cannot_be_sent_back_now_is_handled_again(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail_once(message: MessageExt) -> None:
@@ -97,7 +97,7 @@ def test_a_message_that_cannot_be_given_back_now_is_handled_again(
         assert member.got == [b"x", b"x"]
 
 
-def test_a_queue_listener_that_fails_ends_nothing() -> None:
+def test_a_failing_queue_listener_does_not_stop_the_consumer() -> None:
     def listen(*_: object) -> NoReturn:
         raise ValueError("what now?")
 

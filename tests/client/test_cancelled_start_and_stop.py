@@ -46,7 +46,7 @@ def test_a_start_may_be_cancelled_at_every_step_and_begun_again() -> None:
         assert stored_offset(sim) == 1
 
 
-def test_a_stop_may_be_cancelled_at_every_step_and_nothing_stays() -> None:
+def test_a_stop_cancelled_at_any_step_leaves_nothing_running() -> None:
     got: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def handle(messages: Sequence[MessageExt]) -> None:

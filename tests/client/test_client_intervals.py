@@ -58,7 +58,7 @@ def test_how_often_locks_are_renewed(client: dict[str, float], gap_s: float) -> 
 
 
 @pytest.mark.parametrize(("client", "silence_s"), [({}, 120), ({"pull_silence_s": 60}, 60)])
-def test_when_a_queue_that_is_not_pulled_is_taken_anew(
+def test_a_queue_that_is_not_pulled_is_taken_again_after_the_expected_time(
     client: dict[str, float], silence_s: float
 ) -> None:
     with SimCluster(seed=1).run() as sim:

@@ -41,7 +41,7 @@ def home(tmp_path: Path) -> dict[str, str]:
         (None, {OURS: "", CONTEXT: "", APACHES: ""}, ("127.0.0.1:9876",), "the default"),
     ],
 )
-def test_the_first_that_is_given_counts(
+def test_the_first_address_given_wins(
     home: dict[str, str],
     given: str | list[str] | None,
     environment: dict[str, str],
@@ -92,7 +92,7 @@ def test_a_mistyped_variable_is_logged_once_with_the_one_that_was_meant(
         ("", {OURS: "o:1"}, "the argument name_servers is '', which has no address"),
     ],
 )
-def test_another_cluster_than_the_one_that_was_named_is_never_used(
+def test_a_client_never_uses_another_cluster_than_the_named_one(
     home: dict[str, str], given: str | None, environment: dict[str, str], said: str
 ) -> None:
     with pytest.raises(ValueError, match=said):
@@ -126,7 +126,7 @@ def test_a_client_without_an_address_follows_the_environment(
 
 
 @pytest.mark.parametrize("given", [None, (), ""])
-def test_a_client_that_is_given_no_address_does_not_fall_back_to_another_cluster(
+def test_a_client_without_an_address_does_not_fall_back_to_another_cluster(
     given: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(OURS, "o:1")

@@ -95,7 +95,7 @@ def test_a_program_with_a_push_consumer_runs_as_pasted(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("program", programs("signal"))
-def test_a_program_that_a_signal_ends_has_stored_what_it_consumed(
+def test_a_program_ended_by_a_signal_has_stored_its_progress(
     program: str, number: signal.Signals, sparrowmq_cluster: Cluster
 ) -> None:
     with running(program, sparrowmq_cluster) as process:
