@@ -4,7 +4,7 @@ Says what a power cut took, what retention deleted, and which message a committe
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
 from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.record import Record
@@ -34,21 +34,11 @@ class LogIndex:
                 yield message
 
     def read(self, disk: Disk) -> None:
-        """Take what was added to the log.
-
-        The broker may append meanwhile. A record that is half written when it is read, and followed
-        by others when they are read, looks like a hole: only one that is there twice is passed.
-        """
+        """Take what was added to the log."""
         starts = StoreFiles(disk).log_starts()
         if not starts:
             return
         self._end = max(self._end, starts[0])
-        seen: set[int] = set()
-        while (hole := self._read_on(disk, seen)) is not None:
-            seen.add(hole)
-
-    def _read_on(self, disk: Disk, seen: Container[int]) -> int | None:
-        """Where a hole begins that has not been seen before; None at the end."""
         for found in StoreFiles(disk).scan(self._end):
             match found:
                 case Record():
@@ -56,13 +46,10 @@ class LogIndex:
                     self._end = found.log_offset + found.size
                 case FileEnd():
                     self._end = found.next_start
-                case Hole(is_tail=True):
-                    return None
-                case Hole() if found.start not in seen:
-                    return found.start
-                case Hole():
+                case Hole(is_tail=False):
                     self._end = found.end
-        return None
+                case Hole():
+                    return
 
     def _add(self, record: Record) -> None:
         message = identify(bytes(record.body))

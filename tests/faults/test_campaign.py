@@ -1,7 +1,6 @@
 """Everything at once: all kinds of messages and members while everything goes wrong."""
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,14 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from sparrowmq.store.files import StoreFiles
-from sparrowmq.store.layout import log_path
 from sparrowmq.testing.loop_watchdog import Stall
-from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.faults import scorecard_everything
 from tests.faults.broker_process import BrokerProcess, stalls_of_service, too_long, watched
 from tests.faults.campaign import Call, Cut, Fault, Judged, Kind, Reset, Sending, Story, judge
-from tests.faults.campaign_log import LogIndex
 from tests.faults.campaign_planted import PLANTED
 from tests.faults.campaign_processes import campaign_in_processes
 from tests.faults.campaign_sim import KINDS, campaign_in_simulation
@@ -24,7 +19,6 @@ from tests.faults.campaign_stream import Stream, keep
 from tests.faults.checker import MessageId, State, body_of
 from tests.faults.scorecard_everything import everything
 from tests.seeds import in_part
-from tests.store.stores import message, open_store
 
 
 @pytest.fixture(autouse=True)
@@ -136,31 +130,6 @@ def test_a_row_says_what_held_the_loops_of_its_brokers_longest() -> None:
         pass
     assert too_long(loops.stalls) == []
     assert str(loops) == "no callback held a loop for 50 ms"
-
-
-def test_a_record_that_was_half_written_when_it_was_read_is_read_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    disk, sent_ids = RecordingDisk(), [MessageId("plain", number) for number in range(3)]
-    store = open_store(disk)
-    for one in sent_ids:
-        store.append(msgspec.structs.replace(message(0), body=body_of(one)), 1)
-    log = disk.open(log_path(0))
-    half = body_of(sent_ids[1])
-    at = log.read(0, log.size()).index(half)
-    log.write(at, bytes(len(half)))
-    scan = StoreFiles.scan
-
-    def while_it_is_written(files: StoreFiles, start: int | None = None) -> Iterator[object]:
-        try:
-            yield from scan(files, start)
-        finally:
-            log.write(at, half)
-
-    monkeypatch.setattr(StoreFiles, "scan", while_it_is_written)
-    index = LogIndex()
-    index.read(disk)
-    assert index.messages() == {*sent_ids}
 
 
 def story(*sendings: Sending, sync_flush: bool = False) -> Story:

@@ -39,6 +39,23 @@ def test_a_scan_tells_records_file_ends_and_the_tail_apart() -> None:
     assert found[-1].is_tail
 
 
+def test_what_a_broker_writes_while_its_log_is_read_is_no_hole() -> None:
+    disk = RecordingDisk()
+    store = open_store(disk)
+    store.append(message(0), 0)
+    found = []
+    for one in StoreFiles(disk).scan():
+        found.append(one)
+        if len(found) < 30:
+            number = len(found)
+            store.append(message(number), number)
+            store.append(message(100 + number), number)
+    assert [type(one) for one in found if not isinstance(one, Record | FileEnd)] == [Hole]
+    assert [one.queue_offset for one in found if isinstance(one, Record)] == list(
+        range(store.max_offset("orders", 0))
+    )
+
+
 def test_a_scan_goes_on_where_another_ended() -> None:
     files = StoreFiles(filled(RecordingDisk()))
     records = list(files.records())

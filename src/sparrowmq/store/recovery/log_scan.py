@@ -97,6 +97,15 @@ class LogScan:
         return outline_run(data, at, position, limit if stop is None else min(limit, stop))
 
     def _at(self, position: int) -> Found:
+        found = self._seen_at(position)
+        if isinstance(found, Hole) and not found.is_tail:
+            # A broker may have written on since the window was read: what follows was looked for in
+            # the file. It writes in order, so what is still a hole now is one.
+            self._window = b""
+            found = self._seen_at(position)
+        return found
+
+    def _seen_at(self, position: int) -> Found:
         file_end = position - position % self._file_size + self._file_size
         try:
             data, at = self._bytes(position, MIN_RECORD_SIZE)
