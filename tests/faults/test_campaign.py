@@ -93,6 +93,8 @@ def test_planted_a_bug_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) ->
         (("server.py:73 BrokerServer.running", "server.py:160 reopen_broker"), True),
         (("server.py:120 BrokerServer.running", "server.py:154 open_broker", "a.py:1 a"), False),
         (("server.py:120 BrokerServer.running", "replication.py:75 open_in_role"), False),
+        (("serve.py:74 broker_running", "syncer.py:111 ProcessSyncer.start", "a.py:1 b"), False),
+        (("syncer.py:125 ProcessSyncer.begin", "syncer.py:111 ProcessSyncer.start"), True),
     ],
 )
 def test_a_stall_counts_unless_the_broker_was_starting(
