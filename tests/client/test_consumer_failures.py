@@ -73,7 +73,7 @@ def test_level_minus_1_sends_to_the_dead_letters_at_once() -> None:
         assert sim.wait(sim.client.pull(dlq_topic(GROUP))).bodies == [b"x"]
 
 
-def test_a_message_that_cannot_be_given_back_is_handed_out_again_after_5_s() -> None:
+def test_a_message_that_cannot_be_sent_back_is_handled_again_after_5_s() -> None:
     """Progress does not pass it, and its failures are counted."""
     seen: list[tuple[int, float]] = []
 
@@ -99,7 +99,7 @@ def test_a_message_that_cannot_be_given_back_is_handed_out_again_after_5_s() -> 
         assert stored_offset(sim) == 1
 
 
-def test_a_message_that_fails_again_after_it_could_not_be_given_back_is_given_back_then(
+def test_a_message_that_could_not_be_sent_back_is_sent_back_after_its_next_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     give_back = GivingBack.give_back
@@ -151,7 +151,7 @@ def test_a_handler_that_hangs_for_15_minutes_loses_its_message_and_its_late_resu
         assert seen == [0, 0, 1]
 
 
-def test_what_hangs_for_too_long_and_cannot_be_given_back_stays_in_work(
+def test_a_hanging_message_that_cannot_be_sent_back_stays_in_progress(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     may_end = asyncio.Event()
@@ -174,7 +174,7 @@ def test_what_hangs_for_too_long_and_cannot_be_given_back_stays_in_work(
         assert stored_offset(sim) == 1
 
 
-def test_a_broadcasting_member_drops_what_fails(tmp_path: Path) -> None:
+def test_a_broadcasting_member_drops_failed_messages(tmp_path: Path) -> None:
     async def fail(message: MessageExt) -> None:
         raise ValueError("never")
 
@@ -188,7 +188,7 @@ def test_a_broadcasting_member_drops_what_fails(tmp_path: Path) -> None:
         assert {queue.topic for queue in member.consumer.assignment()} == {TOPIC}
 
 
-def test_a_broadcasting_member_goes_on_where_its_file_says(tmp_path: Path) -> None:
+def test_a_broadcasting_member_resumes_at_the_offset_in_its_file(tmp_path: Path) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim, model=MessageModel.BROADCASTING, offsets_dir=tmp_path)
@@ -237,7 +237,7 @@ def test_a_handler_whose_own_task_was_cancelled_has_failed_and_the_workers_live_
         assert sorted(member.got) == [b"a", b"a", b"b", b"b"]
 
 
-def test_a_member_that_cannot_write_its_offsets_goes_on(tmp_path: Path) -> None:
+def test_a_member_that_cannot_write_its_offsets_keeps_consuming(tmp_path: Path) -> None:
     directory = tmp_path / "offsets"
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
@@ -272,7 +272,7 @@ def test_a_handler_that_overruns_the_stop_is_ended_before_its_queue_is_free() ->
         sim.until(lambda: second.got == [b"a"])
 
 
-def test_a_handler_that_is_no_function_is_refused_at_the_start() -> None:
+def test_a_handler_that_is_not_a_function_is_refused_at_the_start() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         consumer = PushConsumer(GROUP, {TOPIC: "*"}, client=sim.client_on("member"))
@@ -281,7 +281,7 @@ def test_a_handler_that_is_no_function_is_refused_at_the_start() -> None:
             sim.run(consumer.start(nothing), on=sim.host("member"))
 
 
-def test_subscriptions_that_are_no_mapping_are_refused_with_an_example() -> None:
+def test_subscriptions_that_are_not_a_mapping_are_refused_with_an_example() -> None:
     topics: Any = ["orders"]
     with pytest.raises(ValueError, match=r"must give a filter for each topic, such as \{'orders'"):
         PushConsumer(GROUP, topics)
@@ -375,7 +375,7 @@ def test_a_value_that_a_handler_returns_is_reported_once(
     ]
 
 
-def test_a_stop_that_cannot_store_progress_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_that_cannot_store_progress_logs_it(caplog: pytest.LogCaptureFixture) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim)

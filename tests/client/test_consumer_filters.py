@@ -44,7 +44,7 @@ def test_a_condition_chooses_by_properties() -> None:
         assert member.got == [b"2", b"3", b"4"]
 
 
-def test_a_function_chooses_and_what_it_rejects_counts_as_consumed() -> None:
+def test_messages_that_a_filter_function_rejects_count_as_consumed() -> None:
     def even(message: MessageExt) -> bool:
         return int(message.body) % 2 == 0
 
@@ -97,7 +97,7 @@ def test_a_wrong_condition_is_refused_before_anything_is_sent() -> None:
         ("a || b, c,", r"not by commas: write 'a \|\| b \|\| c'"),
     ],
 )
-def test_tags_that_cannot_be_meant_are_refused_at_the_call(choice: str, fault: str) -> None:
+def test_invalid_tags_are_refused_at_the_call(choice: str, fault: str) -> None:
     with pytest.raises(ValueError, match=f"filter of topic {TOPIC} is .*{fault}"):
         Subscriptions({TOPIC: choice})
     with pytest.raises(ValueError, match=f"tags of Only is .*{fault}"):
@@ -105,7 +105,7 @@ def test_tags_that_cannot_be_meant_are_refused_at_the_call(choice: str, fault: s
 
 
 @pytest.mark.parametrize("choice", ["*", "created", "created||paid", " created || paid ", "a|b"])
-def test_tags_that_can_be_meant_are_taken(choice: str) -> None:
+def test_valid_tags_are_accepted(choice: str) -> None:
     data = Subscriptions({TOPIC: choice}).get(TOPIC)
     assert data is not None
     assert data.sub_string == choice

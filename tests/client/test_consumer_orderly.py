@@ -57,7 +57,7 @@ def test_messages_of_a_queue_come_one_after_the_other_in_their_order() -> None:
         assert stored_offset(sim) == 50
 
 
-def test_a_queue_that_was_empty_goes_on_with_what_comes() -> None:
+def test_a_queue_that_was_empty_continues_with_new_messages() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim, orderly=True)
@@ -224,7 +224,7 @@ def test_a_queue_is_released_when_its_handler_is_done() -> None:
         assert watch.order == numbers(5)
 
 
-def test_without_the_consume_lock_the_next_owner_begins_too_early(
+def test_without_the_consume_lock_the_next_owner_starts_too_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def at_once(held: HeldQueue, within_s: float) -> None:

@@ -100,7 +100,7 @@ def test_a_consumed_message_leaves_a_line_before_and_one_after() -> None:
 @pytest.mark.parametrize(
     ("error", "code"), [(RuntimeError("broken"), "2"), (RetryLater("not yet"), "4")]
 )
-def test_a_failed_message_says_how_it_failed(error: Exception, code: str) -> None:
+def test_a_failed_message_is_traced_with_the_kind_of_failure(error: Exception, code: str) -> None:
     def handle(batch: Sequence[MessageExt]) -> None:
         raise error
 
@@ -109,7 +109,7 @@ def test_a_failed_message_says_how_it_failed(error: Exception, code: str) -> Non
     assert (after[4], after[5], after[6]) == ("false", "null", code)
 
 
-def test_of_a_batch_only_what_comes_again_has_failed() -> None:
+def test_in_a_batch_only_messages_that_are_retried_count_as_failed() -> None:
     def handle(batch: Sequence[MessageExt]) -> None:
         if len(batch) > 1:
             raise RetryLater(done=1)
@@ -130,7 +130,7 @@ def test_both_halves_are_found_by_the_same_id() -> None:
     assert keys == {msg_id}
 
 
-def test_messages_whose_trace_is_switched_off_leave_nothing() -> None:
+def test_messages_with_trace_switched_off_are_not_traced() -> None:
     def handle(batch: Sequence[MessageExt]) -> None:
         assert batch[0].properties["TRACE_ON"] == "false"
 
@@ -147,7 +147,7 @@ def test_a_consumer_without_trace_calls_its_handler_directly() -> None:
     assert lines == []
 
 
-def test_a_message_that_was_taken_back_leaves_a_line_of_its_own() -> None:
+def test_a_recalled_message_leaves_its_own_trace_line() -> None:
     with SimCluster(seed=1).run() as sim:
         client = sim.client_on("client")
 

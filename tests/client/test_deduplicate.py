@@ -57,7 +57,7 @@ class Handled:
             self._fails(messages)
 
 
-def test_a_known_key_is_passed_over(seen: Seen) -> None:
+def test_a_known_key_is_skipped(seen: Seen) -> None:
     handled = Handled()
     handle = Deduplicate(seen, by_body, clock=Time())(handled)
     handle([message(b"a"), message(b"b")])
@@ -139,14 +139,14 @@ def test_a_handler_whose_call_is_async_is_awaited_before_its_keys_are_recorded()
     assert asyncio.run(work()) == [b"a", b"a"]
 
 
-def test_what_is_no_handler_is_refused() -> None:
+def test_an_argument_that_is_not_a_handler_is_refused() -> None:
     with pytest.raises(ValueError, match="handler is 5"):
         Deduplicate(MemorySeen())(5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="key is 5, must be a function"):
         Deduplicate(MemorySeen(), key=5)  # type: ignore[arg-type]
 
 
-def test_a_twin_that_is_being_handled_comes_again_later(seen: Seen) -> None:
+def test_a_duplicate_of_a_message_in_progress_is_retried_later(seen: Seen) -> None:
     may_end = asyncio.Event()
     handled: list[bytes] = []
 
@@ -196,7 +196,7 @@ def test_a_time_to_live_must_be_positive() -> None:
         Deduplicate(MemorySeen(), ttl_s=0)
 
 
-def test_a_consumer_that_was_killed_handles_nothing_twice_with_it() -> None:
+def test_a_killed_consumer_with_deduplication_handles_no_message_twice() -> None:
     handled: list[bytes] = []
     store = MemorySeen()
 

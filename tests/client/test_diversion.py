@@ -72,7 +72,7 @@ async def send(producer: Producer, count: int) -> list[SendResult]:
     return [await producer.send(Message("orders", b"%d" % number)) for number in range(count)]
 
 
-def test_what_a_quota_refuses_goes_to_the_other_topic_and_says_so(
+def test_messages_over_quota_are_diverted_to_the_other_topic_and_marked(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "sparrowmq")
@@ -103,7 +103,7 @@ def test_what_a_quota_refuses_goes_to_the_other_topic_and_says_so(
         assert "5 messages of topic orders went to orders-overflow in all" in lines
 
 
-def test_a_program_sends_back_what_was_diverted() -> None:
+def test_a_program_can_send_diverted_messages_back() -> None:
     async def send_back(producer: Producer) -> None:
         for message in moved:
             back = Message(
@@ -207,7 +207,7 @@ def test_a_failure_of_the_other_topic_is_raised_with_the_refusal_as_its_context(
         assert "topic orders takes 1" in str(error.__context__)
 
 
-def test_another_topic_that_does_not_exist_is_not_made_by_what_is_refused() -> None:
+def test_a_diverted_message_does_not_create_a_missing_topic() -> None:
     async def work(producer: Producer) -> Exception:
         await send(producer, 1)
         with pytest.raises(NoRoute, match="sparrowmq topic create orders-overflow") as caught:
@@ -331,6 +331,6 @@ def test_diverted_messages_are_counted_for_prometheus() -> None:
         ({"orders": "RMQ_SYS_TRACE_TOPIC"}, "names RMQ_SYS_TRACE_TOPIC, which is not a topic"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_when_the_producer_is_made(given: Any, text: str) -> None:
+def test_invalid_diversion_settings_are_refused_by_the_constructor(given: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         Producer("orders-svc", when_refused=given)

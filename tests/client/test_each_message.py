@@ -57,7 +57,7 @@ def test_a_handler_gets_one_message_at_a_time(orderly: bool, is_async: bool) -> 
         assert stored_offset(sim) == 3
 
 
-def test_only_the_message_whose_handler_raised_comes_again() -> None:
+def test_only_the_message_whose_handler_raised_is_retried() -> None:
     got: list[tuple[bytes, int]] = []
 
     async def fail_once(message: MessageExt) -> None:

@@ -64,6 +64,6 @@ def test_a_transaction_listener_may_answer_a_name(state: TransactionState) -> No
     assert asyncio.run(settled(state.name)) is state
 
 
-def test_a_listener_s_answer_that_is_no_state_is_refused_with_what_is_allowed() -> None:
+def test_a_listener_s_answer_that_is_not_a_state_is_refused_with_the_allowed_ones() -> None:
     with pytest.raises(ValueError, match="is 'DONE', must be one of COMMIT, ROLLBACK, UNKNOWN"):
         asyncio.run(settled("DONE"))

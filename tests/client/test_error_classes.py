@@ -34,7 +34,9 @@ ERRORS: list[type[Exception]] = sorted(
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-def test_every_error_has_one_base_and_is_no_mistake_of_the_caller(kind: type[Exception]) -> None:
+def test_every_error_has_one_base_class_and_is_not_a_value_or_type_error(
+    kind: type[Exception],
+) -> None:
     assert issubclass(kind, SparrowMQError)
     assert not issubclass(kind, ValueError | TypeError)
 
@@ -56,6 +58,6 @@ MADE: list[SparrowMQError] = [
 
 
 @pytest.mark.parametrize("error", MADE, ids=lambda error: type(error).__name__)
-def test_an_error_of_another_process_is_the_same(error: SparrowMQError) -> None:
+def test_an_error_survives_pickling(error: SparrowMQError) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))

@@ -22,7 +22,7 @@ from tests.client.two_members import both_ways, two_members
 
 
 @both_ways
-def test_a_member_that_was_out_of_touch_for_2_s_goes_on_as_if_nothing_was(orderly: bool) -> None:
+def test_a_member_that_was_cut_off_for_2_s_continues_without_repeating(orderly: bool) -> None:
     with SimCluster(seed=1).run() as sim:
         first, second = two_members(sim, orderly=orderly)
         for queue_id in range(4):
@@ -102,7 +102,7 @@ def test_a_client_may_do_without() -> None:
         sim.run(live(), on=sim.host("quiet"))
 
 
-def test_a_producer_keeps_the_connection_when_the_consumer_beside_it_has_left() -> None:
+def test_a_producer_keeps_the_connection_after_the_consumer_sharing_it_has_left() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
 

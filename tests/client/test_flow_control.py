@@ -56,7 +56,7 @@ def test_flow_control_looks_again_after_50_ms() -> None:
         assert 1.21 <= starts[2] - starts[0] < 1.27
 
 
-def test_a_paused_consumer_pulls_nothing_and_says_so() -> None:
+def test_a_paused_consumer_pulls_nothing_and_reports_it() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim)
@@ -93,7 +93,7 @@ def test_a_queue_whose_broker_is_away_is_pulled_again_after_3_s() -> None:
     [NoRoute(TOPIC, "gone"), ConnectionLost("broker-a", "gone"), BodyError("nonsense")],
     ids=lambda error: type(error).__name__,
 )
-def test_nothing_that_goes_wrong_with_a_pull_ends_the_pulls(
+def test_no_failure_of_a_pull_ends_the_pull_loop(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object, **__: object) -> NoReturn:

@@ -26,7 +26,7 @@ def test_a_function_s_result_and_its_error_come_back() -> None:
     assert asyncio.run(work()) == 255
 
 
-def test_so_many_functions_run_at_once_as_were_asked_for_and_no_more() -> None:
+def test_as_many_functions_run_at_once_as_configured_and_no_more() -> None:
     together = threading.Barrier(3)
 
     async def work() -> set[str]:
@@ -63,7 +63,7 @@ def test_every_thread_ends_with_its_pool(end: Callable[[HandlerThreads], None]) 
         assert not thread.is_alive()
 
 
-def test_only_its_own_functions_are_here() -> None:
+def test_is_here_is_true_only_in_its_own_threads() -> None:
     async def work() -> tuple[bool, bool]:
         threads = HandlerThreads(1, "test")
         inside = await threads.run(lambda: threads.is_here)
@@ -91,7 +91,7 @@ def test_a_thread_outlives_whatever_its_function_raises(kind: type[BaseException
     assert asyncio.run(work()) == "test_1"
 
 
-def test_closing_waits_for_what_runs_and_for_what_was_asked_for_before() -> None:
+def test_closing_waits_for_running_and_queued_functions() -> None:
     async def work() -> list[str]:
         threads = HandlerThreads(1, "test")
         may_end = threading.Event()
@@ -115,7 +115,7 @@ def test_closing_waits_for_what_runs_and_for_what_was_asked_for_before() -> None
     assert asyncio.run(work()) == ["first", "second"]
 
 
-def test_nothing_waits_for_what_was_given_up() -> None:
+def test_nothing_waits_for_abandoned_functions() -> None:
     may_end = threading.Event()
 
     async def work() -> None:

@@ -35,7 +35,7 @@ def a_guest_while_a_handler_runs(
 
 
 @pytest.mark.parametrize(("handler_s", "comes_again"), [(9, False), (13, True)])
-def test_a_queue_is_given_up_after_10_s_although_its_handler_runs(
+def test_a_queue_is_released_after_10_s_although_its_handler_runs(
     handler_s: float, comes_again: bool
 ) -> None:
     with SimCluster(seed=1).run() as sim:
@@ -47,7 +47,7 @@ def test_a_queue_is_given_up_after_10_s_although_its_handler_runs(
         assert guest.got == [b"slow"] * comes_again
 
 
-def test_a_handler_that_fails_after_its_queue_was_given_up_gives_nothing_back() -> None:
+def test_a_handler_that_fails_after_its_queue_was_released_sends_nothing_back() -> None:
     with SimCluster(seed=1).run() as sim:
         member, guest = a_guest_while_a_handler_runs(sim, 13, orderly=False, fails=True)
         sim.advance(60)

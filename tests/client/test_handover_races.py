@@ -23,7 +23,7 @@ from tests.client.members import GROUP, TOPIC, Member, create_topic, owned, send
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_a_queue_that_was_to_go_and_comes_back_is_consumed_on(orderly: bool) -> None:
+def test_a_queue_that_is_reassigned_while_leaving_is_consumed_on(orderly: bool) -> None:
     """Its handler runs for longer than the other member stays."""
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, 2)
@@ -71,7 +71,7 @@ def test_a_message_on_its_way_to_the_dead_letters_keeps_its_queue(
         assert taker.got == []
 
 
-def test_progress_of_a_queue_that_came_into_doubt_while_another_s_was_stored_is_not_stored(
+def test_a_queue_that_comes_into_doubt_while_another_is_stored_is_not_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with SimCluster(seed=1).run() as sim:
@@ -111,7 +111,7 @@ def slow_locks_at(monkeypatch: pytest.MonkeyPatch, address: str) -> list[str]:
     return asked
 
 
-def test_a_queue_that_was_given_up_while_locks_were_renewed_is_not_locked_again(
+def test_a_queue_released_during_a_lock_renewal_is_not_locked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
@@ -131,7 +131,7 @@ def test_a_queue_that_was_given_up_while_locks_were_renewed_is_not_locked_again(
         assert sim.brokers[second].broker.locks.owner(GROUP, queue) is None
 
 
-def test_a_queue_that_was_taken_anew_meanwhile_is_not_lost_with_the_one_before(
+def test_a_queue_taken_again_meanwhile_is_not_dropped_with_the_old_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with SimCluster(seed=1).run() as sim:
@@ -155,7 +155,7 @@ def test_a_queue_that_was_taken_anew_meanwhile_is_not_lost_with_the_one_before(
         assert not member.held[queue].is_dropped
 
 
-def test_a_handler_that_fails_while_its_message_is_given_back_does_not_give_it_back_twice(
+def test_a_handler_that_fails_while_its_message_is_sent_back_does_not_send_it_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The message was taken from it because it took too long."""

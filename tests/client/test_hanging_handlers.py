@@ -102,7 +102,9 @@ def test_a_process_ends_although_a_function_does_not_return(
     run(ENDS[what], sparrowmq_cluster)
 
 
-def test_a_process_that_stopped_nothing_waits_for_its_handlers(sparrowmq_cluster: Cluster) -> None:
+def test_a_process_that_stopped_no_consumer_waits_for_its_handlers(
+    sparrowmq_cluster: Cluster,
+) -> None:
     program = """
 def handle(messages):
     began.set()

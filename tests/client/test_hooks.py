@@ -165,13 +165,13 @@ def test_a_hook_adds_properties_that_the_handler_s_hook_reads() -> None:
     assert tracing.seen == ["00-1-2-01"]
 
 
-def test_a_message_keeps_the_property_that_it_has_itself() -> None:
+def test_a_hook_does_not_overwrite_a_property_of_the_message() -> None:
     tracing = Tracing(colour="red")
     (got,) = sent_with([tracing], Message(TOPIC, b"one", properties={"colour": "blue"}))
     assert got.properties["colour"] == "blue"
 
 
-def test_a_property_that_no_message_can_have_is_left_out_and_logged(
+def test_an_invalid_property_from_a_hook_is_left_out_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     (got,) = sent_with([Tracing(TAGS="reserved")], Message(TOPIC, b"one"))
@@ -191,7 +191,7 @@ def test_what_hooks_raise_fails_neither_a_send_nor_a_message(
     assert notes.handled[0].failed == ()
 
 
-def test_a_call_of_a_handler_is_seen_with_what_failed() -> None:
+def test_a_hook_sees_each_handler_call_with_its_failures() -> None:
     async def handle(messages: Sequence[MessageExt]) -> None:
         if not messages[0].reconsume_times:
             raise RetryLater("the second one", done=1)
@@ -225,7 +225,7 @@ class Async(Hooks):
         ([Async()], "before_send of Async is async, must be a plain function"),
     ],
 )
-def test_what_are_no_hooks_is_refused(hooks: Any, fault: str) -> None:
+def test_an_object_that_is_not_hooks_is_refused(hooks: Any, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         Producer("orders-svc", hooks=hooks)
     with pytest.raises(ValueError, match=fault):

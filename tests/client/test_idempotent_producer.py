@@ -110,7 +110,9 @@ def test_the_error_says_whether_the_outcome_is_unknown(
 
 
 @pytest.mark.parametrize(("answer", "is_unknown"), [("silent", True), (BUSY, False), (GONE, False)])
-def test_the_error_of_any_producer_says_so(answer: Answer, is_unknown: bool) -> None:
+def test_the_error_of_any_producer_says_whether_the_outcome_is_unknown(
+    answer: Answer, is_unknown: bool
+) -> None:
     with world("a") as w:
         w.brokers["a"].script = [answer] * 999
         with pytest.raises(SendFailed) as raised:

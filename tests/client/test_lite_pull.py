@@ -15,7 +15,7 @@ from tests.client.lite_readers import QUEUE, bodies, numbers, run, using, with_2
 from tests.client.members import GROUP, TOPIC, create_topic, send, stored_offset
 
 
-def test_poll_returns_batches_in_order_and_nothing_when_nothing_comes() -> None:
+def test_poll_returns_batches_in_order_and_nothing_on_timeout() -> None:
     async def read(consumer: LitePullConsumer) -> list[list[bytes]]:
         return [bodies(await consumer.poll()) for _ in range(4)]
 
@@ -38,7 +38,7 @@ def test_a_poll_that_waits_gets_what_arrives() -> None:
         assert sim.now_s - began_s < 1
 
 
-def test_what_was_polled_is_committed_and_a_next_reader_goes_on_there() -> None:
+def test_polled_messages_are_committed_and_the_next_reader_continues_there() -> None:
     async def one_batch(consumer: LitePullConsumer) -> list[bytes]:
         return bodies(await consumer.poll())
 
@@ -49,7 +49,7 @@ def test_what_was_polled_is_committed_and_a_next_reader_goes_on_there() -> None:
         assert run(sim, one_batch) == numbers(10, 20)
 
 
-def test_a_batch_whose_processing_raised_comes_again() -> None:
+def test_a_batch_whose_processing_raised_is_polled_again() -> None:
     async def fail(consumer: LitePullConsumer) -> None:
         await consumer.poll()
         await consumer.poll()
@@ -121,7 +121,7 @@ def test_two_polls_at_once_lose_no_progress() -> None:
 
 
 @pytest.mark.parametrize("options", [{"limits": FlowLimits(messages=5)}, {"limit_all": 5}])
-def test_no_more_is_pulled_ahead_than_may_wait_to_be_polled(options: dict[str, Any]) -> None:
+def test_prefetching_stays_within_the_limit_of_unpolled_messages(options: dict[str, Any]) -> None:
     async def wait(consumer: LitePullConsumer) -> int:
         await asyncio.sleep(5)
         return len(membership_of(consumer).held[QUEUE].process_queue)
@@ -131,7 +131,7 @@ def test_no_more_is_pulled_ahead_than_may_wait_to_be_polled(options: dict[str, A
         assert run(sim, wait, batch=3, **options) == 6
 
 
-def test_an_offset_out_of_range_goes_on_where_the_queue_ends() -> None:
+def test_a_reader_with_an_offset_out_of_range_continues_at_the_end_of_the_queue() -> None:
     async def commit_too_much(consumer: LitePullConsumer) -> None:
         await consumer.poll()
         await consumer.commit({QUEUE: 99})

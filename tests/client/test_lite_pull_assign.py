@@ -46,7 +46,7 @@ def test_assign_is_refused_while_topics_are_subscribed() -> None:
         run(sim, read)
 
 
-def test_the_last_of_several_assigns_at_once_says_what_is_read() -> None:
+def test_the_last_of_several_concurrent_assigns_decides_what_is_read() -> None:
     async def read(consumer: LitePullConsumer) -> list[bytes]:
         await asyncio.gather(consumer.assign([QUEUE]), consumer.assign([OTHER]))
         assert consumer.assignment() == [OTHER]
@@ -61,7 +61,7 @@ def test_the_last_of_several_assigns_at_once_says_what_is_read() -> None:
         assert run(sim, read, subscriptions={}) == numbers(0, 10)
 
 
-def test_an_assign_of_a_topic_that_is_not_there_changes_nothing() -> None:
+def test_an_assign_of_a_missing_topic_changes_nothing() -> None:
     async def read(consumer: LitePullConsumer) -> list[bytes]:
         await consumer.assign([QUEUE])
         with pytest.raises(NoRoute, match="does not exist"):

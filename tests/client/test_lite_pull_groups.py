@@ -21,7 +21,7 @@ from tests.client.lite_readers import OTHER, QUEUE, bodies, numbers, run, using,
 from tests.client.members import TOPIC, create_topic, send
 
 
-def test_two_readers_share_the_queues_and_nothing_comes_twice() -> None:
+def test_two_readers_share_the_queues_and_no_message_is_repeated() -> None:
     told: list[tuple[str, int]] = []
 
     def listen(topic: str, queues: Sequence[MessageQueue], mine: Sequence[MessageQueue]) -> None:
@@ -98,7 +98,7 @@ def test_progress_of_a_queue_that_is_not_ours_is_not_committed() -> None:
         run(sim, read, strategy=by_configuration([QUEUE]))
 
 
-def test_a_commit_raises_for_a_queue_that_is_lost_while_another_s_progress_is_stored(
+def test_a_commit_raises_for_a_queue_lost_while_another_s_progress_is_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def slowly(

@@ -36,7 +36,7 @@ def test_seek_goes_to_an_offset_the_beginning_the_end_or_a_time() -> None:
         run(sim, read)
 
 
-def test_what_was_polled_before_a_seek_has_no_say_after_it() -> None:
+def test_messages_polled_before_a_seek_do_not_affect_progress_after_it() -> None:
     async def read(consumer: LitePullConsumer) -> int:
         await consumer.poll()
         await consumer.seek_to_begin(QUEUE)
@@ -76,7 +76,7 @@ def test_a_paused_queue_is_not_polled_until_it_is_resumed() -> None:
         run(sim, read)
 
 
-def test_a_seek_in_a_queue_that_is_lost_meanwhile_says_so() -> None:
+def test_a_seek_in_a_queue_that_is_lost_meanwhile_raises() -> None:
     async def read(consumer: LitePullConsumer) -> None:
         await consumer.poll()
         held = membership_of(consumer).held[QUEUE]

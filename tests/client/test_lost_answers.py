@@ -58,7 +58,7 @@ def test_an_idempotent_send_whose_answer_is_lost_is_stored_once(tmp_path: Path, 
         assert window.duplicates == 3
 
 
-def test_a_topic_that_is_not_deduplicated_stores_what_is_repeated_twice(tmp_path: Path) -> None:
+def test_a_topic_without_dedup_stores_a_repeated_message_twice(tmp_path: Path) -> None:
     with behind_a_proxy(tmp_path) as (name_server, proxy), Admin(name_server) as admin:
         with Producer("shop", name_servers=name_server, timeout_s=PATIENCE_S) as producer:
             producer.send(Message.text("orders", "first"))

@@ -101,7 +101,7 @@ def slow_member(sim: RunningCluster, pace: Pace, **options: Any) -> Member:
 
 @pytest.mark.parametrize("lose", LOSSES)
 @pytest.mark.parametrize("model", list(MessageModel))
-def test_a_concurrent_member_goes_on_from_the_slave(
+def test_a_concurrent_member_continues_from_the_slave(
     model: MessageModel, lose: Callable[[RunningCluster, BrokerNode], float], tmp_path: Path
 ) -> None:
     with with_slave() as sim:
@@ -157,7 +157,7 @@ def test_a_member_that_read_from_the_slave_returns_to_the_master() -> None:
 
 
 @pytest.mark.parametrize("lose", LOSSES)
-def test_a_lite_reader_goes_on_from_the_slave(
+def test_a_lite_reader_continues_from_the_slave(
     lose: Callable[[RunningCluster, BrokerNode], float],
 ) -> None:
     with with_slave() as sim:
@@ -180,7 +180,7 @@ def test_a_lite_reader_goes_on_from_the_slave(
         assert got == numbers(0, 60)
 
 
-def test_a_pull_consumer_goes_on_from_the_slave_and_returns() -> None:
+def test_a_pull_consumer_continues_from_the_slave_and_returns() -> None:
     """With the pull after the one that failed. Its topic is none of the group's, whose routes are
     polled."""
     queue = MessageQueue(TOPIC, MASTER, 0)
@@ -255,7 +255,7 @@ class ScheduledReader:
 
 
 @pytest.mark.parametrize("lose", LOSSES)
-def test_a_scheduled_pull_goes_on_from_the_slave(
+def test_a_scheduled_pull_continues_from_the_slave(
     lose: Callable[[RunningCluster, BrokerNode], float],
 ) -> None:
     with with_slave() as sim:
@@ -271,7 +271,7 @@ def test_a_scheduled_pull_goes_on_from_the_slave(
 
 @pytest.mark.parametrize("frozen_s", [30, 300])
 @pytest.mark.parametrize(("commits", "count"), [(True, 400), (False, 70)])
-def test_a_scheduled_pull_reads_nothing_again_after_its_master_stood_still(
+def test_a_scheduled_pull_repeats_nothing_after_its_master_was_frozen(
     commits: bool, count: int, frozen_s: int
 ) -> None:
     """Name servers list the frozen master for two minutes, and then only its slave."""
@@ -289,7 +289,7 @@ def test_a_scheduled_pull_reads_nothing_again_after_its_master_stood_still(
         assert stored_at(sim, master) == count
 
 
-def test_an_ordered_member_rests_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ordered_member_pauses_and_logs_it_once(caplog: pytest.LogCaptureFixture) -> None:
     with with_slave() as sim:
         send(sim, *numbers(0, 30))
         member = slow_member(sim, Pace(sim), orderly=True)
@@ -363,7 +363,7 @@ def test_the_queues_of_a_member_that_dies_meanwhile_are_taken_over() -> None:
         sim.until(lambda: members[1].got.count(b"39") == 2)
 
 
-def test_a_group_without_progress_is_not_started_by_a_slaves_word() -> None:
+def test_a_group_without_progress_does_not_start_from_a_slaves_answer() -> None:
     with with_slave(young_queue_bytes=0) as sim:
         send(sim, *numbers(0, 3))
         master = sim.brokers[MASTER]
@@ -386,7 +386,7 @@ def test_a_group_without_progress_is_not_started_by_a_slaves_word() -> None:
         assert member.got == numbers(1, 3), "the slave knows the end, and not where to begin"
 
 
-def test_a_member_goes_on_from_the_slave_while_no_name_server_answers() -> None:
+def test_a_member_continues_from_the_slave_while_no_name_server_answers() -> None:
     with with_slave() as sim:
         send(sim, *numbers(0, 40))
         pace = Pace(sim)
@@ -400,7 +400,7 @@ def test_a_member_goes_on_from_the_slave_while_no_name_server_answers() -> None:
         assert pace.longest_gap_s < LIMIT_S
 
 
-def test_a_message_that_cannot_be_given_back_is_handled_again() -> None:
+def test_a_message_that_cannot_be_sent_back_is_handled_again() -> None:
     async def fail_when_the_master_is_gone(message: MessageExt) -> None:
         if message.body == b"0" and not message.reconsume_times:
             await asyncio.sleep(3)
@@ -426,7 +426,7 @@ def test_a_message_that_cannot_be_given_back_is_handled_again() -> None:
         (-1, 0, dlq_topic(GROUP)),
     ],
 )
-def test_a_message_that_is_given_back_goes_to_another_master(
+def test_a_message_that_is_sent_back_goes_to_another_master(
     times: int, groups: int, topic: str
 ) -> None:
     async def fail_once(message: MessageExt) -> None:

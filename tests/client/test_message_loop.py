@@ -51,7 +51,7 @@ def everything(got: list[tuple[bytes, int]], last: bytes) -> Work:
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_a_loop_gets_one_message_after_the_other_and_acknowledges_what_it_left(
+def test_a_loop_gets_one_message_at_a_time_and_acknowledges_each_when_it_moves_on(
     orderly: bool,
 ) -> None:
     got: list[tuple[bytes, int]] = []
@@ -64,7 +64,7 @@ def test_a_loop_gets_one_message_after_the_other_and_acknowledges_what_it_left(
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_what_the_loop_did_not_reach_is_left_to_the_next_consumer(orderly: bool) -> None:
+def test_messages_the_loop_did_not_reach_are_left_to_the_next_consumer(orderly: bool) -> None:
     got: list[tuple[bytes, int]] = []
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)

@@ -92,7 +92,7 @@ def world() -> Iterator[World]:
 
 
 @pytest.mark.parametrize(("host", "elsewhere"), [("127.0.0.1", False), ("localhost", True)])
-def test_a_name_is_looked_up_beside_the_loop(
+def test_a_host_name_is_resolved_off_the_loop(
     monkeypatch: pytest.MonkeyPatch, host: str, elsewhere: bool
 ) -> None:
     threads: list[threading.Thread] = []
@@ -138,7 +138,7 @@ def test_one_that_refuses_to_answer_is_named_with_its_reason() -> None:
         assert w.asked() == {"a": 0, "b": 1, "c": 0}
 
 
-def test_a_broker_among_name_servers_is_left_for_the_next_and_named_when_it_is_alone() -> None:
+def test_a_broker_given_as_a_name_server_is_skipped_and_named_if_it_is_the_only_one() -> None:
     """A broker knows no request for a route. People mix up the two addresses."""
 
     async def ask(servers: NameServers) -> None:
@@ -162,7 +162,7 @@ def test_a_broker_among_name_servers_is_left_for_the_next_and_named_when_it_is_a
         w.ask(ask_the_broker)
 
 
-def test_a_dead_one_is_left_for_the_next_which_is_kept() -> None:
+def test_a_client_moves_from_a_dead_name_server_to_the_next_and_stays_there() -> None:
     async def ask_thrice(servers: NameServers) -> None:
         for _ in range(3):
             await servers.route("orders")
@@ -184,7 +184,7 @@ def test_questions_that_fail_together_do_not_go_around_in_a_circle() -> None:
         assert w.asked() == {"a": 0, "b": 4, "c": 0}
 
 
-def test_a_silent_one_leaves_the_others_half_of_the_time_that_is_left() -> None:
+def test_a_silent_name_server_leaves_the_others_half_of_the_remaining_time() -> None:
     with world() as w:
         w.servers["a"].is_mute = True
         w.servers["b"].is_mute = True
@@ -231,7 +231,7 @@ def test_a_name_server_that_timed_out_is_not_asked_first_again() -> None:
         assert w.asked() == {"a": 1, "b": 1, "c": 0}
 
 
-def test_when_none_answers_the_error_names_them_all() -> None:
+def test_if_no_name_server_answers_the_error_names_them_all() -> None:
     async def ask(servers: NameServers) -> None:
         with pytest.raises(NoRoute, match="no name server answers") as raised:
             await servers.route("orders")
@@ -257,7 +257,7 @@ def test_waits_grow_to_a_limit_and_differ_between_clients() -> None:
 
 
 @pytest.mark.slow
-def test_sends_and_consumption_go_on_while_every_name_server_is_down() -> None:
+def test_sends_and_consumption_continue_while_every_name_server_is_down() -> None:
     with SimCluster(seed=1, name_servers=2).run() as sim:
         create_topic(sim)
         member = Member(sim)

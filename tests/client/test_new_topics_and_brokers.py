@@ -27,7 +27,7 @@ def two_members_and_a_broker_that_joins(sim: RunningCluster, after_s: float) -> 
     return members
 
 
-def test_a_consumer_that_was_there_first_gets_messages_soon_after_its_topic_is_made() -> None:
+def test_a_consumer_that_starts_before_its_topic_gets_messages_soon_after_it_is_created() -> None:
     with SimCluster(seed=1).run() as sim:
         member = Member(sim)
         sim.advance(2.5)
@@ -37,7 +37,7 @@ def test_a_consumer_that_was_there_first_gets_messages_soon_after_its_topic_is_m
         assert member.got == [b"0"]
 
 
-def test_a_missing_topic_is_reported_once_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_topic_is_logged_once_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
     with SimCluster(seed=1).run() as sim:
         Member(sim)
         sim.advance(60)
@@ -62,7 +62,7 @@ def test_a_topic_that_is_lost_again_is_reported_again(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.slow
-def test_a_topic_that_never_comes_costs_the_other_topics_nothing(
+def test_a_topic_that_never_appears_does_not_affect_the_other_topics(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """However often it was asked for: 2.0 to the power of so many rounds is no number any more."""

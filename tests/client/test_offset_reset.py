@@ -62,7 +62,7 @@ def test_a_queue_begins_anew_when_the_handler_that_ran_at_the_reset_is_done() ->
         assert member.got == [b"slow", b"slow"]
 
 
-def test_a_queue_that_is_lost_and_taken_anew_during_a_reset_is_left_as_it_is() -> None:
+def test_a_queue_lost_and_taken_again_during_a_reset_is_left_unchanged() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim, handle_slowly)
@@ -81,7 +81,7 @@ def test_a_queue_that_is_lost_and_taken_anew_during_a_reset_is_left_as_it_is() -
         assert membership_of(member.consumer).offsets.get(QUEUE) >= offset
 
 
-def test_a_queue_goes_on_although_the_connection_ends_in_the_middle_of_a_reset() -> None:
+def test_a_queue_continues_although_the_connection_ends_during_a_reset() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
 
@@ -99,7 +99,7 @@ def test_a_queue_goes_on_although_the_connection_ends_in_the_middle_of_a_reset()
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_a_reset_that_comes_while_a_member_is_cut_off_is_obeyed(orderly: bool) -> None:
+def test_a_reset_made_while_a_member_is_cut_off_is_applied(orderly: bool) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim, orderly=orderly)

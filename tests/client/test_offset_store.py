@@ -42,7 +42,7 @@ def test_progress_goes_back_only_after_a_seek_or_reset(is_remote: bool, tmp_path
     assert seen == [5, 5, 3, 3, 0, 4]
 
 
-def test_a_file_of_its_own_for_each_member_and_group(tmp_path: Path) -> None:
+def test_each_member_and_group_has_its_own_file(tmp_path: Path) -> None:
     offsets = written(tmp_path, {QUEUES[0]: 5})
     assert offsets.path == tmp_path / "10.0.0.1@1#2" / "billing" / "offsets.json"
     assert opened(tmp_path).get(QUEUES[0]) == 5
@@ -99,7 +99,7 @@ def one_broker() -> Any:
     return SimpleNamespace(route_table=table, sessions=sessions)
 
 
-def test_a_commit_that_ends_after_its_queue_was_given_up_keeps_back_no_later_one(
+def test_a_commit_that_ends_after_its_queue_was_released_blocks_no_later_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     offsets = RemoteOffsets(one_broker(), "billing", LOG)

@@ -96,7 +96,7 @@ def test_one_trace_goes_from_the_send_through_the_message_to_the_handler() -> No
     assert (version, int(id_in_message, 16)) == ("00", ids(send.context)[0])
 
 
-def test_spans_say_what_opentelemetrys_conventions_want() -> None:
+def test_spans_follow_opentelemetrys_conventions() -> None:
     traced = Traced(Message("orders", b"12345", tags="created", keys="o-1"))
     common = {
         "messaging.system": "rocketmq",
@@ -153,7 +153,7 @@ def test_the_current_span_is_the_parent_of_a_send_and_is_current_again_afterward
     assert ids(send.parent) == ids(request.context)
 
 
-def test_without_opentelemetry_the_error_says_what_to_install(
+def test_without_opentelemetry_the_error_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)

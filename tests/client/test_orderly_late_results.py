@@ -18,7 +18,7 @@ from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, owned, send, stored_offset
 
 
-def test_a_queue_that_goes_while_its_lock_is_checked_hands_out_nothing_more(
+def test_a_queue_lost_during_its_lock_check_hands_out_no_more_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def slowly(member: QueueOwnership, held: HeldQueue) -> bool:

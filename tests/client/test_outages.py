@@ -67,11 +67,11 @@ def test_an_outage_is_logged_when_it_begins_once_a_minute_and_when_it_ends(
         (ValueError(), "ValueError"),
     ],
 )
-def test_causes_are_words(error: Exception, words: str) -> None:
+def test_causes_are_described_in_words(error: Exception, words: str) -> None:
     assert in_words(error) == words
 
 
-def test_a_broker_that_goes_and_comes_back_is_two_lines_for_all_queues(
+def test_a_broker_outage_logs_two_lines_for_all_queues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -186,7 +186,7 @@ def test_name_servers_that_are_away_are_two_lines(caplog: pytest.LogCaptureFixtu
     ],
     ids=["away", "mute", "mute for longer than a request"],
 )
-def test_a_consumer_that_is_told_to_wait_raises_when_no_name_server_answers(
+def test_a_consumer_configured_to_wait_raises_when_no_name_server_answers(
     is_mute: bool, wait_s: float, failure: str
 ) -> None:
     with SimCluster(seed=1).run() as sim:
@@ -203,7 +203,7 @@ def test_a_consumer_that_is_told_to_wait_raises_when_no_name_server_answers(
         assert sim.now_s - start_s == pytest.approx(wait_s, abs=1)
 
 
-def test_a_stop_while_a_server_is_asked_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_during_a_request_is_not_an_outage(caplog: pytest.LogCaptureFixture) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim)
@@ -214,7 +214,7 @@ def test_a_stop_while_a_server_is_asked_is_no_outage(caplog: pytest.LogCaptureFi
         assert warnings(caplog, "cannot be reached") == []
 
 
-def test_while_nothing_is_away_no_broker_is_named_for_the_log(
+def test_without_an_outage_reached_brokers_are_not_recorded_for_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     named: list[str] = []
@@ -242,7 +242,7 @@ WAITING: dict[str, Callable[[Client], PullConsumer | LitePullConsumer | Schedule
 
 
 @pytest.mark.parametrize("make", WAITING.values(), ids=WAITING)
-def test_a_consumer_that_is_told_to_wait_starts_when_a_name_server_comes(
+def test_a_consumer_configured_to_wait_starts_when_a_name_server_appears(
     make: Callable[[Client], PullConsumer | LitePullConsumer | ScheduledPull],
 ) -> None:
     with SimCluster(seed=1).run() as sim:
@@ -289,7 +289,7 @@ def test_a_consumer_of_any_kind_raises_when_it_has_waited_in_vain(
         assert sim.run(start(), on=sim.host("member")) == pytest.approx(7, abs=1)
 
 
-def test_without_that_a_consumer_starts_at_once_and_says_what_it_waits_for(
+def test_by_default_a_consumer_starts_at_once_and_logs_what_it_waits_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with SimCluster(seed=1).run() as sim:

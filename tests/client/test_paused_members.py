@@ -69,7 +69,7 @@ def stopped_and_continued(sim: RunningCluster, handler: Handler, *, orderly: boo
 
 
 @both_ways
-def test_a_member_that_stood_still_does_not_work_on_what_others_took_over(orderly: bool) -> None:
+def test_a_frozen_member_does_not_handle_messages_that_others_took_over(orderly: bool) -> None:
     handler = Handler()
     with SimCluster(seed=1).run() as sim:
         stopped_and_continued(sim, handler, orderly=orderly)
@@ -202,7 +202,7 @@ class Reader:
         return [message.body for message in self.do(self.consumer.poll())]
 
 
-def test_a_reader_that_stood_still_polls_and_commits_nothing_that_others_took_over() -> None:
+def test_a_frozen_reader_polls_and_commits_nothing_that_others_took_over() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         send(sim, b"0", b"1", b"2", b"3")

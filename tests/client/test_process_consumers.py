@@ -71,7 +71,7 @@ def test_a_second_member_with_one_client_id_is_refused() -> None:
         process.run(work())
 
 
-def test_members_with_ids_of_their_own_are_welcome() -> None:
+def test_several_members_with_distinct_ids_may_run_in_one_process() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, queues=2)
         process = OneProcess(sim)

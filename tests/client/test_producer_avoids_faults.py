@@ -77,7 +77,7 @@ def test_by_default_a_producer_returns_to_a_failed_broker_with_the_next_message(
         assert w.attempts == ["A1", "B1", "B2", "A1", "A2"]
 
 
-def test_a_slow_broker_is_left_alone_for_2_seconds() -> None:
+def test_a_slow_broker_is_avoided_for_2_seconds() -> None:
     async def send(producer: Producer) -> None:
         for _ in range(3):
             await producer.send(Message("orders", b"x"))

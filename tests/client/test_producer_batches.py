@@ -41,7 +41,7 @@ def test_a_batch_over_the_limit_is_split_into_sends_that_fit_it() -> None:
         assert sum(len(decode_batch(body)) for body in bodies) == 50
 
 
-def test_the_error_of_a_split_batch_says_what_is_stored_already() -> None:
+def test_the_error_of_a_split_batch_lists_what_is_already_stored() -> None:
     messages = [Message("orders", b"x" * 1000) for _ in range(20)]
 
     async def send(producer: Producer) -> list[str]:

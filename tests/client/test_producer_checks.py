@@ -32,7 +32,7 @@ def test_the_least_that_settings_allow_is_enough() -> None:
         ({"key": "k", "selector": lambda queues, message: queues[0]}, "cannot be combined"),
     ],
 )
-def test_a_queue_that_cannot_be_meant_is_refused_before_anything_is_sent(
+def test_an_invalid_queue_is_refused_before_anything_is_sent(
     how: dict[str, Any], fault: str
 ) -> None:
     async def send(producer: Producer) -> None:
@@ -55,7 +55,7 @@ def test_a_queue_that_cannot_be_meant_is_refused_before_anything_is_sent(
         ("queues", ("a b",), "characters that are not allowed"),
     ],
 )
-def test_what_another_call_cannot_mean_is_refused_before_any_request(
+def test_invalid_arguments_are_refused_before_any_request(
     call: str, arguments: tuple[Any, ...], fault: str
 ) -> None:
     async def make_it(producer: Producer) -> None:
@@ -67,7 +67,7 @@ def test_what_another_call_cannot_mean_is_refused_before_any_request(
         assert (w.attempts, w.asked) == ([], [])
 
 
-def test_a_time_in_which_nothing_can_be_done_is_refused_before_anything_is_sent() -> None:
+def test_a_timeout_of_0_or_less_is_refused_before_anything_is_sent() -> None:
     async def send(producer: Producer) -> None:
         message, handle = Message("orders", b"x"), format_handle("orders", "broker-a", 1, "id")
         for limit_s in (0, -1):
@@ -106,7 +106,7 @@ def test_a_body_as_large_as_is_allowed_is_sent() -> None:
         assert w.produce(send, max_body_bytes=10)
 
 
-def test_a_selector_that_answers_with_a_queue_of_another_topic_is_refused() -> None:
+def test_a_selector_that_returns_a_queue_of_another_topic_is_refused() -> None:
     async def send(producer: Producer) -> None:
         with pytest.raises(ValueError, match="the queue belongs to topic payments"):
             await producer.send(Message("orders", b"x"), selector=lambda _, __: ELSEWHERE)

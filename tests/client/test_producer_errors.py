@@ -29,7 +29,9 @@ CALLS: dict[str, Callable[[Any], Coroutine[Any, Any, Any]]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_every_call_of_a_producer_that_does_not_run_says_how_to_start_it(call: str) -> None:
+def test_every_call_on_an_unstarted_producer_raises_an_error_that_tells_how_to_start_it(
+    call: str,
+) -> None:
     producer = TransactionalProducer("orders-svc", Bookings())
     with pytest.raises(NotStarted, match=r"use `async with`, or start\(\) it"):
         asyncio.run(CALLS[call](producer))
