@@ -75,6 +75,21 @@ class BrokerRefused(ClientError):
         self.text = text
 
 
+RETRIED = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""Codes that another broker might not answer; all others are raised at once."""
+
+
 class NameServerRefused(BrokerRefused):
     """The name server at `address` answered a request for a route with `code`."""
 

@@ -11,7 +11,14 @@ import msgspec
 
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.errors import BrokerRefused, LimitReached, MasterAway, NoRoute, SendFailed
+from sparrowmq.client.errors import (
+    RETRIED,
+    BrokerRefused,
+    LimitReached,
+    MasterAway,
+    NoRoute,
+    SendFailed,
+)
 from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
 from sparrowmq.client.sending.fault_avoidance import FaultAvoidance
 from sparrowmq.client.sending.packing import Outgoing
@@ -24,20 +31,6 @@ from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.send import SendLimited, SpecialMessageSent
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.properties import MSG_REGION, TRACE_SWITCH
-
-RETRIED = frozenset(
-    {
-        ResponseCode.TOPIC_NOT_EXIST,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.SYSTEM_ERROR,
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.NO_PERMISSION,
-        ResponseCode.NOT_IN_CURRENT_UNIT,
-        ResponseCode.NO_BUYER_ID,
-        ResponseCode.GO_AWAY,
-    }
-)
-"""Codes that another broker might not answer; all others are raised at once."""
 
 
 def is_certainly_not_stored(outcome: Exception) -> bool:

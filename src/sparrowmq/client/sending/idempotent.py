@@ -15,6 +15,7 @@ import random
 
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import (
+    RETRIED,
     BrokerRefused,
     LimitReached,
     NoRoute,
@@ -23,7 +24,6 @@ from sparrowmq.client.errors import (
 )
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import (
-    RETRIED,
     Failures,
     RetryRules,
     SendAttempts,
