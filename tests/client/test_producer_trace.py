@@ -1,8 +1,10 @@
 """Message trace: what RocketMQ's tools find out about a message afterwards."""
 
 import asyncio
+import logging
 from typing import Any
 
+import msgspec
 import pytest
 
 from sparrowmq.client.client import core_of
@@ -12,7 +14,7 @@ from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.compression import CompressionType, decompress
 from sparrowmq.protocol.headers.transactions import CheckTransactionState
-from sparrowmq.protocol.message import Message
+from sparrowmq.protocol.message import Message, MessageQueue
 from sparrowmq.protocol.properties import parse_properties
 from sparrowmq.protocol.sys_flag import COMPRESSED
 from sparrowmq.testing.sim_cluster import SimCluster
@@ -164,6 +166,88 @@ def test_sends_do_not_suffer_where_there_is_no_trace_topic() -> None:
     with world("a") as w:
         w.produce(send, trace=True)
         assert traced(w) == []
+
+
+def test_the_trace_goes_to_another_broker_when_one_drains(caplog: pytest.LogCaptureFixture) -> None:
+    async def send(producer: Producer) -> None:
+        for _ in range(60):
+            await producer.send(
+                Message("orders", b"x"), queue=MessageQueue("orders", "broker-b", 0)
+            )
+            await asyncio.sleep(1)
+
+    with world("ab") as w:
+        w.routes[TRACE] = w.route(1)
+        w.brokers["a"].script = [ResponseCode.NO_PERMISSION] * 60
+        w.produce(send, trace=True)
+        stored = w.brokers["b"]
+        assert sum(header.topic == "orders" for header in stored.sent) == 60
+        taken = [
+            body
+            for header, body in zip(stored.sent, stored.bodies, strict=True)
+            if header.topic == TRACE
+        ]
+        assert sum(body.count(b"\x02") for body in taken) == 60
+        assert "message trace" not in caplog.text
+
+
+def test_a_broker_that_drains_is_asked_once_and_then_left_out_of_the_trace() -> None:
+    async def send(producer: Producer) -> None:
+        for step in range(60):
+            await producer.send(
+                Message("orders", b"x"), queue=MessageQueue("orders", "broker-b", 0)
+            )
+            await asyncio.sleep(1)
+            if step == 20:  # broker-a drains: name servers hide it from producers
+                hidden = msgspec.structs.replace(w.routes[TRACE].queue_datas[0], perm=4)
+                rest = w.routes[TRACE].queue_datas[1:]
+                w.routes[TRACE] = msgspec.structs.replace(
+                    w.routes[TRACE], queue_datas=(hidden, *rest)
+                )
+                refused.append(len(w.brokers["a"].sent))
+                w.brokers["a"].script = [ResponseCode.NO_PERMISSION] * 60
+
+    refused: list[int] = []
+    with world("ab") as w:
+        w.routes[TRACE] = w.route(1)
+        w.produce(send, trace=True)
+        assert len(w.brokers["a"].sent) == refused[0] + 1
+
+
+def test_a_lost_trace_is_logged_at_its_beginning_once_a_minute_and_at_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def send(producer: Producer) -> None:
+        for _ in range(100):
+            await producer.send(Message("orders", b"x"))
+            await asyncio.sleep(1)
+        w.routes[TRACE] = w.route(1)
+        await producer.send(Message("orders", b"x"))
+        await asyncio.sleep(10)
+
+    caplog.set_level(logging.INFO, logger="sparrowmq.client")
+    with world("a") as w:
+        w.produce(send, trace=True)
+    said = [r.getMessage() for r in caplog.records if "message trace" in r.getMessage()]
+    begins, lasts, ends = said
+    assert begins.startswith("message trace is being lost; messages themselves are not affected: ")
+    assert lasts.startswith("message trace has been lost for 60 s now, 65 lines: ")
+    assert ends == "message trace is stored again after 95 s; 95 lines were lost"
+
+
+def test_the_log_names_the_broker_and_its_code_when_every_broker_refuses_the_trace(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def send(producer: Producer) -> None:
+        await producer.send(Message("orders", b"x"))
+        w.brokers["a"].script = [ResponseCode.NO_PERMISSION] * 60
+        await asyncio.sleep(10)
+
+    with world("a") as w:
+        w.routes[TRACE] = w.route(1)
+        w.produce(send, trace=True)
+    (said,) = [r.getMessage() for r in caplog.records if "message trace" in r.getMessage()]
+    assert said.endswith(": broker broker-a refused with NO_PERMISSION")
 
 
 def test_a_large_batch_is_traced_with_keys_that_fit_a_message() -> None:
