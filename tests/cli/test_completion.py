@@ -90,6 +90,19 @@ def test_names_of_brokers_and_groups_are_completed_where_commands_take_them(
         (("doctor", "topic", *at, "complete-t"), ["complete-t"]),
         (("doctor", "message", *at, ""), []),
         (("dlq", "show", *at, "complete-"), []),
+        (("broker", "drain", *at, "bro"), ["broker-a"]),
+        (("broker", "drain", "broker-a", *at, "--ignore-group", "complete-h"), ["complete-h"]),
+        (("broker", "resume", *at, ""), ["broker-a"]),
+        (("slave", "list", *at, ""), ["broker-a"]),
+        (("topic", "spread", "orders", *at, "--broker", "b"), ["broker-a"]),
+        (("quota", "set", *at, "topic", "complete-t"), ["complete-t"]),
+        (("quota", "set", *at, "consumer-group", "complete-h"), ["complete-h"]),
+        (("quota", "set", *at, "producer-group", "complete-"), []),
+        (("quota", "unset", *at, "topic", "complete-t"), ["complete-t"]),
+        (("quota", "set", "topic", "orders", *at, "--group", "complete-i"), ["complete-i"]),
+        (("quota", "set", "topic", "orders", *at, "--broker", "b"), ["broker-a"]),
+        (("pipeline", "drain", *at, "complete-t"), ["complete-t"]),
+        (("pipeline", "replay", *at, "complete-t"), ["complete-t"]),
     ):
         assert completed(*words) == found, words
 

@@ -8,6 +8,7 @@ import click
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.drain_status import BrokerDrain
 from sparrowmq.admin.drains import GRACE_S, DrainUnfinished, dead_letters
+from sparrowmq.cli.completion import complete_brokers, complete_groups
 from sparrowmq.cli.option_types import Duration, Wait
 from sparrowmq.cli.output import Kind, Report, Value, cell, table
 from sparrowmq.cli.shell import IN_PART, Shell, dry_run_option, shell_options
@@ -20,12 +21,13 @@ _APACHE = (
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_brokers)
 @click.option(
     "--ignore-group",
     "ignore_groups",
     multiple=True,
     metavar="GROUP",
+    shell_complete=complete_groups,
     help="Do not wait for this group; may be repeated.",
 )
 @click.option(
@@ -237,7 +239,7 @@ def _farewell(ended: BrokerDrain) -> str:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_brokers)
 @click.option(
     "--address",
     metavar="HOST:PORT",

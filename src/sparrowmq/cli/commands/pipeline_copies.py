@@ -19,6 +19,7 @@ from sparrowmq.cli.commands.pipeline_session import (
     show_ranges,
     shown_progress,
 )
+from sparrowmq.cli.completion import complete_dead_letter_groups, complete_topics
 from sparrowmq.cli.option_types import Moment
 from sparrowmq.clock import system_clock
 from sparrowmq.spark.jobs.copy import Copied
@@ -35,7 +36,7 @@ _where = click.option(
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option("--to", required=True, help="The topic to send to.")
 @click.option(
     "--since", type=Moment(is_relative=False), required=True, help="Stored at this time or later."
@@ -173,7 +174,7 @@ def _why_nothing(job: ReplayJob, copied: Copied) -> str:
 
 
 @click.command("dead-letters")
-@click.argument("group")
+@click.argument("group", shell_complete=complete_dead_letter_groups)
 @_where
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")

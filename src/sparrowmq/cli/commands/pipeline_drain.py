@@ -22,6 +22,7 @@ from sparrowmq.cli.commands.pipeline_session import (
     show_ranges,
     shown_progress,
 )
+from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.spark.jobs.copy import Copied
 from sparrowmq.spark.jobs.drain import (
     DrainFigures,
@@ -37,8 +38,13 @@ from sparrowmq.spark.wire.cluster import RemoteCluster
 
 
 @click.command()
-@click.argument("topic")
-@click.option("--group", required=True, help="The consumer group that is too slow.")
+@click.argument("topic", shell_complete=complete_topics)
+@click.option(
+    "--group",
+    required=True,
+    shell_complete=complete_groups,
+    help="The consumer group that is too slow.",
+)
 @click.option("--to", help="The temporary topic. [default: TOPIC-drain]")
 @click.option(
     "--spread",

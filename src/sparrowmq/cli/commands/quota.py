@@ -4,14 +4,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.limits import KINDS, Limit, checked_scope
 from sparrowmq.admin.values import SettingChange
 from sparrowmq.cli.cluster_tables import change_table
 from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.output import Column, Kind, Report, Value, table
-from sparrowmq.cli.shell import Shell, dry_run_option, shell_options
+from sparrowmq.cli.shell import Shell, brokers_option, dry_run_option, shell_options
 from sparrowmq.cli.values import format_value, parse_value
 from sparrowmq.protocol.limits import BacklogAction, Scope
 
@@ -158,9 +160,20 @@ def _notes(limit: Limit) -> list[str]:
 # ---- set and unset
 
 
+def _complete_name(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    complete = {
+        Scope.TOPIC.value: complete_topics,
+        Scope.CONSUMER_GROUP.value: complete_groups,
+    }
+    found = complete.get(ctx.params.get("scope", ""))
+    return [] if found is None else found(ctx, param, incomplete)
+
+
 @quota.command("set")
 @click.argument("scope", type=click.Choice(_SCOPES), metavar="SCOPE")
-@click.argument("name", default="*")
+@click.argument("name", default="*", shell_complete=_complete_name)
 @click.option("--messages", type=RateOption("count"), metavar="N/s", help="Messages per second.")
 @click.option(
     "--bytes", "size", type=RateOption("bytes"), metavar="SIZE/s", help="Bytes per second."
@@ -172,14 +185,19 @@ def _notes(limit: Limit) -> list[str]:
     help="The furthest that groups may be behind, in messages or in time.",
 )
 @click.option(
-    "--group", "groups", multiple=True, metavar="GROUP", help="For --backlog; may be repeated."
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="For --backlog; may be repeated.",
 )
 @click.option(
     "--action",
     type=click.Choice([each.value for each in BacklogAction]),
     help="For --backlog: refuse sends (default), or slow them.",
 )
-@click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
+@brokers_option
 @dry_run_option
 @shell_options()
 def set_limit(
@@ -272,11 +290,11 @@ def _check_name(scope: str, name: str) -> None:
 
 @quota.command("unset")
 @click.argument("scope", type=click.Choice(_SCOPES), metavar="SCOPE")
-@click.argument("name", default="*")
+@click.argument("name", default="*", shell_complete=_complete_name)
 @click.option("--messages", is_flag=True, help="Only the limit of messages.")
 @click.option("--bytes", "size", is_flag=True, help="Only the limit of bytes.")
 @click.option("--backlog", is_flag=True, help="Only the largest backlog.")
-@click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
+@brokers_option
 @dry_run_option
 @shell_options()
 def unset(

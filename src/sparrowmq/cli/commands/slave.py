@@ -25,7 +25,7 @@ def slave() -> None:
 
 
 @slave.command("list")
-@click.argument("brokers", nargs=-1, metavar="[BROKER]...")
+@click.argument("brokers", nargs=-1, metavar="[BROKER]...", shell_complete=complete_brokers)
 @shell_options(watch=True)
 def list_slaves(brokers: tuple[str, ...], shell: Shell) -> None:
     """List the slaves that masters remember, also those that are away.

@@ -13,7 +13,7 @@ from sparrowmq.admin.topic_readers import TopicReader
 from sparrowmq.admin.topics import NEW_QUEUES, TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.cli.cluster_tables import change_table
-from sparrowmq.cli.completion import complete_topics
+from sparrowmq.cli.completion import complete_brokers, complete_topics
 from sparrowmq.cli.option_types import Permission
 from sparrowmq.cli.output import Kind, Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, brokers_option, dry_run_option, shell_options, yes_option
@@ -297,6 +297,7 @@ async def _lost_queues(admin: Admin, name: str, changes: Sequence[SettingChange]
     multiple=True,
     required=True,
     metavar="NAME",
+    shell_complete=complete_brokers,
     help="A broker that lacks the topic; may be repeated.",
 )
 @dry_run_option
