@@ -29,7 +29,7 @@ def produce(
 
 
 @pytest.mark.parametrize(("asked", "per_broker"), [(4, 4), (8, 8), (16, 8)])
-def test_a_new_topic_gets_what_the_producer_asks_and_the_broker_allows(
+def test_a_new_topic_gets_the_queues_the_producer_asks_for_up_to_the_brokers_limit(
     asked: int, per_broker: int
 ) -> None:
     async def send_to_all(producer: Producer) -> None:

@@ -77,7 +77,7 @@ def test_a_producer_waits_for_its_quota_and_sends_at_exactly_its_rate(
         assert stored(sim) == 30
 
 
-def test_another_broker_is_taken_before_anything_is_waited_for() -> None:
+def test_a_producer_over_quota_tries_another_broker_before_it_waits() -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
         limited_topic(sim, "broker-a", 1)
         limited_topic(sim, "broker-b", 1000)
@@ -95,7 +95,7 @@ def test_of_two_limited_brokers_the_one_that_is_ready_first_is_waited_for() -> N
         assert stored(sim) + stored(sim, "broker-b") == 33
 
 
-def test_many_producers_share_a_quota_and_ask_no_more_often_than_it_is_worth() -> None:
+def test_many_producers_share_a_quota_without_excess_requests() -> None:
     with SimCluster(seed=1).run() as sim:
         limited_topic(sim, "broker-a", 50)
         work = [
@@ -123,7 +123,7 @@ async def expect(kind: type[Exception], send: Callable[[], Awaitable[object]]) -
     return caught.value
 
 
-def test_a_wait_that_is_longer_than_the_time_left_is_not_begun() -> None:
+def test_a_producer_does_not_start_a_wait_longer_than_the_time_left() -> None:
     async def send(producer: Producer) -> tuple[Exception, float]:
         await producer.send_batch([Message("orders", b"x")] * 20)
         began_s = asyncio.get_running_loop().time()
@@ -231,7 +231,7 @@ def test_sends_that_wait_for_one_quota_share_the_wait_and_pass_in_their_order(
         assert len(broker.sent) <= 300 + 2 * 290
 
 
-def test_sends_that_come_while_others_wait_ask_nothing_and_stand_behind_them() -> None:
+def test_sends_queue_up_after_waiting_ones_without_asking_the_broker() -> None:
     async def send(producer: Producer) -> None:
         async with asyncio.TaskGroup() as sends:
             sends.create_task(send_at_once(producer, 20))
@@ -251,7 +251,7 @@ def test_sends_that_come_while_others_wait_ask_nothing_and_stand_behind_them() -
         assert len(broker.taken) == 320
 
 
-def test_what_comes_too_late_in_the_line_is_refused_in_time_and_asks_nothing() -> None:
+def test_a_send_too_far_back_in_the_line_fails_in_time_without_a_request() -> None:
     with world("a") as w:
         broker = w.brokers["a"]
         broker.quota = Bucket(10, 0)
@@ -302,7 +302,7 @@ def test_a_send_that_is_cancelled_in_the_line_lets_the_next_one_pass() -> None:
         assert broker.taken == [b"%d" % number for number in (*range(10), 15)]
 
 
-def test_a_send_that_is_cancelled_when_its_turn_comes_lets_the_next_one_pass() -> None:
+def test_a_send_cancelled_at_its_turn_lets_the_next_one_pass() -> None:
     async def send(producer: Producer) -> None:
         loop = asyncio.get_running_loop()
         sends = [
@@ -322,7 +322,7 @@ def test_a_send_that_is_cancelled_when_its_turn_comes_lets_the_next_one_pass() -
         assert broker.taken == [b"%d" % number for number in (*range(10), 11, 12)]
 
 
-def test_a_broker_that_dies_while_sends_wait_holds_nobody_up() -> None:
+def test_a_broker_that_dies_while_sends_wait_delays_no_send() -> None:
     async def send(producer: Producer) -> None:
         waiting = asyncio.ensure_future(send_at_once(producer, 30))
         await asyncio.sleep(0.05)
@@ -335,7 +335,7 @@ def test_a_broker_that_dies_while_sends_wait_holds_nobody_up() -> None:
         assert len(w.brokers["a"].taken) + len(w.brokers["b"].taken) == 30
 
 
-def test_a_limit_is_no_sign_that_the_master_leaves() -> None:
+def test_a_quota_refusal_does_not_count_as_a_departing_master() -> None:
     """What is lost after a refusal by a limit may be stored, and is not sent to a successor."""
 
     async def send(producer: Producer) -> tuple[SendFailed, float]:

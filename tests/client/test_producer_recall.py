@@ -63,7 +63,7 @@ def test_a_message_that_is_delayed_by_a_level_has_no_handle_and_is_not_recalled(
         assert delivered(sim) == 1
 
 
-def test_what_is_no_handle_is_refused_before_any_request() -> None:
+def test_an_invalid_handle_is_refused_before_any_request() -> None:
     async def recall(producer: Producer) -> None:
         with pytest.raises(ValueError, match="is not a recall handle"):
             await producer.recall("nonsense")

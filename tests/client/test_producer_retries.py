@@ -51,7 +51,7 @@ def test_queues_a1_a2_b1_b2_c1_c2_are_taken_in_turn() -> None:
         assert w.attempts == ["A1", "A2", "B1", "B2", "C1", "C2", "A1"]
 
 
-def test_when_a1_fails_the_next_attempt_skips_broker_a_and_the_index_goes_on_from_there() -> None:
+def test_when_a1_fails_the_next_attempt_skips_broker_a_and_the_index_continues_from_there() -> None:
     async def send_four(producer: Producer) -> None:
         for _ in range(4):
             await producer.send(Message("orders", b"x"))
@@ -90,7 +90,7 @@ def test_with_one_broker_only_the_retry_uses_it_again() -> None:
         ResponseCode.GO_AWAY,
     ],
 )
-def test_an_answer_another_broker_may_not_give_is_retried(code: ResponseCode) -> None:
+def test_a_refusal_that_another_broker_may_not_repeat_is_retried(code: ResponseCode) -> None:
     with world() as w:
         script(w, a=[code])
         assert w.produce(send_one).is_ok
@@ -121,14 +121,14 @@ def test_a_lost_connection_is_retried() -> None:
         assert w.attempts == ["A1", "B1"]
 
 
-def test_a_broker_that_is_not_there_is_left_for_another() -> None:
+def test_a_producer_moves_from_an_absent_broker_to_another() -> None:
     with world() as w:
         w.brokers["a"].host.kill()
         assert w.produce(send_one).is_ok
         assert w.attempts == ["B1"]
 
 
-def test_a_silent_broker_leaves_the_others_half_of_the_time_that_is_left() -> None:
+def test_a_silent_broker_leaves_the_others_half_of_the_remaining_time() -> None:
     with world() as w:
         script(w, a=["silent"], b=["silent"])
         assert w.produce(send_one).is_ok
@@ -201,14 +201,14 @@ def test_a_status_other_than_ok_is_returned_and_not_retried(
         assert w.attempts == ["A1"]
 
 
-def test_the_result_names_the_queue_that_the_broker_has_taken() -> None:
+def test_the_result_names_the_queue_that_the_broker_chose() -> None:
     with world() as w:
         w.brokers["a"].puts_in = 1
         assert w.produce(send_one).queue == MessageQueue("orders", "broker-a", 1)
         assert w.attempts == ["A1"]
 
 
-def test_told_to_a_producer_retries_what_is_stored_less_safely_than_asked_for() -> None:
+def test_a_producer_with_retry_unless_ok_retries_less_safe_results() -> None:
     with world() as w:
         script(w, a=[ResponseCode.FLUSH_DISK_TIMEOUT])
         assert w.produce(send_one, retry_unless_ok=True).is_ok
@@ -274,7 +274,7 @@ OUTAGES = [
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("case", OUTAGES, ids=str)
 @pytest.mark.parametrize("how", [{}, {"key": "d"}], ids=["any queue", "chosen queue"])
-def test_an_outage_shorter_than_the_time_of_a_send_is_survived(
+def test_a_send_survives_an_outage_shorter_than_its_timeout(
     case: dict[str, Any], how: dict[str, Any], seed: int
 ) -> None:
     with world("a", seed=seed) as w:
@@ -290,7 +290,7 @@ def test_an_outage_shorter_than_the_time_of_a_send_is_survived(
         assert len(w.attempts) == 1
 
 
-def test_a_broker_that_stays_away_is_tried_less_and_less_often_and_reported_once() -> None:
+def test_a_broker_that_stays_away_is_tried_less_and_less_often_and_logged_once() -> None:
     async def send(producer: Producer) -> None:
         with pytest.raises(SendFailed, match=r"\(\d+ times\)\)$") as raised:
             await producer.send(Message("orders", b"x"), timeout_s=30)
@@ -327,7 +327,7 @@ def test_pauses_between_attempts_grow_to_a_second_and_are_chosen_by_chance() -> 
     assert pauses(seed=2) != found
 
 
-def test_brokers_that_stay_silent_are_each_named_once_however_long_they_had() -> None:
+def test_silent_brokers_are_each_named_once_for_any_number_of_attempts() -> None:
     async def send(producer: Producer) -> None:
         with pytest.raises(SendFailed) as raised:
             await producer.send(Message("orders", b"x"), timeout_s=30)
@@ -383,7 +383,7 @@ def test_a_busy_broker_has_stored_nothing_and_costs_no_retry() -> None:
         assert len(w.attempts) == 5
 
 
-def test_a_busy_broker_is_asked_again_for_a_message_with_a_queue_of_its_own() -> None:
+def test_a_busy_broker_is_retried_for_a_message_with_a_fixed_queue() -> None:
     with world("a") as w:
         script(w, a=[ResponseCode.SYSTEM_BUSY] * 2)
         assert w.produce(send_in_order).is_ok

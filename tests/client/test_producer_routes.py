@@ -19,7 +19,7 @@ async def send_one(producer: Producer) -> Any:
     return await producer.send(Message("orders", b"x"))
 
 
-def test_a_name_server_that_does_not_answer_costs_no_more_than_the_time_of_the_send() -> None:
+def test_a_silent_name_server_costs_no_more_than_the_timeout_of_the_send() -> None:
     async def send(producer: Producer) -> None:
         await producer.send(Message("orders", b"x"), timeout_s=0.5)
 
@@ -30,7 +30,7 @@ def test_a_name_server_that_does_not_answer_costs_no_more_than_the_time_of_the_s
         assert w.sim.now_s - w.start_s < 4
 
 
-def test_the_first_send_waits_for_a_name_server_that_comes_within_its_time() -> None:
+def test_the_first_send_waits_for_a_name_server_that_appears_within_its_timeout() -> None:
     async def send_first(producer: Producer) -> None:
         async with asyncio.TaskGroup() as tasks:
             sending = tasks.create_task(producer.send(Message("orders", b"x"), timeout_s=10))
@@ -77,7 +77,7 @@ def test_sends_one_after_the_other_each_wait_for_a_name_server() -> None:
         assert w.produce(send) == pytest.approx([7, 7, 7], abs=0.1)
 
 
-def test_a_send_that_finds_no_name_server_lets_go_of_its_message_at_once() -> None:
+def test_a_send_that_finds_no_name_server_releases_its_message_at_once() -> None:
     body = bytes(1_000)
 
     async def send(producer: Producer) -> int:
@@ -191,7 +191,7 @@ def test_name_servers_that_do_not_answer_are_asked_ever_more_seldom() -> None:
         assert 1 <= third <= 4
 
 
-def test_a_send_goes_on_when_the_one_that_asked_for_both_gives_up() -> None:
+def test_a_send_continues_when_the_one_sharing_its_route_request_times_out() -> None:
     async def send_two(producer: Producer) -> None:
         async with asyncio.TaskGroup() as tasks:
             hasty = tasks.create_task(failure(producer, timeout_s=0.5))

@@ -77,7 +77,7 @@ def test_a_trace_has_the_time_of_a_send_although_the_clock_was_set_meanwhile(ste
         assert traced(w)[0][10] == "250"
 
 
-def test_what_a_message_does_not_have_is_the_word_null_as_in_java() -> None:
+def test_a_missing_field_is_traced_as_the_word_null_as_in_java() -> None:
     async def send(producer: Producer) -> Any:
         return await producer.send(Message("orders", b"x"))
 
@@ -114,7 +114,7 @@ def test_a_message_that_is_stored_less_safely_is_traced_as_no_success() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "regions"), [("true", ["eu-1"]), ("false", [])])
-def test_a_broker_says_where_it_is_and_whether_it_wants_trace(
+def test_a_broker_reports_its_region_and_whether_tracing_is_on(
     wanted: str, regions: list[str]
 ) -> None:
     async def send(producer: Producer) -> None:
@@ -158,7 +158,7 @@ def test_a_producer_traces_nothing_by_default() -> None:
         assert traced(w) == []
 
 
-def test_sends_do_not_suffer_where_there_is_no_trace_topic() -> None:
+def test_sends_succeed_without_a_trace_topic() -> None:
     async def send(producer: Producer) -> None:
         for _ in range(30):
             assert (await producer.send(Message("orders", b"x"))).is_ok

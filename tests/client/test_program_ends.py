@@ -36,7 +36,7 @@ def test_a_program_that_ends_without_stop_is_warned(work: str, said: str) -> Non
     assert all(said in line and "call run()" in line for line in lines)
 
 
-def test_a_program_whose_block_does_not_wait_for_messages_is_warned() -> None:
+def test_a_block_that_does_not_wait_for_messages_logs_a_warning() -> None:
     """The last lines of many a first script: the end of the block stops what they started."""
     patient = "from sparrowmq.client.consuming import push_consumer\npush_consumer.AT_ONCE_S = 3600"
     work = f"{patient}\nwith {PUSH} as consumer:\n    consumer.start(print)"
@@ -69,7 +69,7 @@ asyncio.run(main())
     ],
     ids=["consumer", "producer"],
 )
-def test_a_program_with_asyncio_whose_main_function_returns_is_told_what_to_do(
+def test_an_asyncio_program_whose_main_function_returns_gets_the_remedy(
     member: str, handler: str, said: str
 ) -> None:
     command = [sys.executable, "-c", ASYNC_SCRIPT.format(member=member, handler=handler)]

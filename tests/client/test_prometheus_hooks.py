@@ -53,7 +53,7 @@ def test_a_registry_takes_one_of_them() -> None:
         PrometheusHooks(registry)
 
 
-def test_without_prometheus_client_the_error_says_what_to_install(
+def test_without_prometheus_client_the_error_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)

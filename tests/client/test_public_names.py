@@ -57,13 +57,13 @@ def public(thing: object) -> set[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_classes_show_what_users_call(name: str) -> None:
+def test_classes_list_only_public_members(name: str) -> None:
     assert public(getattr(blocking, name)) == NAMES[name]
     assert public(getattr(sparrowmq, name)) == NAMES[name] | ONLY_ASYNC.get(name, set())
 
 
 @pytest.mark.parametrize("name", ASYNC_NAMES)
-def test_classes_that_both_apis_share_show_what_users_call(name: str) -> None:
+def test_classes_shared_by_both_apis_list_only_public_members(name: str) -> None:
     assert public(getattr(sparrowmq, name)) == ASYNC_NAMES[name]
 
 
@@ -90,11 +90,11 @@ def test_classes_that_both_apis_share_show_what_users_call(name: str) -> None:
     ],
     ids=lambda thing: f"{type(thing).__module__}.{type(thing).__name__}",
 )
-def test_objects_show_no_more_than_their_class(thing: object) -> None:
+def test_objects_list_no_more_than_their_class(thing: object) -> None:
     assert public(thing) == public(type(thing))
 
 
-def test_a_producer_whose_client_was_stopped_says_so() -> None:
+def test_using_a_producer_of_a_stopped_client_names_the_cause() -> None:
     async def use() -> None:
         client = sim.client_on("producer")
         await client.start()

@@ -35,7 +35,7 @@ def run(sim: RunningCluster, work: Callable[[PullConsumer], Awaitable[T]], **opt
     return sim.run(pulling(sim, work, **options), on=sim.host("reader"))
 
 
-def test_a_pull_returns_what_it_found_and_where_to_go_on() -> None:
+def test_a_pull_returns_the_messages_found_and_the_next_offset() -> None:
     async def read(consumer: PullConsumer) -> None:
         assert await consumer.queues(TOPIC) == [QUEUE]
         found = await consumer.pull(QUEUE, 1, count=2)
@@ -89,7 +89,7 @@ def test_a_pull_chooses_by_tags_or_by_a_condition() -> None:
         run(sim, read)
 
 
-def test_a_waiting_pull_is_answered_when_a_message_comes_or_after_20_s() -> None:
+def test_a_waiting_pull_is_answered_when_a_message_arrives_or_after_20_s() -> None:
     async def read(consumer: PullConsumer) -> list[PullStatus]:
         return [(await consumer.pull(QUEUE, at, waits=True)).status for at in (0, 1)]
 
@@ -132,7 +132,7 @@ def test_topics_are_balanced_over_the_group_and_silence_is_ignored() -> None:
         assert len(run(sim, read, topics=[TOPIC])) == 2
 
 
-def test_a_message_can_be_given_back() -> None:
+def test_a_message_can_be_sent_back() -> None:
     async def read(consumer: PullConsumer) -> bytes:
         found = await consumer.pull(QUEUE, 0)
         assert await consumer.give_back(found.messages[0], delay_level=1)

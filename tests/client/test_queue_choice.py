@@ -9,7 +9,7 @@ A1, A2, B1, B2, C1, C2 = (
 QUEUES = [A1, A2, B1, B2, C1, C2]
 
 
-def test_queues_are_taken_in_turn() -> None:
+def test_queues_are_used_in_turn() -> None:
     choice = RoundRobin()
     assert [choice.next(QUEUES) for _ in range(8)] == [A1, A2, B1, B2, C1, C2, A1, A2]
 

@@ -87,7 +87,7 @@ def test_an_idle_consumer_catches_up_a_tenth_of_a_second() -> None:
         assert took_s >= (60 - 10 - 1) / 100 - 0.001
 
 
-def test_the_rate_changes_for_what_waits_already() -> None:
+def test_a_new_rate_applies_to_messages_that_wait_already() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         send(sim, *numbers(0, 50))
@@ -156,7 +156,7 @@ def test_pulls_that_wait_for_the_rate_are_named_by_queue() -> None:
         assert scheduled.pull.waits() == {}
 
 
-def test_a_member_without_queues_says_that_it_waits_for_some() -> None:
+def test_a_member_without_queues_reports_that_it_waits_for_some() -> None:
     async def take(queue: MessageQueue, turn: Turn) -> None:
         await turn.consumer.pull(queue, 0)
 
@@ -254,7 +254,7 @@ def test_members_share_a_rate_by_the_queues_they_hold(
         assert taken(first, since_s) == pytest.approx(40, abs=2)
 
 
-def test_a_pull_consumer_of_single_queues_has_no_share_and_is_told_so() -> None:
+def test_a_pull_consumer_of_single_queues_refuses_a_shared_rate() -> None:
     text = "share_rate needs subscribed topics, .* give this consumer topics instead of single"
     with pytest.raises(ValueError, match=text):
         PullConsumer("billing", max_per_second=5, share_rate=True)
@@ -264,7 +264,7 @@ def test_a_pull_consumer_of_single_queues_has_no_share_and_is_told_so() -> None:
     pulls.limit_rate(5)
 
 
-def test_assigned_queues_have_no_share_whichever_comes_first() -> None:
+def test_assign_and_a_shared_rate_exclude_each_other_in_any_order() -> None:
     async def assign_first(consumer: LitePullConsumer) -> None:
         await consumer.assign([QUEUE])
         with pytest.raises(ValueError, match="share_rate needs subscribed topics"):
@@ -318,7 +318,7 @@ def test_a_member_stops_at_once_although_messages_wait_for_the_rate() -> None:
         assert sorted([*slow.got, *fast.got]) == sorted(numbers(0, 30))  # each of them once
 
 
-def test_polls_return_what_the_rate_lets_through() -> None:
+def test_polls_return_only_messages_within_the_rate() -> None:
     async def poll(consumer: LitePullConsumer) -> tuple[list[int], list[bytes]]:
         sizes, found = [], []
         loop = asyncio.get_running_loop()

@@ -46,7 +46,7 @@ def test_after_a_plan_exactly_the_assigned_queues_are_held(
     assert plan.reasons(Action.KEEP).keys() == held - drop
 
 
-def test_a_plan_says_why_for_each_queue() -> None:
+def test_a_plan_gives_a_reason_for_each_queue() -> None:
     kept, silent, elsewhere, gone, new = QUEUES[:5]
     plan = plan_rebalance(
         held={kept, silent, elsewhere, gone},
@@ -70,7 +70,7 @@ def explained(member: Member) -> list[str]:
     return [f"{one.queue.queue_id} {one.action}: {one.reason}" for one in plan.decisions]
 
 
-def test_a_member_explains_what_it_holds_and_what_it_waits_for() -> None:
+def test_a_member_explains_which_queues_it_holds_and_waits_for() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, queues=2)
         first = Member(sim, handle_slowly, name="a")
@@ -267,7 +267,7 @@ def test_by_default_a_time_means_half_an_hour_before_the_start() -> None:
         assert member.got == [b"20 minutes old"]
 
 
-def test_a_queue_whose_offset_cannot_be_read_is_not_started_and_tried_again() -> None:
+def test_a_queue_whose_offset_cannot_be_read_is_retried_before_it_starts() -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
         create_topic(sim)
         send(sim, b"a")
@@ -283,7 +283,7 @@ def test_a_queue_whose_offset_cannot_be_read_is_not_started_and_tried_again() ->
         assert member.got == [b"a"]
 
 
-def test_a_start_that_is_not_known_is_never_taken_for_0(tmp_path: Path) -> None:
+def test_an_unknown_start_offset_is_never_treated_as_0(tmp_path: Path) -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
         create_topic(sim)
         send(sim, b"old")
@@ -325,7 +325,7 @@ def test_one_topic_s_failure_never_stops_the_others() -> None:
         assert "invoices" not in {queue.topic for queue in member.consumer.assignment()}
 
 
-def test_a_strategy_that_gives_queues_which_are_not_there_changes_nothing() -> None:
+def test_a_strategy_that_assigns_missing_queues_changes_nothing() -> None:
     def wild(*_: object) -> list[MessageQueue]:
         return [MessageQueue(TOPIC, "broker-a", 99)]
 

@@ -49,7 +49,7 @@ def test_a_killed_member_s_queues_have_a_new_owner_in_less_than_1_s(seed: int) -
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_member_that_leaves_is_followed_in_less_than_1_s(seed: int) -> None:
+def test_queues_of_a_leaving_member_have_a_new_owner_in_less_than_1_s(seed: int) -> None:
     with SimCluster(seed).run() as sim:
         create_topic(sim, QUEUES)
         members = [Member(sim, name=f"m{number}") for number in range(3)]

@@ -131,7 +131,7 @@ def test_a_request_may_wait_for_ever() -> None:
     assert parse_properties(asked.properties)["TTL"] == str(2**31 - 1)
 
 
-def test_a_reply_that_comes_too_late_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_late_reply_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     async def ask_twice(producer: Producer) -> bytes:
         with pytest.raises(RequestTimedOut):
             await producer.request(Message("questions", b"first"), timeout_s=1)
@@ -177,7 +177,7 @@ def test_a_request_no_broker_takes_fails_like_any_send() -> None:
         w.produce(ask_busy)
 
 
-def test_a_request_that_is_not_even_stored_in_time_says_so() -> None:
+def test_a_request_that_is_not_stored_in_time_raises_an_error_that_tells_so() -> None:
     async def ask_silent(producer: Producer) -> None:
         with pytest.raises((RequestTimedOut, SendFailed)) as raised:
             await producer.request(Message("orders", b"?"), timeout_s=1)

@@ -40,7 +40,7 @@ def test_read_and_write_queues_are_counted_by_themselves() -> None:
     assert shown(subscribe_queues("t", uneven)) == ["a0", "a1", "a2"]
 
 
-def test_a_broker_without_a_master_is_read_but_not_sent_to() -> None:
+def test_a_broker_without_a_master_is_readable_but_gets_no_sends() -> None:
     slave_only = (broker_data("a", 1), broker_data("b", 0, 1))
     found = route(queue_data("a"), queue_data("b"), brokers=slave_only)
     assert {queue.broker_name for queue in publish_queues("t", found)} == {"b"}

@@ -60,7 +60,7 @@ def test_each_queue_has_turns_with_the_delay_its_callback_sets() -> None:
         assert turns[1][1] - turns[1][0] == pytest.approx(2)
 
 
-def test_a_listener_hears_of_the_assignment_beside_the_turns() -> None:
+def test_a_listener_is_notified_of_the_assignment_during_turns() -> None:
     heard: list[tuple[str, int, int]] = []
     turns: list[MessageQueue] = []
 
@@ -92,7 +92,7 @@ def test_an_exception_delays_a_queue_by_1_s() -> None:
         assert turns[1] - turns[0] == pytest.approx(1)
 
 
-def test_a_callback_whose_own_task_was_cancelled_has_its_turn_again() -> None:
+def test_a_callback_whose_own_task_was_cancelled_is_called_again() -> None:
     turns: list[float] = []
 
     async def await_something_cancelled(queue: MessageQueue, turn: Turn) -> None:

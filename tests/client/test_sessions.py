@@ -25,7 +25,7 @@ class Watched(Session):
         return object.__getattribute__(self, name)
 
 
-def test_sessions_may_come_while_another_thread_looks_which_there_are(
+def test_sessions_may_be_added_while_another_thread_lists_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sessions = Sessions(lambda: 0.0)

@@ -173,7 +173,7 @@ def test_a_mistyped_argument_of_a_call_is_refused_by_mypy_and_at_the_call() -> N
 
 
 @pytest.mark.parametrize("make", [Message, Message.json, Message.text])
-def test_a_message_with_a_tag_is_refused_with_the_field_that_is_meant(make: Any) -> None:
+def test_a_misspelt_message_field_is_refused_with_the_right_one(make: Any) -> None:
     with pytest.raises(TypeError, match=r"^Message has no field named tag; did you mean tags\?$"):
         make("orders", b"x" if make is Message else "x", tag="created")
 
@@ -194,12 +194,12 @@ def test_a_mistyped_field_of_a_message_is_refused_with_the_one_that_is_near(
         make("orders", "x", **{mistyped: "o-1"})
 
 
-def test_a_message_shows_what_it_was_given() -> None:
+def test_the_repr_of_a_message_shows_the_given_fields() -> None:
     shown = "Message(topic='orders', body=b'x', tags='created', keys=('o-1',))"
     assert repr(Message("orders", b"x", tags="created", keys="o-1")) == shown
 
 
-def test_every_unknown_setting_is_named_also_where_none_is_near() -> None:
+def test_every_unknown_setting_is_named_even_if_none_is_similar() -> None:
     unknown: Any = {"zebra": 1, "retrys": 2}
     with pytest.raises(TypeError) as caught:
         blocking.Producer("g", **unknown)

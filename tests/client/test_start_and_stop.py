@@ -50,9 +50,7 @@ def at_nobody(work: Callable[[str], Coroutine[Any, Any, None]]) -> None:
 
 @pytest.mark.parametrize("turns", range(4))
 @pytest.mark.parametrize("kind", MEMBERS)
-def test_a_start_that_is_cancelled_in_its_first_moments_leaves_nothing(
-    kind: str, turns: int
-) -> None:
+def test_a_start_that_is_cancelled_early_leaves_nothing_running(kind: str, turns: int) -> None:
     async def work(servers: str) -> None:
         member = MEMBERS[kind](name_servers=servers)
         async with asyncio.TaskGroup() as tasks:
@@ -71,7 +69,7 @@ def running_clients() -> int:
 
 
 @pytest.mark.parametrize("kind", MEMBERS)
-def test_what_never_started_is_stopped_without_a_word(kind: str) -> None:
+def test_stopping_what_was_never_started_does_nothing(kind: str) -> None:
     async def work(servers: str) -> None:
         await MEMBERS[kind](name_servers=servers).stop()
 
@@ -79,7 +77,7 @@ def test_what_never_started_is_stopped_without_a_word(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MEMBERS)
-def test_members_start_without_a_block_and_leave_nothing_behind(kind: str) -> None:
+def test_members_started_without_a_block_leave_nothing_behind(kind: str) -> None:
     async def work(servers: str) -> None:
         member = MEMBERS[kind](name_servers=servers)
         await started(member)
@@ -93,7 +91,7 @@ def test_members_start_without_a_block_and_leave_nothing_behind(kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", MEMBERS)
-def test_a_second_start_is_refused_and_the_first_goes_on(kind: str) -> None:
+def test_a_second_start_is_refused_and_the_first_keeps_running(kind: str) -> None:
     async def work(servers: str) -> None:
         member = MEMBERS[kind](name_servers=servers)
         await started(member)
@@ -106,7 +104,7 @@ def test_a_second_start_is_refused_and_the_first_goes_on(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MEMBERS)
-def test_a_member_of_a_client_that_does_not_run_says_so(kind: str) -> None:
+def test_starting_a_member_of_a_client_that_does_not_run_raises(kind: str) -> None:
     async def work(servers: str) -> None:
         member = MEMBERS[kind](client=Client(ClientConfig(name_servers=(servers,))))
         with pytest.raises(NotStarted, match="client is not running"):
@@ -129,7 +127,7 @@ def test_a_block_whose_start_fails_leaves_nothing_running(kind: str) -> None:
     at_nobody(work)
 
 
-def test_a_push_consumer_that_does_not_run_says_so() -> None:
+def test_using_a_push_consumer_that_does_not_run_raises() -> None:
     async def work(servers: str) -> None:
         consumer = PushConsumer(GROUP, {TOPIC: "*"}, name_servers=servers)
         consumer.pause()
@@ -154,7 +152,7 @@ def running_in_background() -> int:
     return loop_of_process.get().run(count())
 
 
-def test_a_second_blocking_start_is_refused_and_the_first_goes_on() -> None:
+def test_a_second_blocking_start_is_refused_and_the_first_keeps_running() -> None:
     before = running_in_background()
     with HeldPort() as port:
         producer = blocking.Producer(GROUP, name_servers=f"127.0.0.1:{port.port}")
@@ -214,7 +212,7 @@ def test_a_consumer_started_without_a_block_consumes(sparrowmq_cluster: Cluster)
 
 
 @pytest.mark.parametrize("kind", MEMBERS)
-def test_what_was_started_on_another_loop_says_so(kind: str) -> None:
+def test_using_a_member_started_on_another_loop_raises(kind: str) -> None:
     async def work(servers: str) -> Any:
         member = MEMBERS[kind](name_servers=servers)
         await started(member)

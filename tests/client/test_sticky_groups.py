@@ -50,7 +50,7 @@ def moved(before: dict[tuple[str, int], str], after: dict[tuple[str, int], str])
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
-def test_a_join_moves_only_what_the_new_member_gets(brokers: int) -> None:
+def test_a_join_moves_only_the_queues_the_new_member_gets(brokers: int) -> None:
     with SimCluster(seed=1, brokers=brokers).run() as sim:
         create_topic(sim, queues=24 // brokers)
         group = Group(sim)
@@ -62,7 +62,7 @@ def test_a_join_moves_only_what_the_new_member_gets(brokers: int) -> None:
         assert {after[queue] for queue in before if before[queue] != after[queue]} == {"d"}
 
 
-def test_a_leave_and_a_death_move_only_what_was_freed() -> None:
+def test_a_leave_and_a_death_move_only_the_freed_queues() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, queues=24)
         group = Group(sim)

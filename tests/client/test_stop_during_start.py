@@ -75,7 +75,7 @@ def test_a_member_that_is_stopped_at_any_step_of_its_start_is_stopped(kind: str)
 
 
 @pytest.mark.parametrize("turns", range(1, 4))
-def test_a_producer_s_own_client_is_stopped_too_when_it_has_hardly_begun(turns: int) -> None:
+def test_a_producer_s_own_client_is_stopped_even_if_it_has_just_begun_to_start(turns: int) -> None:
     async def work(servers: str) -> None:
         producer = Producer("p", name_servers=servers)
         async with asyncio.TaskGroup() as tasks:

@@ -118,7 +118,7 @@ def test_a_message_that_comes_while_the_interpreter_ends_has_not_failed(
         assert "ends before stop(), for its threads accept no more work" in caplog.text
 
 
-def test_a_run_that_is_cancelled_ends_at_once_and_leaves_a_whole_consumer_to_be_stopped() -> None:
+def test_a_cancelled_run_ends_at_once_and_its_consumer_can_still_be_stopped() -> None:
     got: list[bytes] = []
 
     async def handle(messages: Sequence[MessageExt]) -> None:

@@ -83,7 +83,7 @@ def test_even_shares_of_4_and_5_queues(
     assert [len(each) for each in owned] == sizes
 
 
-def test_consistent_hash_gives_what_java_members_expect() -> None:
+def test_consistent_hash_matches_the_java_strategy() -> None:
     # As AllocateMessageQueueConsistentHash of Apache RocketMQ 5.5.0 answered.
     client_ids = ["10.0.0.1@11", "10.0.0.2@12", "10.0.0.3@13"]
     assert shares(CONSISTENT_HASH, queues_of(12), client_ids) == [
@@ -118,13 +118,13 @@ def test_consistent_hash_refuses_a_negative_number_of_virtual_nodes() -> None:
         consistent_hash(-1)
 
 
-def test_by_configuration_gives_what_was_written_down() -> None:
+def test_by_configuration_assigns_the_configured_queues() -> None:
     queues = queues_of(4)
     strategy = by_configuration([queues[2], queues[0]])
     assert strategy("group", "anybody", queues, []) == [queues[2], queues[0]]
 
 
-def test_by_machine_room_takes_what_does_not_divide_from_the_end() -> None:
+def test_by_machine_room_assigns_the_remaining_queues_from_the_end() -> None:
     queues = [*queues_of(3, "far@b1"), *queues_of(5, "near@b2"), *queues_of(3, "nameless")]
     assert shares(by_machine_room(["near"]), queues, members(2)) == [[3, 4, 7], [5, 6]]
 
@@ -239,7 +239,7 @@ def test_the_error_for_an_unknown_name_lists_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("name", ["CONFIG", "MACHINE_ROOM", "MACHINE_ROOM_NEARBY-AVG"])
-def test_the_error_for_a_strategy_that_needs_settings_says_how_to_build_it(name: str) -> None:
+def test_the_error_for_a_strategy_that_needs_settings_shows_how_to_build_it(name: str) -> None:
     with pytest.raises(ValueError, match="build it with"):
         strategy_named(name)
 

@@ -65,9 +65,7 @@ def test_a_plan_carried_out_in_part_leads_to_the_same_end(
 
 
 @given(size=st.integers(1, len(QUEUES)), members=member_sets)
-def test_the_ring_alone_is_even_and_is_what_a_group_without_holdings_gets(
-    size: int, members: set[str]
-) -> None:
+def test_a_group_without_holdings_gets_the_even_ring(size: int, members: set[str]) -> None:
     ring = balanced_ring(QUEUES[:size], sorted(members))
     loads = Counter(ring.values())
     assert max(loads.values()) - min(loads[each] for each in members) <= 1
@@ -87,7 +85,7 @@ def test_the_order_of_the_lists_does_not_matter(
     assert plan_sticky(queues, members, previous) == plan_sticky(QUEUES, NAMES, previous)
 
 
-def test_a_join_moves_only_what_the_new_member_gets() -> None:
+def test_a_join_moves_only_the_queues_the_new_member_gets() -> None:
     before = plan_sticky(QUEUES, NAMES[:3], {})
     after = plan_sticky(QUEUES, NAMES[:4], before)
     moved = [queue for queue in QUEUES if before[queue] != after[queue]]
@@ -95,7 +93,7 @@ def test_a_join_moves_only_what_the_new_member_gets() -> None:
     assert {after[queue] for queue in moved} == {NAMES[3]}
 
 
-def test_a_leave_moves_only_what_the_member_had() -> None:
+def test_a_leave_moves_only_the_queues_the_member_had() -> None:
     before = plan_sticky(QUEUES, NAMES[:4], {})
     after = plan_sticky(QUEUES, NAMES[:3], before)
     moved = [queue for queue in QUEUES if before[queue] != after[queue]]
@@ -139,7 +137,7 @@ def test_each_member_sees_its_part_of_the_plan(members: int) -> None:
 
 
 @given(members=member_sets, previous=holdings, later=holdings)
-def test_a_strategy_remembers_nothing_from_one_call_or_group_to_the_next(
+def test_a_strategy_keeps_no_state_between_calls_or_groups(
     members: set[str], previous: Owners, later: Owners
 ) -> None:
     listed, given_then = sorted(members), dict(previous)

@@ -115,7 +115,7 @@ def test_a_listener_that_fails_leaves_the_end_open_for_the_broker_to_ask(answer:
         ResponseCode.SLAVE_NOT_AVAILABLE,
     ],
 )
-def test_a_half_message_that_is_not_safe_is_rolled_back_and_nothing_executed(
+def test_an_unsafely_stored_half_message_is_rolled_back_without_calling_the_listener(
     code: ResponseCode,
 ) -> None:
     listener = Bookings()
@@ -126,7 +126,7 @@ def test_a_half_message_that_is_not_safe_is_rolled_back_and_nothing_executed(
     assert listener.halves == []
 
 
-def test_nothing_is_executed_when_no_broker_takes_the_half_message() -> None:
+def test_the_listener_is_not_called_if_no_broker_accepts_the_half_message() -> None:
     listener = Bookings()
     with world("a") as w:
         w.brokers["a"].script = [ResponseCode.SYSTEM_ERROR] * 3
@@ -143,7 +143,7 @@ def test_a_delayed_message_cannot_be_in_a_transaction() -> None:
         assert w.attempts == []
 
 
-def test_the_answer_to_a_question_repeats_what_the_broker_asked_about() -> None:
+def test_the_answer_to_a_check_repeats_the_fields_of_the_check() -> None:
     question = CheckTransactionState(
         topic="orders",
         tran_state_table_offset=7,
@@ -211,7 +211,7 @@ def test_a_producer_registers_again_at_a_restarted_broker() -> None:
         w.sim.run(send_two(), on=w.sim.host("producer"))
 
 
-def test_a_listener_whose_own_task_was_cancelled_leaves_the_end_open() -> None:
+def test_a_listener_whose_own_task_was_cancelled_leaves_the_transaction_open() -> None:
     class Cancelled(Bookings):
         async def execute(self, half: HalfMessage) -> TransactionState:  # type: ignore[override]
             lost: asyncio.Future[TransactionState] = asyncio.get_running_loop().create_future()
@@ -222,7 +222,7 @@ def test_a_listener_whose_own_task_was_cancelled_leaves_the_end_open() -> None:
         assert in_transaction(w, Cancelled()).state is UNKNOWN
 
 
-def test_a_transaction_that_is_cancelled_ends_there_and_its_end_stays_open() -> None:
+def test_a_cancelled_transaction_stops_there_and_stays_open() -> None:
     class Waits(Bookings):
         async def execute(self, half: HalfMessage) -> TransactionState:  # type: ignore[override]
             self.halves.append(half)
@@ -253,7 +253,7 @@ def stored_message() -> MessageExt:
     return MessageExt(decode_record(record), "broker-a")
 
 
-def test_a_listener_that_would_be_asked_after_the_stop_is_not_and_the_end_stays_open() -> None:
+def test_a_check_after_the_stop_is_not_answered_and_the_transaction_stays_open() -> None:
     """The broker asked while the producer stopped; it asks other producers of the group later."""
     listener = Bookings()
     question = CheckTransactionState(tran_state_table_offset=0, commit_log_offset=0)

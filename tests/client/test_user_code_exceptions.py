@@ -163,7 +163,7 @@ def test_whatever_is_raised_for_a_message_is_its_failure(
 
 @pytest.mark.parametrize("error", ENDS_OF_PROGRAMS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("kind", ON_THE_LOOP, ids=lambda kind: kind.__name__)
-def test_what_ends_programs_ends_nothing_on_a_loop_in_another_thread(
+def test_exceptions_that_end_programs_do_not_end_a_loop_in_another_thread(
     kind: Callable[[Fail], User], error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures: list[BaseException] = []
@@ -214,7 +214,7 @@ async def cancel_its_own_task_and_return() -> None:
 @pytest.mark.parametrize(
     "cancel", [cancel_an_inner_task, cancel_its_own_task, cancel_its_own_task_and_return]
 )
-def test_a_handler_that_cancels_what_it_runs_in_ends_no_worker(
+def test_a_handler_that_cancels_its_own_task_ends_no_worker(
     cancel: Callable[[], Awaitable[None]], orderly: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handle(message: MessageExt) -> None:
@@ -348,7 +348,7 @@ def test_a_scheduled_callback_may_do_anything(
 @pytest.mark.slow
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
 @pytest.mark.parametrize("error", EVERYWHERE, ids=lambda error: type(error).__name__)
-def test_a_transaction_listener_may_raise_anything_and_the_end_stays_open(
+def test_a_transaction_stays_open_if_its_listener_raises_anything(
     error: BaseException, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Plain:
@@ -447,7 +447,7 @@ START = "await consumer.start(handle); await asyncio.Event().wait()"
 
 
 @pytest.mark.parametrize("begin", [RUN, START], ids=["run", "start"])
-def test_a_program_whose_async_handler_exits_has_its_exit_code(
+def test_a_program_whose_async_handler_exits_ends_with_its_exit_code(
     begin: str, sparrowmq_cluster: Cluster
 ) -> None:
     servers = sparrowmq_cluster.name_server

@@ -153,7 +153,7 @@ def test_what_is_sent_in_a_transaction(arguments: dict[str, Any], fault: str) ->
 
 
 @pytest.mark.parametrize("listener", [None, object(), lambda half: None])
-def test_a_transactional_producer_whose_listener_is_none(listener: Any) -> None:
+def test_a_transactional_producer_refuses_a_listener_of_none(listener: Any) -> None:
     with pytest.raises(ValueError, match="execute of the listener is None"):
         TransactionalProducer("orders-svc", listener)
 
@@ -221,7 +221,7 @@ def generating(messages: Any) -> Any:
         (lambda one, two: None, r"handler takes \(one, two\), must take one argument"),
     ],
 )
-def test_a_handler_that_could_handle_nothing(handler: Any, fault: str) -> None:
+def test_a_handler_that_cannot_take_a_message_is_refused(handler: Any, fault: str) -> None:
     consumer = PushConsumer(GROUP, {TOPIC: "*"})
     with pytest.raises(ValueError, match=fault):
         asyncio.run(consumer.start(handler))
@@ -277,7 +277,7 @@ def test_other_settings(make: Callable[[], object], fault: str) -> None:
         lambda client: blocking.ScheduledPull(GROUP, {TOPIC: print}, client=client),  # type: ignore[call-arg]
     ],
 )
-def test_a_client_of_another_loop(make: Callable[[Any], object]) -> None:
+def test_a_client_of_another_loop_is_refused(make: Callable[[Any], object]) -> None:
     with pytest.raises(ValueError, match="belongs to its event loop"):
         make(Client(ClientConfig()))
 
@@ -312,7 +312,9 @@ def test_a_client(settings: dict[str, Any], fault: str) -> None:
         *(("lock_renewal_s", 25), ("pull_silence_s", 60), ("pull_silence_s", 86_400)),
     ],
 )
-def test_the_least_and_the_most_of_a_client_s_times_is_taken(name: str, seconds: float) -> None:
+def test_the_smallest_and_largest_intervals_of_a_client_are_accepted(
+    name: str, seconds: float
+) -> None:
     settings: Any = {name: seconds}
     assert getattr(ClientConfig(**settings), name) == seconds
 

@@ -57,7 +57,7 @@ class Outline(HTMLParser):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_controls_have_labels_and_what_scrolls_is_reached_by_keyboard(
+def test_controls_have_labels_and_scroll_areas_are_reachable_by_keyboard(
     path: str,
     sim: RunningCluster,  # noqa: F811
 ) -> None:

@@ -43,7 +43,7 @@ def test_links_stay_in_their_cluster_except_those_of_the_console_itself() -> Non
 
 
 @pytest.mark.parametrize("name", ["a/b", "../x", "<b>", " "])
-def test_a_name_that_is_no_part_of_an_address_is_refused(name: str) -> None:
+def test_a_name_that_is_not_valid_in_an_address_is_refused(name: str) -> None:
     with pytest.raises(ConsoleError, match="cannot be the name of a cluster"):
         config(others={name: ("a:1",)})
 
@@ -126,7 +126,7 @@ def test_live_updates_are_of_the_cluster_of_the_page(two: tuple[Cluster, Cluster
     assert nowhere.status == 404
 
 
-def test_an_error_says_that_the_addresses_come_from_the_context() -> None:
+def test_an_error_names_the_context_as_the_origin_of_the_addresses() -> None:
     """Nothing listens there."""
 
     async def run() -> Got:

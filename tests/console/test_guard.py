@@ -73,7 +73,7 @@ def test_a_console_that_others_reach_needs_users_and_tls(
         ConsoleConfig(name_servers=("a:1",), **settings)
 
 
-def test_insecure_in_words_stands_for_tls_and_loopback_needs_neither() -> None:
+def test_the_insecure_option_replaces_tls_and_loopback_needs_neither() -> None:
     config(listen="0.0.0.0", users=Path("u"), insecure=True)
     config(listen="localhost")
     config(listen="::1")
@@ -107,7 +107,7 @@ def test_on_loopback_only_loopback_names_with_our_port_are_answered(host: str, s
     ("host", "status"),
     [("console.example", 200), ("10.0.0.7:9880", 200), ("evil.example:9880", 421)],
 )
-def test_elsewhere_names_have_to_be_given_and_addresses_do_not(
+def test_other_host_names_must_be_allowed_and_addresses_need_not(
     host: str, status: int, users: Path
 ) -> None:
     settings = {"listen": "0.0.0.0", "insecure": True, "users": users}
@@ -169,7 +169,7 @@ def test_no_change_is_made_by_a_forged_form(path: str, forged: dict[str, str]) -
     ("user", "settings", "says"),
     [("bob", {}, "role operator"), ("ada", {"read_only": True}, "--read-only")],
 )
-def test_readers_and_read_only_consoles_change_nothing(
+def test_readers_cannot_change_anything_nor_can_a_read_only_console(
     path: str, user: str, settings: dict[str, Any], says: str, users: Path
 ) -> None:
     console, visitor = offline(Clock(), users=users, **settings)
@@ -238,7 +238,7 @@ def test_a_login_never_leads_to_another_site(back: str, users: Path) -> None:
     assert run(work()).headers["location"] == "/"
 
 
-def test_the_sixth_wrong_password_of_a_minute_is_not_even_tried(users: Path) -> None:
+def test_the_sixth_wrong_password_within_a_minute_is_refused_unchecked(users: Path) -> None:
     clock = Clock()
     _, visitor = offline(clock, users=users)
 

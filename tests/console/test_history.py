@@ -42,7 +42,7 @@ def test_a_time_without_a_sample_is_a_gap() -> None:
     assert fine(history, clock) == [1, 2, 5]
 
 
-def test_what_is_older_than_an_hour_is_only_kept_as_mean_and_largest() -> None:
+def test_samples_older_than_an_hour_are_kept_as_mean_and_maximum() -> None:
     clock = Clock()
     history = filled(clock, [10, 20] * 400)
     assert len(fine(history, clock)) == 359, "the step of now has no sample yet"
@@ -75,7 +75,7 @@ def test_the_series_that_was_not_seen_for_longest_makes_room() -> None:
     assert history.series("lag/1") is None
 
 
-def test_a_history_goes_on_after_a_restart_with_the_gap_in_between(tmp_path: Path) -> None:
+def test_a_history_continues_after_a_restart_with_a_gap(tmp_path: Path) -> None:
     clock = Clock()
     history = filled(clock, [1, 2, 3])
     write_file(tmp_path / "history.bin", history.encoded("a:1"))
@@ -89,7 +89,7 @@ def test_a_history_goes_on_after_a_restart_with_the_gap_in_between(tmp_path: Pat
 @pytest.mark.parametrize(
     "content", [b"", b"\x00\x01garbage", None], ids=["empty", "garbage", "foreign"]
 )
-def test_a_broken_or_foreign_file_is_put_aside(content: bytes | None, tmp_path: Path) -> None:
+def test_a_broken_or_foreign_file_is_moved_aside(content: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "history.bin"
     clock = Clock()
     write_file(path, filled(clock, [1]).encoded("other:1") if content is None else content)
@@ -112,7 +112,7 @@ def test_a_chart_joins_samples_and_leaves_gaps() -> None:
     assert found.rows
 
 
-def test_a_chart_without_samples_says_so() -> None:
+def test_a_chart_without_samples_shows_a_notice() -> None:
     found = chart(History(Clock()), "lag", "Unread", "messages", [("unread", "x")], DAY, START_MS)
     assert found.is_empty
     assert found.rows == ()

@@ -101,7 +101,7 @@ def test_an_address_of_any_kind_gets_an_answer(path: str, status: int, sim: Runn
     assert "set-cookie:x" not in str(got.headers)
 
 
-def test_a_pattern_costs_no_more_than_a_name() -> None:
+def test_a_very_long_pattern_is_matched_cheaply() -> None:
     found = part_of(["a" * 255] * 10, {"match": "*a" * 30_000})
     assert found.found in (0, 10)
     assert len(found.query["match"]) == 60_000, "links keep what was asked"
@@ -119,7 +119,7 @@ def test_a_post_without_a_proper_form_is_refused(path: str, body: bytes) -> None
     assert got.status in (403, 413)
 
 
-def test_a_form_that_never_ends_is_given_up(sim: RunningCluster) -> None:
+def test_reading_an_endless_form_times_out(sim: RunningCluster) -> None:
     async def work(_: Client, console: Console, visitor: Visitor) -> Got:
         sent = {"content-type": "application/x-www-form-urlencoded", "origin": "http://x"}
         return await visitor.ask("POST", "/topics", b"a=1", sent, is_endless=True)
@@ -132,13 +132,13 @@ def test_a_form_that_never_ends_is_given_up(sim: RunningCluster) -> None:
 
 
 @pytest.mark.parametrize("value", [2**63 - 1, -(2**63), 10**15, -(10**14)])
-def test_a_time_of_no_year_is_not_known(value: int) -> None:
+def test_a_time_outside_the_calendar_is_shown_as_unknown(value: int) -> None:
     assert instant(value) == "?"
     assert iso(value) == ""
 
 
 @pytest.mark.parametrize("text", ["-99999999999d", "-1x", "-", "--5m", "9" * 100, "1e9"])
-def test_a_time_that_is_none_is_refused_in_few_words(text: str) -> None:
+def test_an_invalid_time_is_refused_with_a_short_message(text: str) -> None:
     with pytest.raises(ValueError, match="write") as refused:
         parse_time(text, 10**12)
     assert len(str(refused.value)) < 150
@@ -178,7 +178,7 @@ def test_pages_show_messages_whatever_they_hold() -> None:
     assert "<!--end:messages--><!--live:x-->" not in pages[0].html
 
 
-def test_a_copy_of_a_message_is_sent_and_one_of_rocketmqs_own_is_not() -> None:
+def test_a_user_message_can_be_copied_and_a_system_message_cannot() -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
         await Admin(client=client).create_topic("orders", queues=1)
         (sent,) = await send(
@@ -206,7 +206,7 @@ class Broken(Admin):
         raise ZeroDivisionError("a secret of the machine")
 
 
-def test_a_mistake_of_ours_is_said_without_its_details(sim: RunningCluster) -> None:
+def test_an_internal_error_is_shown_without_details(sim: RunningCluster) -> None:
     async def work(_: Client, console: Console, visitor: Visitor) -> Got:
         with pytest.raises(ZeroDivisionError):  # the server logs what passes through
             await visitor.get("/clients")
@@ -319,7 +319,7 @@ def test_addresses_of_one_ipv6_network_are_limited_together() -> None:
     assert limit.try_one("2001:db8:0:1::1", "ada") == 0, "another network"
 
 
-def test_a_name_of_any_length_is_logged_in_few_words(
+def test_a_name_of_any_length_is_logged_shortened(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_user(tmp_path / "users.txt", "ada", UserRole.READER, "correct horse")
@@ -447,7 +447,7 @@ def test_a_slow_reader_of_many_dead_letters_takes_no_memory() -> None:
     assert max(steps) < 20, "no further than the slice that the reader takes"
 
 
-def test_an_export_that_loses_a_broker_on_its_way_is_not_taken_for_whole() -> None:
+def test_an_export_that_loses_a_broker_midway_does_not_look_complete() -> None:
     class Losing(Admin):
         async def export_dead_letters(self, group: str, write: Any, **times: Any) -> int:
             write('{"id":"1"}')
@@ -477,9 +477,7 @@ def test_an_export_that_loses_a_broker_on_its_way_is_not_taken_for_whole() -> No
         (b"[" + b"1," * 600_000 + b"1]", "json", "text", "1.1 MiB, at most 1.0 MiB are formatted"),
     ],
 )
-def test_a_large_body_is_shown_as_what_it_is(
-    body: bytes, form: str, shown_as: str, note: str
-) -> None:
+def test_a_large_body_is_shown_shortened(body: bytes, form: str, shown_as: str, note: str) -> None:
     found = shown_body(body, form)
     assert (found.form, found.is_cut) == (shown_as, True)
     assert note in found.note and bool(note) == bool(found.note)

@@ -11,7 +11,7 @@ def page(lag: int) -> str:
     return f"<h1>x</h1><!--live:lag-->{lag}<!--end:lag--><!--live:members-->2<!--end:members-->"
 
 
-def test_marked_parts_are_found_and_told_apart_by_their_content() -> None:
+def test_marked_parts_are_found_and_compared_by_content() -> None:
     first, second = fragments(page(1)), fragments(page(2))
     assert first["lag"].html == "1"
     assert first["members"] == second["members"]

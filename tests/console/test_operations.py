@@ -234,7 +234,7 @@ def test_messages_with_a_delivery_time_are_counted_by_hour() -> None:
     assert "The whole timer queue was looked through, 7 messages" in got.text
 
 
-def test_hours_are_called_parts_where_more_wait_than_were_looked_at(
+def test_hourly_counts_are_marked_partial_if_more_messages_wait_than_were_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> Got:

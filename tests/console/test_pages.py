@@ -147,7 +147,7 @@ def test_the_command_of_a_page_can_be_pasted(
 @pytest.mark.parametrize(
     "path", ["/topics/none", "/groups/none", "/brokers/none", "/nowhere", "/dead-letters/billing"]
 )
-def test_what_does_not_exist_is_said(path: str, sim: RunningCluster) -> None:
+def test_a_missing_page_is_answered_with_not_found(path: str, sim: RunningCluster) -> None:
     async def work(_: Client, console: Console, visitor: Visitor) -> Got:
         return await visitor.get(path)
 
@@ -180,14 +180,14 @@ def test_what_does_not_exist_is_said(path: str, sim: RunningCluster) -> None:
         f"/?span={EVIL}",
     ],
 )
-def test_nothing_that_an_address_says_becomes_markup(path: str, sim: RunningCluster) -> None:
+def test_text_from_an_address_never_becomes_markup(path: str, sim: RunningCluster) -> None:
     async def work(_: Client, console: Console, visitor: Visitor) -> Got:
         return await visitor.get(path)
 
     assert "<img/src=x" not in as_visitor(sim, work).html
 
 
-def test_nothing_that_a_message_or_client_says_becomes_markup() -> None:
+def test_text_from_a_message_or_client_never_becomes_markup() -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
         await Admin(client=client).create_topic("xss", queues=1)
         message = Message(
@@ -283,7 +283,7 @@ def test_an_undo_after_members_went_on_needs_a_tick(tmp_path: Path) -> None:
     assert "was undone" in forced.text and more == 2
 
 
-def test_a_confirmation_of_what_is_no_longer_true_is_previewed_again() -> None:
+def test_an_outdated_confirmation_shows_a_new_preview() -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, int]:
         admin = Admin(client=client)
         await admin.create_topic("orders", queues=1)
@@ -440,7 +440,7 @@ BY_ID = f"/messages?topic=orders&id=0A000001{'F' * 24}"
         (BY_ID, "was not found on the brokers that answered; the others may have it: broker-b: "),
     ],
 )
-def test_a_sum_without_one_of_its_brokers_says_so(
+def test_a_total_without_one_of_its_brokers_is_marked_as_such(
     path: str, says: str, half: dict[str, Got]
 ) -> None:
     assert says in half[path].text
@@ -468,7 +468,7 @@ def half() -> dict[str, Got]:
         return as_visitor(sim, look)
 
 
-def test_a_cluster_without_name_servers_is_a_page_that_says_so() -> None:
+def test_a_cluster_without_name_servers_shows_a_page_that_tells_so() -> None:
     async def look(client: Client, console: Console, visitor: Visitor) -> list[Got]:
         return [await visitor.get(path) for path in ("/", "/topics", "/groups/x")]
 
@@ -585,7 +585,7 @@ def test_what_a_producer_traced_is_part_of_the_step_that_the_record_tells() -> N
     assert re.search(told, page.text), page.text
 
 
-def test_a_search_shows_names_first_and_says_how_many_more_there_are() -> None:
+def test_a_search_shows_names_first_and_the_number_of_further_matches() -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, Got]:
         admin = Admin(client=client)
         for number in range(23):
@@ -747,7 +747,7 @@ def test_clients_that_share_an_id_or_subscribe_to_other_things_are_marked(
     assert {word: text.count(word) for word in words if word in text} == marks
 
 
-def test_a_member_says_how_long_its_handler_takes_and_a_group_what_its_members_hold() -> None:
+def test_a_member_shows_its_handler_time_and_a_group_the_messages_its_members_hold() -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, Got, Got]:
         await Admin(client=client).create_topic("orders", queues=2)
         stuck = asyncio.Event()

@@ -79,7 +79,7 @@ def test_a_page_without_the_form_is_left_alone() -> None:
         ("/topics/orders/delete", {"typed": "x"}, "Topic orders", "typed", "type the name"),
     ],
 )
-def test_a_wrong_value_is_said_at_its_field(
+def test_an_error_is_shown_at_the_field_of_the_wrong_value(
     path: str, fields: dict[str, str], page: str, wrong: str, words: str
 ) -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> Got:

@@ -104,7 +104,7 @@ def test_series_of_many_groups_leave_room_for_those_of_topics_and_brokers(
     assert history.series("lag/group-0013") is None, "it has read everything, and nobody looks"
 
 
-def test_rounds_get_rarer_while_a_broker_hangs_and_the_overview_says_so() -> None:
+def test_sampling_slows_down_while_a_broker_hangs_and_the_overview_shows_it() -> None:
     async def work(_: Client, console: Console, visitor: Visitor) -> str:
         assert "are sampled every" not in (await visitor.get("/")).text
         sim.host("broker-b").pause()
@@ -115,7 +115,7 @@ def test_rounds_get_rarer_while_a_broker_hangs_and_the_overview_says_so() -> Non
         assert "Groups and topics are sampled every 60 s" in as_visitor(sim, work)
 
 
-def test_the_doctor_of_the_overview_examines_what_matters_and_says_how_much_of_all() -> None:
+def test_the_doctor_of_the_overview_examines_the_busiest_and_shows_how_many_of_all() -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> tuple[str, str]:
         await Admin(client=client).create_topic("orders", queues=1)
         await send(client, *numbered("orders", 6))
@@ -146,7 +146,7 @@ def test_the_overview_lists_checks_that_the_doctor_could_not_make() -> None:
     assert re.search(r"\d checks? not made .*broker-b : ", text)
 
 
-def test_the_overview_says_that_the_doctor_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_overview_shows_that_the_doctor_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def failing(*_: Any, **__: Any) -> None:
         raise BrokerRefusal("10.0.0.3:10911", ResponseCode.SYSTEM_ERROR, "no memory")
 

@@ -21,7 +21,7 @@ def test_a_template_escapes_everything_and_has_no_inline_code(template: Path) ->
     assert not re.search(r"""(?:src|href|action)="(?!/|\?|#|\{)""", text), "another site"
 
 
-def test_no_line_is_longer_than_an_editor_shows() -> None:
+def test_no_line_of_a_template_is_too_long() -> None:
     sources = [*TEMPLATES, *(CONSOLE / "static").glob("console.*")]
     long = [
         f"{path.name}:{number}"
@@ -44,7 +44,7 @@ def test_the_script_is_one_small_file_without_eval() -> None:
     assert len(list((CONSOLE / "static").glob("*.js"))) == 1
 
 
-def test_the_style_loads_nothing() -> None:
+def test_the_style_sheet_loads_no_other_files() -> None:
     assert not re.search(r"url\(|@import|https?://", CSS)
 
 

@@ -98,7 +98,7 @@ def test_a_preview_is_shown_again_where_the_limit_has_changed_since() -> None:
     assert "sparrowmq.quota.messages 7 5" in late.text
 
 
-def test_a_backlog_says_which_groups_are_behind_and_which_do_not_count() -> None:
+def test_a_backlog_lists_the_groups_that_lag_and_those_that_do_not_count() -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
         await with_orders(client)
         await visitor.get("/traffic")
@@ -176,7 +176,7 @@ def test_readers_see_limits_and_cannot_set_them() -> None:
     assert got.status == 403
 
 
-def test_windows_say_what_they_remember_and_whether_they_are_large_enough() -> None:
+def test_dedup_windows_show_their_contents_and_whether_they_are_large_enough() -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> tuple[Got, Got]:
         admin = await with_orders(client)
         await admin.update_topic("orders", attributes={"sparrowmq.dedup": "10m/3"})
@@ -194,7 +194,7 @@ def test_windows_say_what_they_remember_and_whether_they_are_large_enough() -> N
     ), after.text
 
 
-def test_a_drain_under_way_says_what_it_waits_for() -> None:
+def test_a_running_drain_shows_what_it_waits_for() -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
         admin = await with_orders(client)
         await send(client, *numbered("orders", 8))

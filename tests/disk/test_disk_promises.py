@@ -33,7 +33,7 @@ def test_what_was_written_is_read(disk: Disk) -> None:
     assert file.size() == disk.size("a") == 8
 
 
-def test_reading_behind_the_end_gives_nothing(disk: Disk) -> None:
+def test_reading_past_the_end_returns_nothing(disk: Disk) -> None:
     file = disk.open("a", create=True)
     file.write(0, b"abc")
     assert file.read(3, 10) == b""
@@ -41,7 +41,7 @@ def test_reading_behind_the_end_gives_nothing(disk: Disk) -> None:
     assert file.read_cached(2, 10) == b"c"
 
 
-def test_reserved_space_is_zero_and_keeps_what_is_there(disk: Disk) -> None:
+def test_reserved_space_is_zero_and_existing_bytes_stay(disk: Disk) -> None:
     file = disk.open("a", create=True)
     file.write(0, b"abc")
     file.reserve(0, 8192)
@@ -54,7 +54,7 @@ def test_reserved_space_is_zero_and_keeps_what_is_there(disk: Disk) -> None:
     assert file.read(8190, 4) == b"over"
 
 
-def test_warmed_space_is_zero_and_what_lies_beside_it_stays(disk: Disk) -> None:
+def test_warmed_space_is_zero_and_adjacent_bytes_stay(disk: Disk) -> None:
     file = disk.open("a", create=True)
     file.reserve(0, 16384)
     file.write(0, b"before")
@@ -137,7 +137,7 @@ def test_directories_are_made_listed_and_removed_when_empty(disk: Disk) -> None:
     assert disk.listdir("one") == ["a", "b"]
 
 
-def test_replacing_renames_over_what_is_there(disk: Disk) -> None:
+def test_replacing_overwrites_an_existing_file(disk: Disk) -> None:
     disk.open("old", create=True).write(0, b"old")
     disk.open("new", create=True).write(0, b"new!")
     disk.replace("new", "old")
@@ -145,7 +145,7 @@ def test_replacing_renames_over_what_is_there(disk: Disk) -> None:
     assert not disk.exists("new")
 
 
-def test_a_directory_can_be_renamed_with_what_is_in_it(disk: Disk) -> None:
+def test_a_directory_can_be_renamed_with_its_contents(disk: Disk) -> None:
     disk.mkdir("from/inner")
     disk.open("from/inner/file", create=True).write(0, b"x")
     disk.replace("from", "to")

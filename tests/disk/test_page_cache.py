@@ -81,7 +81,7 @@ def test_what_is_not_in_memory_is_not_read(evicted: Path, counter: Counter) -> N
     assert started_reads() - before <= mmap.PAGESIZE // 512
 
 
-def test_a_miss_starts_nothing_on_the_device(evicted: Path) -> None:
+def test_a_miss_starts_no_device_read(evicted: Path) -> None:
     file = RealDisk(evicted.parent).open("file", write=False)
     before = started_reads()
     for offset in range(0, 4 * MIB, 64 * KIB):
@@ -103,7 +103,9 @@ def test_a_range_of_which_one_page_is_missing_is_not_read(evicted: Path) -> None
     assert started_reads() == before
 
 
-def test_reading_on_starts_nothing_where_another_reader_asked_ahead(evicted: Path) -> None:
+def test_sequential_reads_start_no_device_reads_after_another_readers_read_ahead(
+    evicted: Path,
+) -> None:
     """A plain read would leave a mark, at which the next reader has to start read-ahead."""
     disk = RealDisk(evicted.parent)
     for start in range(0, 2 * MIB, 32 * KIB):  # one after the other, each through a new descriptor
@@ -119,7 +121,7 @@ def test_reading_on_starts_nothing_where_another_reader_asked_ahead(evicted: Pat
     assert started_reads() == before
 
 
-def test_what_was_asked_for_ahead_needs_no_other_reads(evicted: Path) -> None:
+def test_a_range_that_was_read_ahead_needs_no_further_reads(evicted: Path) -> None:
     file = RealDisk(evicted.parent).open("file", write=False)
     file.read_ahead(0, 3 * MIB)
     before = started_reads()

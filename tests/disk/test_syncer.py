@@ -70,7 +70,7 @@ def test_a_missing_log_file_is_an_error_a_missing_queue_is_not(tmp_path: Path) -
     syncer.close()
 
 
-def test_a_file_that_cannot_be_synced_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_synced_raises_an_error_that_names_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     writer = os.open(tmp_path / "pipe", os.O_RDWR)
     syncer = ProcessSyncer(RealDisk(tmp_path))
@@ -98,7 +98,7 @@ def test_a_cancelled_wait_does_not_answer_the_next_plan(tmp_path: Path) -> None:
     syncer.close()
 
 
-def test_the_failure_of_a_plan_that_nobody_waits_for_is_told_to_the_next(tmp_path: Path) -> None:
+def test_a_failure_after_a_cancelled_wait_is_raised_for_the_next_plan(tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"x")
     syncer = ProcessSyncer(RealDisk(tmp_path))
 
@@ -140,7 +140,7 @@ def test_the_end_of_the_helper_counts_as_a_failed_sync(tmp_path: Path) -> None:
     syncer.close()
 
 
-def test_close_ends_the_helper_and_signals_meant_for_the_parent_do_not(tmp_path: Path) -> None:
+def test_close_ends_the_helper_process_and_signals_for_the_parent_do_not(tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"x")
     syncer = ProcessSyncer(RealDisk(tmp_path))
     asyncio.run(syncer.sync(plan(["there"])))

@@ -86,7 +86,7 @@ def address_in(log: IO[str]) -> str:
     raise AssertionError("uvicorn ended before it listened")
 
 
-def test_a_web_service_sends_what_it_is_asked_to_and_consumes_it(
+def test_a_web_service_sends_and_consumes_requested_messages(
     sparrowmq_cluster: Cluster,
 ) -> None:
     arguments = ("uvicorn", "examples.web_service:app", "--port", "0", "--no-access-log")

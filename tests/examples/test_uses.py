@@ -50,7 +50,7 @@ def test_decoupling_gives_every_service_the_events_that_it_wants_in_order(
     }
 
 
-def test_the_answer_comes_before_the_work_and_work_that_fails_is_done_again(
+def test_the_answer_comes_before_the_work_and_failed_work_is_repeated(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("after_the_answer")
@@ -84,7 +84,7 @@ async def request_and_leave(article: str) -> None:
         asking.cancel()
 
 
-def test_requests_are_answered_and_one_whose_sender_has_gone_is_done(
+def test_requests_are_answered_and_one_whose_sender_has_left_is_still_handled(
     run: Run, capsys: pytest.CaptureFixture[str], sparrowmq_session_cluster: Cluster
 ) -> None:
     # In one queue the first request comes to the service before those that end the program

@@ -344,7 +344,7 @@ def test_a_login_is_needed_where_there_are_users(page: Any, guarded: str) -> Non
 
 
 @pytest.mark.slow
-def test_a_form_of_another_site_changes_nothing(page: Any, address: str) -> None:
+def test_a_form_from_another_site_changes_nothing(page: Any, address: str) -> None:
     page.goto(f"{address}/topics")
     port = address.rsplit(":", 1)[1]
     page.route(
