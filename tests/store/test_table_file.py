@@ -102,6 +102,26 @@ def test_two_torn_copies_are_refused_even_in_a_new_store() -> None:
         load(disk, used=False)
 
 
+@pytest.mark.parametrize(
+    ("copies", "words"),
+    [
+        ([], f"{MAIN} and its .bak are missing; what"),
+        ([MAIN], rf"{MAIN} cannot be read \(.*\), and its .bak is missing; what"),
+        ([BACKUP], rf"{MAIN} is missing, and its .bak cannot be read \(.*\); what"),
+        (
+            [MAIN, BACKUP],
+            rf"{MAIN} cannot be read \(.*\), and its .bak cannot be read \(.*\); what",
+        ),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_with_each_copy(copies: list[str], words: str) -> None:
+    disk = RecordingDisk()
+    for copy in copies:
+        disk.poke(copy, b"{")
+    with pytest.raises(TableMissing, match=f"^{words}"):
+        load(disk)
+
+
 @pytest.mark.parametrize("seed", seeds(60))
 def test_a_power_cut_during_a_save_leaves_the_old_or_the_new(seed: int) -> None:
     rng = Random(seed)

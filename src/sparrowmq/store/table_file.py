@@ -30,7 +30,7 @@ class TableMissing(StoreError):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
-            f"{path} and its .bak {reason}; what the table said would be lost. Put a copy back, or"
+            f"{path} {reason}; what the table said would be lost. Put a copy back, or"
             f" accept that with: sparrowmq store rebuild DIR --table {path.rpartition('/')[2]}"
         )
         self.path = path
@@ -82,7 +82,8 @@ class TableFile(Generic[Table]):
             self.save(_EMPTY)
         if missing and (may_be_missing or not store_is_used):
             return None
-        raise TableMissing(self.path, "are missing" if missing else " and ".join(reasons))
+        why = "and its .bak are missing" if missing else ", and its .bak ".join(reasons)
+        raise TableMissing(self.path, why)
 
     def save(self, data: bytes) -> bool:
         """Replace the table; durable when it returns. False if the content is unchanged.
