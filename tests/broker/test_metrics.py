@@ -335,7 +335,7 @@ def test_samples_and_pages_of_many_groups_are_made_in_slices() -> None:
 
 
 @pytest.mark.slow  # by the clock, which a machine that does other things disturbs
-def test_a_page_of_sixty_thousand_samples_holds_the_loop_for_no_more_than_a_slice() -> None:
+def test_a_page_of_sixty_thousand_samples_blocks_the_loop_for_one_slice_at_most() -> None:
     with with_groups(8_600) as server:
 
         async def scrape() -> int:

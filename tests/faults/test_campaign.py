@@ -27,28 +27,28 @@ def _few_logs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "sparrowmq")
 
 
-def test_nothing_is_lost_skipped_or_out_of_order_when_little_happens() -> None:
+def test_a_few_faults_lose_skip_or_reorder_no_message() -> None:
     judged = campaign_in_simulation(0, 3, sync_flush=False, kinds=["kill", "power", "member"])
     assert judged, str(judged)
     assert judged.faults == 3
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_skipped_or_out_of_order_whatever_happens() -> None:
+def test_any_faults_lose_skip_or_reorder_no_message() -> None:
     scored = everything(seed=0, small=True)
     print(scored.counts)
     assert scored.failures == []
 
 
 @pytest.mark.slow
-def test_a_broker_process_that_dies_with_its_power_has_nothing_skipped() -> None:
+def test_a_power_loss_of_a_broker_process_skips_no_message() -> None:
     judged = campaign_in_processes(0, 4, sync_flush=False, kinds=["power", "kill", "topic"])
     print(judged)
     assert judged, str(judged)
 
 
 @pytest.mark.slow
-def test_without_faults_nothing_comes_twice() -> None:
+def test_without_faults_no_message_is_repeated() -> None:
     judged = campaign_in_simulation(0, 0, sync_flush=False)
     assert judged, str(judged)
     assert judged.repeated == 0
@@ -119,7 +119,7 @@ def test_a_campaign_in_which_a_callback_held_a_loop_is_not_met(
     assert scored.counts.startswith("processes, sync: 0 faults") and text in scored.counts
 
 
-def test_a_row_says_what_held_the_loops_of_its_brokers_longest() -> None:
+def test_a_row_names_what_blocked_the_brokers_event_loops_longest() -> None:
     with watched() as loops:
         assert BrokerProcess.watched_into is not None
         with BrokerProcess.watched_into.open("ab") as file:
@@ -164,7 +164,7 @@ def handle(
     told.end(call, at_s + took_s, is_done=is_done)
 
 
-def test_what_no_group_handled_is_lost_and_what_is_still_in_the_log_was_skipped() -> None:
+def test_unhandled_messages_count_as_skipped_if_still_in_the_log_and_lost_otherwise() -> None:
     told = story(sent(1), sent(2), sent(3, State.UNKNOWN))
     told.logged = {MessageId("plain", 2)}
     assert judge(told).problems == ["1 lost: plain-1", "1 skipped by push: plain-2"]
@@ -215,7 +215,7 @@ def test_no_crash_undoes_a_reset_that_was_answered(kind: str) -> None:
     assert judge(told).problems == ["1 not handled again after a reset: plain-1 by push in plain/0"]
 
 
-def test_a_group_need_not_see_what_it_was_moved_past() -> None:
+def test_a_group_need_not_see_messages_it_was_moved_past() -> None:
     told = story(sent(1))
     told.excuse([MessageId("plain", 1)], "push")
     told.logged = {MessageId("plain", 1)}
@@ -267,7 +267,7 @@ def test_a_delayed_message_is_neither_early_nor_late(
     assert [one.split(":")[0] for one in judge(told).problems] == ([f"1 {problem}"] * bool(problem))
 
 
-def test_a_stream_has_handled_what_its_drivers_wrote_down(tmp_path: Path) -> None:
+def test_a_stream_has_handled_the_messages_its_drivers_recorded(tmp_path: Path) -> None:
     told = story(sent(1), sent(2))
     told.groups = {"stream": ("plain",)}
     world: Any = SimpleNamespace(story=told, now_s=10.0, clock=lambda: 10_000)
@@ -290,7 +290,7 @@ def test_what_was_rolled_back_is_never_delivered() -> None:
     assert judge(told).problems == ["1 rolled back and delivered: plain-1"]
 
 
-def test_nobody_makes_messages_up_or_changes_them() -> None:
+def test_invented_or_changed_messages_are_noticed() -> None:
     told = story(sent(1))
     assert told.take(b"plain-2|", "here") is None
     assert told.take(b"plain-1|!", "here") is None

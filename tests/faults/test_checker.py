@@ -55,7 +55,7 @@ Plant = Callable[[list[ReadBack]], list[ReadBack]]
         ("gaps", lambda found: [found[0], found[1]._replace(queue_offset=2)]),
     ],
 )
-def test_a_planted_problem_is_found(ledger: Ledger, problem: str, plant: Plant) -> None:
+def test_a_planted_problem_is_noticed(ledger: Ledger, problem: str, plant: Plant) -> None:
     verdict = ledger.check(plant([read(0, 0), read(1, 1)]))
     assert not verdict
     assert problem in verdict.problems()

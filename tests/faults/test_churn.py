@@ -13,20 +13,20 @@ from tests.faults.handover_planted import plant_early_commits, plant_no_draining
 from tests.faults.scorecard_clients import churn
 
 
-def test_a_few_members_that_come_go_and_crash_lose_nothing() -> None:
+def test_a_few_members_that_join_leave_and_crash_lose_nothing() -> None:
     result = judge(0, churn_in_simulation(0, changes=8))
     assert result, str(result)
 
 
 @pytest.mark.slow
-def test_members_that_come_go_and_crash_lose_nothing_and_hand_over_without_repeating() -> None:
+def test_members_that_join_leave_and_crash_lose_nothing_and_hand_over_without_repeats() -> None:
     scored = churn(seed=0, small=True)
     print(scored.counts)
     assert scored.failures == []
 
 
 @pytest.mark.slow
-def test_members_that_are_processes_lose_nothing_and_hand_over_without_repeating() -> None:
+def test_members_in_processes_lose_nothing_and_hand_over_without_repeats() -> None:
     history = churn_in_processes(seed=1, changes=10)
     history.settled_s = 0.0  # how busy this machine is decides, the simulation measures it
     result = judge(1, history)
@@ -73,7 +73,7 @@ def test_a_message_whose_handler_never_returned_counts_as_lost() -> None:
     assert judge(0, history).problems == ["1 lost: (0, 0)"]
 
 
-def test_queues_are_shared_out_when_each_has_one_owner_and_loads_are_even() -> None:
+def test_queues_count_as_shared_out_once_each_has_one_owner_and_loads_are_even() -> None:
     assert is_shared_out([[0, 1], [2]], 3)
     assert not is_shared_out([[0, 1], [1, 2]], 3)
     assert not is_shared_out([[0, 1], []], 2)

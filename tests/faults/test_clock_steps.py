@@ -10,7 +10,7 @@ from tests.faults.scorecard_clients import clock_steps
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_or_early_and_nobody_is_taken_for_silent() -> None:
+def test_clock_steps_lose_nothing_deliver_nothing_early_and_expire_no_peer() -> None:
     scored = clock_steps(seed=0, small=True)
     print(scored.counts)
     assert scored.failures == []

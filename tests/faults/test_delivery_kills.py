@@ -8,7 +8,7 @@ from tests.faults.scorecard_clients import delivery_kills
 
 
 @pytest.mark.slow
-def test_kills_undo_little_progress_lose_nothing_and_deliver_nothing_they_must_not() -> None:
+def test_kills_undo_little_progress_lose_nothing_and_cause_no_wrong_delivery() -> None:
     scored = delivery_kills(seed=0, small=True)
     print(scored.counts)
     assert scored.failures == []
@@ -62,7 +62,7 @@ def test_lost_early_and_wrong_deliveries_are_noticed() -> None:
     ]
 
 
-def test_only_what_the_broker_did_not_know_may_come_again() -> None:
+def test_only_deliveries_the_broker_had_not_saved_may_be_repeated() -> None:
     first, again = delivery(b"a", 1.0), delivery(b"a", 5.0)
     again.life = 1
     promises = Promises(plain={b"a"}, deliveries=[first, again], kills=1)
@@ -73,6 +73,6 @@ def test_only_what_the_broker_did_not_know_may_come_again() -> None:
     assert promises.problems() == ["1 delivered again without need: a"]
 
 
-def test_a_message_that_comes_twice_though_nobody_died_is_noticed() -> None:
+def test_a_repeated_message_without_a_crash_is_noticed() -> None:
     promises = Promises(plain={b"a"}, deliveries=[delivery(b"a", 1.0), delivery(b"a", 2.0)])
     assert promises.problems() == ["1 delivered again without need: a"]

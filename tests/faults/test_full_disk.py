@@ -33,5 +33,5 @@ def test_a_store_survives_a_limit_on_file_sizes(tmp_path: Path, seed: int) -> No
     assert result, str(result)
 
 
-def test_planted_acknowledging_what_did_not_fit_is_noticed() -> None:
+def test_planted_acknowledging_a_message_that_did_not_fit_is_noticed() -> None:
     assert not on_recording_disk(3, 0, CarelessLedger())

@@ -15,7 +15,9 @@ def test_spoilt_frames_are_decoded_or_refused(seed: int) -> None:
 @pytest.mark.parametrize(
     ("seed", "count"), [(0, 600), *(pytest.param(n, 6_000, marks=pytest.mark.slow) for n in (0, 1))]
 )
-def test_a_broker_under_attack_stays_up_small_and_polite(seed: int, count: int) -> None:
+def test_a_broker_under_attack_stays_up_uses_little_memory_and_answers_with_errors(
+    seed: int, count: int
+) -> None:
     result = over_tcp(seed, count)
     assert result.problems == []
 

@@ -35,7 +35,7 @@ def test_a_broker_is_gone_within_a_second_after_a_failed_sync(sync_flush: bool) 
     assert [str(result) for result in results if not result] == []
 
 
-def test_planted_saying_goodbye_to_everybody_first_is_noticed(
+def test_planted_unregistering_before_closing_the_server_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def drain(registration: BrokerRegistration, server: Server[Broker], peers: Peers) -> None:

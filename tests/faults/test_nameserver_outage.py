@@ -24,7 +24,7 @@ def test_messages_flow_without_name_servers_and_routes_are_whole_soon_after() ->
 
 
 @pytest.mark.slow
-def test_processes_go_on_while_name_servers_are_killed_and_started_again() -> None:
+def test_processes_keep_working_while_name_servers_are_killed_and_restarted() -> None:
     outage = outage_in_processes(down_s=3.0)
     outage.whole_s = 0.0  # how busy this machine is decides, the simulation measures it
     assert outage.problems() == []
@@ -51,7 +51,7 @@ def test_planted_registering_only_every_30_s_is_noticed(monkeypatch: pytest.Monk
     assert any("whole only" in problem for problems in slowest for problem in problems), slowest
 
 
-def test_what_goes_wrong_is_told() -> None:
+def test_problems_of_an_outage_are_listed() -> None:
     outage = Outage(failed=["x"], lost=2, whole_s=6.0)
     assert outage.problems() == [
         "1 sends failed: x",

@@ -74,11 +74,11 @@ def judged(*calls: Call, faults: tuple[Fault, ...] = (), stored: int = 4) -> lis
 A = Call("a", 0, (0, 1), 1.0, 2.0)
 
 
-def test_calls_that_follow_one_another_are_in_order() -> None:
+def test_consecutive_calls_are_in_order() -> None:
     assert judged(A, Call("b", 0, (2, 3), 2.0, 3.0)) == []
 
 
-def test_going_back_needs_somebody_who_died_or_froze_before_the_broker_knew() -> None:
+def test_going_back_is_excused_only_by_a_member_that_died_or_froze_before_it_committed() -> None:
     again = Call("b", 0, (1, 2, 3), 5.0, 6.0)
     wrong = ["queue 0 offset 1 by b: goes back from 2 after a"]
     assert judged(A, again) == wrong
@@ -89,7 +89,7 @@ def test_going_back_needs_somebody_who_died_or_froze_before_the_broker_knew() ->
     assert judged(A, again, faults=(Fault("a", 0.1, 0.2),)) == wrong
 
 
-def test_a_frozen_owner_that_goes_on_where_it_was_is_noticed() -> None:
+def test_a_frozen_owner_that_resumes_at_its_old_offset_is_noticed() -> None:
     b = Call("b", 0, (0, 1, 2), 5.0, 6.0)
     late = Call("a", 0, (2, 3), 9.5, 9.6)
     assert judged(A, b, late, faults=(Fault("a", 3.0, 9.0),)) == [

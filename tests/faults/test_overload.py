@@ -16,7 +16,7 @@ SLOW_DISK = "slow disk, synchronous flush"
 
 
 @pytest.mark.parametrize("name", in_part(OVERLOADS, few=1))
-def test_an_overloaded_broker_keeps_what_it_took_and_goes_on(name: str) -> None:
+def test_an_overloaded_broker_keeps_accepted_messages_and_keeps_serving(name: str) -> None:
     result = overload_broker(name, small=True)
     assert result, str(result)
 
@@ -53,7 +53,7 @@ def test_times_of_busy_answers_that_never_came_do_not_count_as_met(
     ],
     ids=["at once", "after a while", "never"],
 )
-def test_recovery_lasts_until_the_first_second_that_is_as_good_as_before(
+def test_recovery_lasts_until_the_first_second_at_the_earlier_rate(
     moments: list[float], expected_s: float
 ) -> None:
     answers = [Answered(Kind.SEND, 0, at_s, 0.0) for at_s in moments]

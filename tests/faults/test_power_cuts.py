@@ -15,7 +15,7 @@ def test_synchronous_flush_loses_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(len(SEEDS)))
-def test_asynchronous_flush_loses_at_most_what_came_after_the_last_flush(seed: int) -> None:
+def test_asynchronous_flush_loses_at_most_messages_stored_after_the_last_flush(seed: int) -> None:
     result = cut_power(seed, sync_flush=False)
     assert result, str(result)
 

@@ -74,7 +74,7 @@ def test_a_partition_holds_bytes_back_until_it_heals(direction: Direction) -> No
     play(scenario)
 
 
-def test_a_reset_is_no_goodbye() -> None:
+def test_a_reset_is_not_an_orderly_close() -> None:
     async def scenario(proxy: FaultyProxy, client: Client) -> None:
         assert await client.say(b"x") == b"X"
         proxy.reset()

@@ -32,14 +32,14 @@ def test_a_storm_loses_no_acknowledged_message(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flush", list(Flush))
-def test_a_slave_alone_has_what_its_master_acknowledged_before_a_power_cut(flush: Flush) -> None:
+def test_a_slave_alone_has_all_messages_acknowledged_before_a_power_cut(flush: Flush) -> None:
     result = cut_masters_power(0, flush=flush, cuts=4)
     assert result, str(result)
     assert result.acknowledged > 100
 
 
 @pytest.mark.parametrize("flush", ["async", pytest.param("sync", marks=pytest.mark.slow)])
-def test_a_slave_alone_has_what_its_master_acknowledged_before_a_kill(flush: str) -> None:
+def test_a_slave_alone_has_all_messages_acknowledged_before_a_kill(flush: str) -> None:
     result = kill_master(0, flush, kills=2, acknowledged_each=200)
     assert result, str(result)
     assert result.verdict.ok > 400

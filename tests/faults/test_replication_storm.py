@@ -51,7 +51,7 @@ def test_a_storm_is_calm_when_the_slave_really_follows(
         assert (follower.session, storm.follows(slave)) == (session, True)
 
 
-def test_a_promotion_waits_for_what_the_lost_master_had_sent() -> None:
+def test_a_promotion_waits_for_data_the_lost_master_had_sent() -> None:
     with storm_of(replace(_PLAN, slaves=2)) as storm:
         storm.sim.advance(1.0)
         storm.sim.until(lambda: all(_is_on_its_way(storm, slave) for slave in storm.slaves))
@@ -77,7 +77,7 @@ def part(storm: Storm) -> BrokerNode:
     return old
 
 
-def test_a_parted_log_may_be_kept_aside_when_its_master_has_nothing_that_follows_it() -> None:
+def test_a_diverged_log_may_be_kept_aside_if_its_master_does_not_continue_it() -> None:
     with storm_of(_PLAN) as storm:
         old = part(storm)
         storm.sim.advance(10.0)

@@ -155,7 +155,7 @@ def put_and_get(wire: RawClient, value: str) -> None:
 
 
 @pytest.mark.parametrize("name", in_part(sorted(CASES, key=BY_TIME.__contains__), few=4))
-def test_an_abused_name_server_serves_honest_clients_and_saves_what_they_say(
+def test_an_abused_name_server_serves_honest_clients_and_saves_their_values(
     name: str, tmp_path: Path
 ) -> None:
     case = CASES[name]

@@ -82,7 +82,7 @@ def test_lines_are_formatted_in_slices() -> None:
 
 
 @pytest.mark.slow  # by the clock, which a machine that does other things disturbs
-def test_sixty_thousand_samples_hold_the_loop_for_no_more_than_a_slice() -> None:
+def test_sixty_thousand_samples_block_the_loop_for_one_slice_at_most() -> None:
     async def work() -> int:
         # A slice is 5 ms; the rest leaves room for a slow machine.
         with LoopWatchdog():

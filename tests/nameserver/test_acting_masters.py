@@ -19,7 +19,7 @@ def test_a_master_that_is_gone_is_replaced_in_routes_only_where_that_is_supporte
             assert w.client.route("orders").queue_datas[0].perm == 6
 
 
-def test_a_slave_that_stands_in_from_the_beginning_is_read_only() -> None:
+def test_a_slave_that_acts_as_master_from_the_start_is_read_only() -> None:
     with world(support_acting_master=True) as w:
         slave = w.broker(broker_id=2)
         slave.register(["orders"], enable_acting_master=True)
@@ -28,7 +28,7 @@ def test_a_slave_that_stands_in_from_the_beginning_is_read_only() -> None:
         assert route.broker_datas[0].broker_addrs == {0: slave.address}
 
 
-def test_no_slave_stands_in_where_an_operator_allowed_writing() -> None:
+def test_no_slave_acts_as_master_if_an_operator_allowed_writing() -> None:
     with world(support_acting_master=True) as w:
         slave = w.broker(broker_id=2)
         slave.register(["orders"], enable_acting_master=True)
@@ -36,7 +36,7 @@ def test_no_slave_stands_in_where_an_operator_allowed_writing() -> None:
         assert w.client.route("orders").broker_datas[0].broker_addrs == {2: slave.address}
 
 
-def test_of_several_slaves_the_one_with_the_smallest_id_stands_in() -> None:
+def test_of_several_slaves_the_one_with_the_smallest_id_acts_as_master() -> None:
     with world(support_acting_master=True) as w:
         master, first, second = (w.broker(broker_id=number) for number in (0, 2, 5))
         for broker in (second, first, master):

@@ -93,7 +93,7 @@ def test_unregistering_under_another_name_removes_no_broker() -> None:
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_a_restarted_name_server_knows_again_what_brokers_say_again(is_killed: bool) -> None:
+def test_a_restarted_name_server_learns_routes_from_renewed_registrations(is_killed: bool) -> None:
     with world() as w:
         broker = w.broker()
         broker.register(["orders"])
@@ -194,7 +194,7 @@ def test_one_topic_alone_does_not_register_an_unknown_broker() -> None:
         assert w.server.table.groups == {}
 
 
-def test_a_compressed_registration_is_read_even_if_it_does_not_say_so() -> None:
+def test_a_compressed_registration_is_read_even_without_the_flag() -> None:
     for says_so in (True, False):
         with world() as w:
             broker = w.broker()

@@ -43,7 +43,7 @@ def hostile_frames(kind: type[RequestHeader]) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.__name__))
-def test_nonsense_is_answered_and_the_server_goes_on(
+def test_nonsense_is_answered_and_the_server_keeps_serving(
     kind: type[RequestHeader], caplog: pytest.LogCaptureFixture
 ) -> None:
     with world() as w:

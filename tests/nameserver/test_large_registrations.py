@@ -75,7 +75,7 @@ async def seen_while_registering(compressed: bool) -> list[int]:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_a_client_is_answered_while_a_registration_is_read_and_sees_all_of_it_or_nothing(
+def test_clients_are_answered_during_a_registration_and_see_all_or_nothing_of_it(
     compressed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slices, "SLICE_S", 0.0)  # every slice is over at once

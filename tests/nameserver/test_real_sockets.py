@@ -70,7 +70,7 @@ def test_a_name_server_serves_on_a_free_port_and_keeps_key_values(
 
 
 @loops
-def test_an_error_inside_the_block_comes_out_as_it_is(loop: LoopFactory) -> None:
+def test_an_error_inside_the_block_is_raised_unchanged(loop: LoopFactory) -> None:
     async def fail() -> None:
         async with NameServer(NameServerConfig(listen_port=0)).running():
             raise LookupError("mine")

@@ -131,7 +131,7 @@ def test_too_many_topics_are_refused_also_one_after_the_other() -> None:
         broker.ok(RegisterTopic(topic="c"), body)
 
 
-def test_too_many_brokers_are_refused_and_the_known_ones_may_come_again() -> None:
+def test_too_many_brokers_are_refused_and_known_ones_may_register_again() -> None:
     with world(max_brokers=2) as w:
         one, two, three = w.broker("a"), w.broker("b"), w.broker("c")
         one.register()

@@ -40,7 +40,7 @@ LOSSES: dict[str, tuple[Callable[[World, Broker], object], str]] = {
 
 
 @pytest.mark.parametrize("how", LOSSES)
-def test_a_topic_whose_broker_is_gone_is_refused_with_what_became_of_the_broker(how: str) -> None:
+def test_a_route_to_a_lost_broker_is_refused_with_how_it_was_lost(how: str) -> None:
     lose, says = LOSSES[how]
     with world(broker_timeout_s=120) as w:
         broker = w.broker()
@@ -67,7 +67,7 @@ def test_a_lost_topic_is_forgotten_when_it_is_deleted_or_its_broker_is_back_with
         assert "create it" in w.client.call(GetTopicRoute(topic="bills")).remark
 
 
-def test_of_very_many_lost_brokers_the_last_ones_are_known() -> None:
+def test_only_the_latest_of_many_lost_brokers_are_remembered() -> None:
     lost = LostBrokers()
     for number in range(1_000):
         lost.remember(f"broker-{number}", "b:1", "left", 0, {"orders", f"only-{number}"})
@@ -94,7 +94,7 @@ def test_a_route_lists_every_broker_name_sorted() -> None:
         assert [data.broker_name for data in route.broker_datas] == names
 
 
-def test_slaves_show_beside_their_master_and_learn_where_it_is() -> None:
+def test_slaves_are_listed_with_their_master_and_learn_its_address() -> None:
     with world() as w:
         master, slave = w.broker(broker_id=0), w.broker(broker_id=1)
         alone = slave.register()

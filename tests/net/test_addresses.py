@@ -22,12 +22,12 @@ def test_addresses_are_split(address: str, parts: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:x", "host:65536", "host:-1"])
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="not host:port"):
         split_address(address)
 
 
-def test_an_address_that_is_none_fails_its_call_and_nothing_else() -> None:
+def test_an_invalid_address_fails_only_its_own_call() -> None:
     async def work(peers: Peers) -> None:
         error = await failure(peers.call("nowhere", Echo(text="x"), timeout_s=1))
         assert isinstance(error, ConnectionLost)

@@ -26,7 +26,7 @@ def test_a_call_gives_the_typed_answer() -> None:
         assert response.header(Echoed).text == 'a "quoted" text'
 
 
-def test_an_answer_without_the_expected_fields_says_which() -> None:
+def test_an_answer_without_an_expected_field_raises_an_error_that_names_it() -> None:
     with world() as w:
 
         async def work(peers: Peers) -> Response:
@@ -104,7 +104,7 @@ def test_waiting_calls_fail_when_the_connection_is_lost() -> None:
         w.sim.advance(70)  # their time would be up now, which must not matter to anybody
 
 
-def test_a_one_way_call_is_sent_and_waits_for_nothing() -> None:
+def test_a_one_way_call_is_sent_without_waiting() -> None:
     with world() as w:
 
         async def work(peers: Peers) -> NetError:

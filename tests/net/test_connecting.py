@@ -71,7 +71,7 @@ def test_a_refused_connection_fails_at_once_for_all_callers() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_causes_of_failed_connections_are_words(error: Exception, words: str) -> None:
+def test_causes_of_failed_connections_are_described_in_words(error: Exception, words: str) -> None:
     assert in_words(error) == words
 
 
@@ -143,7 +143,7 @@ def test_an_unreachable_host_fails_after_the_connect_timeout() -> None:
         assert "not connected within 2 s" in str(error)
 
 
-def test_a_call_does_not_wait_for_a_connection_longer_than_it_was_given() -> None:
+def test_a_call_waits_for_a_connection_no_longer_than_its_own_timeout() -> None:
     with world() as w:
         w.sim.paths.partition([w.host], [w.sim.host("client")])
 

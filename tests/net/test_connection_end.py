@@ -37,7 +37,7 @@ def test_a_connection_whose_peer_has_gone_takes_no_calls() -> None:
 @pytest.mark.parametrize(
     ("is_reset", "says"), [(False, "it closed the connection"), (True, "it reset the connection")]
 )
-def test_a_lost_call_says_to_whom_and_how_the_connection_ended(is_reset: bool, says: str) -> None:
+def test_a_lost_call_names_the_peer_and_how_the_connection_ended(is_reset: bool, says: str) -> None:
     with world() as w:
 
         async def work(peers: Peers) -> NetError:

@@ -127,7 +127,7 @@ def test_unread_replies_have_a_limit_for_all_peers_together(
 
 
 @pytest.mark.parametrize("buffer_bytes", [300_000, 10**9])
-def test_a_peer_that_reads_in_the_end_is_no_longer_counted(buffer_bytes: int) -> None:
+def test_a_peer_that_finally_reads_is_no_longer_counted(buffer_bytes: int) -> None:
     with world(whole=1, write_buffer_bytes=buffer_bytes) as w:
         deaf = deaf_peer(w, requests=30)
         w.sim.advance(6)
@@ -139,7 +139,7 @@ def test_a_peer_that_reads_in_the_end_is_no_longer_counted(buffer_bytes: int) ->
         deaf.transport.close()
 
 
-def test_a_connection_that_says_nothing_is_closed_early_and_an_idle_one_late() -> None:
+def test_a_silent_connection_is_closed_early_and_an_idle_one_late() -> None:
     with world(first_frame_s=10, idle_s=120) as w:
         mute, once = w.run(open_wires(2))
         w.run(once.ask(request(ECHO, {"text": "hello"})))
@@ -313,7 +313,7 @@ def test_what_was_turned_away_is_one_line_of_the_log(caplog: pytest.LogCaptureFi
             wire.close()
 
 
-def test_one_address_has_a_limit_of_its_own_and_others_do_not_feel_it() -> None:
+def test_each_address_has_its_own_limit_that_does_not_affect_others() -> None:
     with world(max_connections_per_address=2) as w:
         greedy = w.run(open_wires(3), "greedy")
         w.sim.until_idle()
@@ -363,7 +363,7 @@ def test_connections_are_ended_in_the_order_they_came() -> None:
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Limits)])
-def test_a_limit_of_nothing_is_refused(name: str) -> None:
+def test_a_limit_of_0_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is 0, must be more than 0"):
         Limits(**{name: 0})
     assert getattr(Limits(**{name: 1}), name) == 1

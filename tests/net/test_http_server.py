@@ -95,7 +95,7 @@ def test_a_request_may_come_byte_by_byte() -> None:
     _served(work)
 
 
-def test_more_connections_than_allowed_are_told_so_and_closed() -> None:
+def test_connections_over_the_limit_are_answered_and_closed() -> None:
     async def work(port: int, server: HttpServer) -> None:
         held = [await asyncio.open_connection(HOST, port) for _ in range(16)]
         first, _, body = await _ask(port, b"")
@@ -117,7 +117,7 @@ class _Silent(asyncio.Protocol):
         self.is_open = False
 
 
-def test_a_connection_that_asks_nothing_is_ended_after_ten_seconds() -> None:
+def test_a_connection_without_a_request_is_closed_after_ten_seconds() -> None:
     with Simulation(1) as sim:
 
         async def serve() -> None:

@@ -31,7 +31,7 @@ def test_the_other_side_may_call_back_over_the_same_connection() -> None:
         assert response.header(Echoed).text == "from the client"
 
 
-def test_a_client_that_serves_nothing_says_so() -> None:
+def test_a_client_without_routes_answers_that_it_serves_nothing() -> None:
     with world() as w:
 
         async def work(peers: Peers) -> Response:

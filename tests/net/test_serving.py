@@ -75,7 +75,7 @@ def test_a_missing_or_malformed_field_is_named(
 
 
 @pytest.mark.parametrize("text", ["null", "[1]", "{}", "5"])
-def test_a_field_that_is_no_text_is_named_and_the_connection_stays(text: str) -> None:
+def test_a_field_that_is_not_text_is_named_and_the_connection_stays(text: str) -> None:
     header = f'{{"code":{ECHO},"opaque":5,"extFields":{{"text":{text},"number":1}}}}'
 
     async def over_the_wire() -> tuple[Answer, Answer]:
@@ -107,7 +107,7 @@ def test_a_refusal_becomes_its_code_and_text() -> None:
 
 
 @pytest.mark.parametrize("how", ["bug", "late", "unencodable", "unencodable late"])
-def test_a_bug_in_a_handler_is_logged_and_tells_nothing_to_the_peer(
+def test_a_bug_in_a_handler_is_logged_and_not_disclosed_to_the_peer(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with world() as w:

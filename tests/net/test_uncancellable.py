@@ -38,7 +38,7 @@ class Savers:
 
 
 @pytest.mark.parametrize("is_one_of_them", [True, False])
-def test_a_save_that_is_under_way_ends_when_another_task_fails(is_one_of_them: bool) -> None:
+def test_a_running_save_completes_when_another_task_fails(is_one_of_them: bool) -> None:
     seen: list[str] = []
 
     async def scenario() -> None:

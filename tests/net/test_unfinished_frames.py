@@ -70,7 +70,7 @@ def test_beyond_the_limit_those_that_held_the_most_for_longest_are_closed(
         close(small, large, other, last)
 
 
-def test_small_requests_go_on_while_others_hold_all_that_is_allowed() -> None:
+def test_small_requests_are_served_while_others_use_up_the_buffer_limit() -> None:
     with world(max_unfinished_bytes=400 * KIB) as w:
         holders = opened(w, 200 * KIB, 199 * KIB)
         (modest,) = opened(w, 0)
@@ -123,7 +123,7 @@ def test_a_slow_line_has_time_for_a_large_message() -> None:
         wire.close()
 
 
-def test_the_time_of_each_frame_is_its_own() -> None:
+def test_each_frame_has_its_own_time_limit() -> None:
     with world(whole_frame_s=60) as w:
         (wire,) = opened(w, 0)
         data = frame(100) * 20

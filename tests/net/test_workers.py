@@ -82,7 +82,7 @@ def test_what_a_function_raises_ends_neither_the_loop_nor_the_wait(
     assert asyncio.run(work()) == kind.__name__
 
 
-def test_closed_workers_say_so() -> None:
+def test_using_closed_workers_raises() -> None:
     async def work() -> None:
         workers = make("threads")
         workers.close()

@@ -76,7 +76,7 @@ def test_changes_are_applied(
         ({"colour": "red"}, "+colour=blue,-colour", "twice"),
     ],
 )
-def test_changes_that_are_not_allowed_say_why(
+def test_disallowed_changes_are_refused_with_the_reason(
     current: dict[str, str] | None, changes: str, reason: str
 ) -> None:
     with pytest.raises(AttributeRefused, match=reason):

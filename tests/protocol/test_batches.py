@@ -50,7 +50,7 @@ equal_shapes = st.tuples(st.integers(0, 8), st.integers(0, 8)).flatmap(
 
 
 @given(st.one_of(equal_shapes, st.lists(messages, min_size=1, max_size=6)))
-def test_columns_hold_what_the_messages_hold(batch: list[BatchedMessage]) -> None:
+def test_columns_hold_the_fields_of_the_messages(batch: list[BatchedMessage]) -> None:
     assert list(zip(*decode_columns(encode_batch(batch)), strict=True)) == batch
 
 
@@ -95,7 +95,7 @@ def test_columns_are_refused_as_the_messages_are(
         assert list(zip(*decode_columns(bytes(encoded)), strict=True)) == expected
 
 
-def test_no_bytes_are_no_messages() -> None:
+def test_empty_bytes_hold_no_messages() -> None:
     assert decode_columns(b"") == ((), (), ())
 
 
@@ -123,7 +123,7 @@ def test_any_bytes_are_a_batch_or_an_error(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("position", [0, 16, 23])
-def test_a_size_that_lies_is_refused(position: int) -> None:
+def test_a_wrong_size_is_refused(position: int) -> None:
     encoded = bytearray(encode_batch([(0, b"abc", b"k\x01v\x02"), (0, b"d", b"")]))
     encoded[position] = 0xFF
     with pytest.raises(BodyError, match="batch message at 0"):

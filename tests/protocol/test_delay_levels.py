@@ -55,7 +55,7 @@ def test_an_empty_table_is_refused() -> None:
         parse_delay_levels(" ")
 
 
-def test_level_n_lies_in_queue_n_minus_1() -> None:
+def test_level_n_is_stored_in_queue_n_minus_1() -> None:
     assert [schedule_queue_id(level) for level in (1, 18)] == [0, 17]
 
 

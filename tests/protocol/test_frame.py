@@ -72,9 +72,7 @@ def test_a_frame_has_the_layout_of_the_protocol() -> None:
         (struct.pack(">II", 10, 0xFF000002), "header serialisation 255"),
     ],
 )
-def test_a_length_that_lies_is_noticed_before_anything_is_collected(
-    start: bytes, says: str
-) -> None:
+def test_a_wrong_length_is_noticed_before_anything_is_buffered(start: bytes, says: str) -> None:
     decoder = FrameDecoder(max_frame_bytes=1000, max_header_bytes=100)
     with pytest.raises(FrameError, match=says):
         decoder.feed(start)

@@ -66,6 +66,6 @@ def test_half_a_token_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("data", [encode_offset(-1), encode_offset(0) + TOKEN_MAGIC])
-def test_a_report_that_is_no_offset_is_refused(data: bytes) -> None:
+def test_a_report_that_is_not_an_offset_is_refused(data: bytes) -> None:
     with pytest.raises(HaError, match="negative"):
         ReportDecoder().feed(data)

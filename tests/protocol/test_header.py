@@ -174,7 +174,7 @@ def test_a_registration_and_a_route_request_of_java_are_read_in_full() -> None:
         (None, "extFields"),
     ],
 )
-def test_a_request_that_does_not_fit_its_declaration_says_where(
+def test_a_request_that_does_not_match_its_declaration_is_refused_with_the_field(
     fields: dict[str, str] | None, says: str
 ) -> None:
     header = {"code": int(GetMaxOffset.CODE), "opaque": 1}
@@ -186,7 +186,9 @@ def test_a_request_that_does_not_fit_its_declaration_says_where(
 
 @pytest.mark.parametrize("decoder", [DECODER, RequestDecoder([])], ids=["many", "none"])
 @pytest.mark.parametrize("code", [-1, 0, 31_000, 2**40, None])
-def test_a_code_that_is_not_served_is_no_request(decoder: RequestDecoder, code: int | None) -> None:
+def test_a_request_whose_code_is_not_served_is_refused(
+    decoder: RequestDecoder, code: int | None
+) -> None:
     header = {"opaque": 1} if code is None else {"opaque": 1, "code": code}
     with pytest.raises(msgspec.ValidationError):
         decoder.decode(False, json.dumps(header).encode())
@@ -203,7 +205,7 @@ def test_numbers_may_come_as_numbers_and_unknown_fields_are_ignored() -> None:
     assert envelope.header == GetMaxOffset(topic="a", queue_id=3)
 
 
-def test_fields_beside_the_typed_ones_are_written_too() -> None:
+def test_fields_in_addition_to_the_typed_ones_are_written_too() -> None:
     header = QueryConsumerOffset(consumer_group="g", topic="t", queue_id=0)
     _, head, _ = the_frame(encode_request(header, 1, ext_fields={"bname": 'b"x'}))
     assert json.loads(head)["extFields"]["bname"] == 'b"x'
@@ -249,7 +251,7 @@ def test_an_absent_value_is_not_written() -> None:
     assert "acceptStandardJsonOnly" not in ext_fields_of(GetTopicRoute(topic="a"))
 
 
-def test_a_response_that_lacks_a_field_says_which() -> None:
+def test_a_response_that_lacks_a_field_is_refused_with_its_name() -> None:
     with pytest.raises(HeaderError, match=r"OffsetFound.*offset"):
         decode_ext_fields({}, OffsetFound)
     with pytest.raises(HeaderError, match=r"OffsetFound.*int"):
@@ -257,7 +259,7 @@ def test_a_response_that_lacks_a_field_says_which() -> None:
 
 
 @given(st.binary(max_size=120))
-def test_noise_is_no_binary_header_or_a_whole_one(noise: bytes) -> None:
+def test_noise_is_either_refused_or_a_complete_binary_header(noise: bytes) -> None:
     try:
         decoded = decode_binary_header(noise)
     except HeaderError:
@@ -315,7 +317,7 @@ def test_a_damaged_binary_header_never_raises_anything_else(header: Any, data: A
 
 
 @given(st.binary(max_size=80) | st.text(max_size=80).map(str.encode))
-def test_noise_is_no_json_header_either(noise: bytes) -> None:
+def test_noise_is_either_refused_or_a_json_header(noise: bytes) -> None:
     try:
         decode_plain(False, noise)
     except HeaderError:
@@ -323,7 +325,7 @@ def test_noise_is_no_json_header_either(noise: bytes) -> None:
     assert isinstance(json.loads(noise), dict)
 
 
-def test_null_is_as_good_as_no_fields_where_none_is_required() -> None:
+def test_null_counts_as_no_fields_if_none_is_required() -> None:
     header = {"code": int(RequestCode.GET_BROKER_CLUSTER_INFO), "opaque": 7, "extFields": None}
     envelope = RequestDecoder([GetClusterInfo]).decode(False, json.dumps(header).encode())
     assert (envelope.header, envelope.opaque) == (GetClusterInfo(), 7)

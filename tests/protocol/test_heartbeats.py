@@ -66,7 +66,7 @@ def test_a_heartbeat_without_a_client_is_refused() -> None:
         HeartbeatData.from_json(b"{}")
 
 
-def test_the_fingerprint_changes_with_subscriptions_and_with_nothing_else() -> None:
+def test_the_fingerprint_changes_only_with_subscriptions() -> None:
     fingerprint = heartbeat().fingerprint()
     assert heartbeat(version=99).fingerprint() == fingerprint
     moved = msgspec.structs.replace(

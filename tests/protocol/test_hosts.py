@@ -50,7 +50,7 @@ def test_ports_have_a_range(port: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "host", "host:", ":1", "host:x", "host:65536", "host:-1", "h:²"]
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
         parse_address(text)
 

@@ -47,7 +47,7 @@ def test_parts_of_unique_ids_are_javas(case: dict[str, Any]) -> None:
     assert parsed.pid == case["pid"]
 
 
-def test_a_unique_id_holds_what_it_was_made_from() -> None:
+def test_a_unique_id_contains_the_values_it_was_made_from() -> None:
     ids = ids_at(Hand(NOV_15))
     first, second = UniqueId.parse(ids.next()), UniqueId.parse(ids.next())
     assert first == ("10.20.30.40", 0xFFFF, 0x18B4AAC2, NOV_15 - NOV_1, 0)
@@ -75,13 +75,13 @@ def test_a_clock_set_back_over_the_month_makes_a_sound_id() -> None:
 
 
 @given(st.integers(0, 4_000_000_000_000), st.integers(-14, 14))
-def test_the_time_of_an_id_comes_back(made_ms: int, offset_h: int) -> None:
+def test_the_time_of_an_id_can_be_read_back(made_ms: int, offset_h: int) -> None:
     tz = timezone(timedelta(hours=offset_h))
     ids = UniqueIds(lambda: made_ms, ip=b"\x7f\0\0\1", pid=1, instance=1, tz=tz)
     assert UniqueId.parse(ids.next()).near_time_ms(made_ms + 1, tz) == made_ms
 
 
-def test_an_id_from_the_end_of_last_month_is_not_put_into_the_future() -> None:
+def test_an_id_from_the_end_of_last_month_is_not_dated_in_the_future() -> None:
     ids = ids_at(Hand(DEC_1 - 1_000))
     assert UniqueId.parse(ids.next()).near_time_ms(DEC_1 + 1_000) == DEC_1 - 1_000
 
@@ -105,7 +105,7 @@ def test_ipv6_addresses_make_longer_ids() -> None:
 @pytest.mark.parametrize(
     "text", ["", "xyz", "7F" * 15, "7F" * 17, " " + "7F" * 15 + " ", "7F " * 16]
 )
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_an_invalid_id_is_refused(text: str) -> None:
     with pytest.raises(BodyError, match="32 or 56 hex digits"):
         OffsetId.parse(text)
     with pytest.raises(BodyError, match="32 or 56 hex digits"):

@@ -85,7 +85,7 @@ def test_what_even_java_gives_up_on_is_refused_with_its_place(text: str) -> None
         parse_json(text.encode())
 
 
-def test_bytes_that_are_no_text_are_refused() -> None:
+def test_bytes_that_are_not_text_are_refused() -> None:
     with pytest.raises(BodyError, match="not UTF-8 at byte 1"):
         parse_json(b'"\xff"')
     with pytest.raises(BodyError):
@@ -142,7 +142,7 @@ def test_a_text_that_looks_like_a_numeric_key_is_left_alone(text: str) -> None:
 
 
 @given(st.dictionaries(st.integers(0, 9), st.text('{},:"\\ 012ab', max_size=8), min_size=1))
-def test_numeric_keys_are_read_whatever_the_texts_beside_them_hold(numbers: dict[int, str]) -> None:
+def test_numeric_keys_are_read_next_to_any_texts(numbers: dict[int, str]) -> None:
     members = ",".join(f"{key}:{json.dumps(value)}" for key, value in numbers.items())
     assert read_json(f'{{"numbers":{{{members}}}}}'.encode(), Pair) == Pair(numbers=numbers)
 
@@ -203,7 +203,7 @@ def test_a_body_of_exactly_the_slow_limit_is_read() -> None:
         read_json(data, Pair, len(data) - 1)
 
 
-def test_what_only_the_slow_reader_understands_has_a_limit_of_its_own() -> None:
+def test_input_for_the_slow_reader_has_its_own_size_limit() -> None:
     assert SLOW_LIMIT_BYTES == 262_144
     text = "x" * SLOW_LIMIT_BYTES
     assert read_json(f'{{"firstName":"{text}","numbers":{{0:"y"}}}}'.encode(), Pair).numbers

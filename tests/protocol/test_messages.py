@@ -100,7 +100,9 @@ def test_changing_the_callers_properties_does_not_change_the_message() -> None:
         ({"flag": 2**31}, "flag is 2147483648, must fit 32 bits"),
     ],
 )
-def test_what_is_wrong_is_said_with_what_is_allowed(wrong: dict[str, Any], said: str) -> None:
+def test_an_invalid_message_field_is_refused_with_what_is_allowed(
+    wrong: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ValueError) as caught:
         Message(**({"topic": "t", "body": b"x"} | wrong))
     assert said in str(caught.value)
@@ -137,7 +139,9 @@ def test_a_queue_reads_as_java_prints_it() -> None:
         ([1], "body is list, must be bytes; Message.json takes a value for JSON"),
     ],
 )
-def test_a_body_that_is_not_bytes_is_refused_with_what_takes_it(body: Any, says: str) -> None:
+def test_a_body_that_is_not_bytes_is_refused_with_the_constructor_to_use(
+    body: Any, says: str
+) -> None:
     with pytest.raises(ValueError) as caught:
         Message("orders", body)
     assert str(caught.value) == says

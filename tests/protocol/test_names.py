@@ -76,7 +76,7 @@ def test_a_huge_name_does_not_make_a_huge_text() -> None:
     assert len(topic_fault("é" * 1_000_000) or "") < 1_000
 
 
-def test_clients_send_to_traces_and_benchmarks_but_not_to_the_brokers_topics() -> None:
+def test_clients_may_send_to_traces_and_benchmarks_but_not_to_the_brokers_topics() -> None:
     for topic in UNSENDABLE_TOPICS:
         assert "clients cannot send" in (send_fault(topic) or "")
     assert send_fault("RMQ_SYS_TRACE_TOPIC") is None

@@ -45,7 +45,7 @@ def test_transaction_bits_are_replaced_and_the_others_kept() -> None:
         assert flag == 0x701 | kind
 
 
-def test_a_pull_says_what_it_carries() -> None:
+def test_the_flags_of_a_pull_tell_what_it_carries() -> None:
     nothing = {"commit_offset": False, "suspend": False, "subscription": False}
     assert pull_sys_flag(**nothing) == 0
     assert pull_sys_flag(**nothing | {"commit_offset": True}) == 1

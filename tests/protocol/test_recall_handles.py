@@ -44,6 +44,6 @@ def test_what_a_later_version_adds_is_passed_over() -> None:
         encoded(f"v1 orders broker-a {'9' * 19} 0A000001"),
     ],
 )
-def test_what_is_no_handle_is_refused(text: str) -> None:
+def test_an_invalid_handle_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a recall handle"):
         RecallHandle.parse(text)

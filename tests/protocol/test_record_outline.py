@@ -56,7 +56,7 @@ def in_a_row(some: Sequence[dict[str, object]]) -> bytes:
 
 
 @given(st.lists(records, min_size=1, max_size=6), st.binary(max_size=9))
-def test_an_outline_says_what_the_whole_record_says(
+def test_an_outline_agrees_with_the_whole_record(
     some: list[dict[str, object]], before: bytes
 ) -> None:
     data = before + in_a_row(some)

@@ -112,13 +112,13 @@ def test_an_empty_topic_line_is_refused_as_one() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 1_000, 2**31 - 1])
-def test_a_part_that_lies_about_its_size_is_refused(size: int) -> None:
+def test_a_part_with_a_wrong_size_is_refused(size: int) -> None:
     data = zlib.compress(struct.pack(">i", size) + b"{}")
     with pytest.raises(BodyError, match=f"part of {size} bytes"):
         RegisterBrokerBody.decode(data, compressed=True)
 
 
-def test_a_count_that_lies_ends_with_the_data() -> None:
+def test_a_count_that_is_too_high_ends_with_the_data() -> None:
     data = zlib.compress(struct.pack(">i2si", 2, b"{}", 2**31 - 1))
     with pytest.raises(BodyError, match="a length is missing"):
         RegisterBrokerBody.decode(data, compressed=True)

@@ -66,7 +66,7 @@ def test_java_records_become_messages(case: dict[str, Any]) -> None:
     assert message.store_size == len(case["record"]) // 2
 
 
-def test_a_sent_message_comes_back_whole() -> None:
+def test_a_sent_message_is_read_back_unchanged() -> None:
     sent = Message("orders", b"x", tags="paid", keys="a b", properties={"region": "eu"})
     message = decode(record(sent.body, properties=wire_properties(sent)))
     assert (message.topic, message.body, message.tags) == ("orders", b"x", "paid")
@@ -91,7 +91,7 @@ def test_a_compressed_body_is_read_as_it_was_sent(kind: CompressionType) -> None
     assert message.body is message.body, "decompressed once"
 
 
-def test_a_bomb_is_found_when_the_body_is_looked_at() -> None:
+def test_a_decompression_bomb_is_noticed_when_the_body_is_read() -> None:
     bomb = compress(bytes(MAX_PLAIN_BYTES + 1), CompressionType.ZLIB)
     message = decode(record(bomb, sys_flag=COMPRESSED))
     assert message.queue_offset == 41
@@ -112,7 +112,7 @@ def test_a_retried_message_knows_its_first_topic() -> None:
     assert decode(record()).original_topic == "orders"
 
 
-def test_another_failure_makes_another_message() -> None:
+def test_a_further_failure_changes_the_reconsume_count_of_a_copy() -> None:
     message = decode(record())
     failed = failed_again(message)
     assert (message.reconsume_times, failed.reconsume_times) == (0, 1)
@@ -120,12 +120,12 @@ def test_another_failure_makes_another_message() -> None:
     assert failed.broker_name == "broker-a"
 
 
-def test_a_delay_level_that_is_no_number_is_none() -> None:
+def test_a_delay_level_that_is_not_a_number_is_ignored() -> None:
     assert decode(record(properties={"DELAY": "3"})).delay_level == 3
     assert decode(record(properties={"DELAY": "x"})).delay_level == 0
 
 
-def test_messages_wrapped_into_one_record_are_taken_apart() -> None:
+def test_messages_batched_in_one_record_are_unpacked() -> None:
     batch = encode_batch([(1, b"a", b"TAGS\x01x\x02"), (2, b"b", b"")])
     wrapped = record(batch, queue_offset=100, sys_flag=INNER_BATCH | NEED_UNWRAP)
     first, second = decode_messages(wrapped)
@@ -141,7 +141,7 @@ def test_a_cut_pull_is_refused(data: st.DataObject) -> None:
         decode_messages(whole[:cut])
 
 
-def test_a_flipped_bit_in_a_body_is_found_unless_told_not_to_look() -> None:
+def test_a_flipped_bit_in_a_body_is_found_unless_the_check_is_off() -> None:
     data = bytearray(record(b"hello"))
     data[data.index(b"hello")] ^= 1
     with pytest.raises(BodyError, match="CRC"):

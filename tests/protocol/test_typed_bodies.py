@@ -95,7 +95,7 @@ def test_a_body_of_json_is_any_value_that_json_can_hold(value: object) -> None:
 
 
 @pytest.mark.parametrize("kind", [Order, Payment, Model])
-def test_a_body_of_json_arrives_as_the_class_that_is_asked_for(kind: type[Any]) -> None:
+def test_a_json_body_is_decoded_as_the_requested_class(kind: type[Any]) -> None:
     order = arrived(b'{"id":"o-1","amount":3}').json(kind)
     assert isinstance(order, kind)
     assert (order.id, order.amount) == ("o-1", 3)
@@ -146,12 +146,14 @@ def test_models_are_read_and_written_wherever_they_are_in_a_body(
         (b"[{}]", list[Decimals], r"JSON of list\[.*Decimals\]: Expected `Decimals`, got `dict`"),
     ],
 )
-def test_a_body_that_is_not_what_is_asked_for_is_refused(body: bytes, kind: Any, said: str) -> None:
+def test_a_body_that_does_not_match_the_requested_class_is_refused(
+    body: bytes, kind: Any, said: str
+) -> None:
     with pytest.raises(BodyError, match=said):
         arrived(body).json(kind)
 
 
-def test_bytes_that_are_no_text_are_refused() -> None:
+def test_bytes_that_are_not_text_are_refused() -> None:
     with pytest.raises(BodyError, match="not UTF-8"):
         arrived(b"\xff").text()
 
@@ -193,7 +195,7 @@ def test_durations_and_dates_become_milliseconds(
         ({"delay_level": -1}, "delay_level is -1, must be 0 to 18"),
     ],
 )
-def test_times_that_cannot_be_meant_are_refused(settings: Any, said: str) -> None:
+def test_invalid_times_are_refused(settings: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Message("orders", b"x", **settings)
 

@@ -13,7 +13,7 @@ def evaluate(expression: str, **properties: str) -> bool | None:
     return compile_sql92(expression).evaluate(properties)
 
 
-def test_a_property_beside_a_number_is_read_as_a_number() -> None:
+def test_a_property_compared_with_a_number_is_read_as_a_number() -> None:
     assert matches("a > 5", a="10")
     assert matches("a = 7", a="007")
     assert not matches("a > 5", a="5")
@@ -67,7 +67,7 @@ def test_not_binds_tighter_than_a_comparison() -> None:
         compile_sql92("NOT a > 1")
 
 
-def test_a_text_that_is_no_number_makes_the_whole_expression_fail() -> None:
+def test_a_text_that_is_not_a_number_makes_the_whole_expression_fail() -> None:
     with pytest.raises(Incomparable):
         evaluate("a > 5 OR b = 1", a="many", b="1")
     assert not matches("a > 5 OR b = 1", a="many", b="1")
@@ -136,7 +136,7 @@ def test_comments_and_line_ends_are_blanks() -> None:
     assert matches("a /* the amount */ >\n5 -- large\n AND b = 1", a="6", b="1")
 
 
-def test_what_follows_a_complete_expression_is_ignored_and_its_place_told() -> None:
+def test_text_after_a_complete_expression_is_ignored_and_its_position_reported() -> None:
     compiled = compile_sql92("a = 1 and_more")
     assert compiled.matches({"a": "1"})
     assert compiled.ignored_from == 6
@@ -170,5 +170,5 @@ def test_a_literal_may_stand_before_a_property(expression: str, results: list[bo
     assert [compile_sql92(expression).evaluate(each) for each in six_to_nothing] == results
 
 
-def test_a_long_beside_a_double_is_rounded_to_a_double() -> None:
+def test_a_long_compared_with_a_double_is_rounded_to_a_double() -> None:
     assert matches("9007199254740993 = 9007199254740992.0")

@@ -19,7 +19,7 @@ def test_the_error_names_line_and_column() -> None:
     )
 
 
-def test_an_expression_that_ends_too_early_tells_what_was_expected() -> None:
+def test_an_expression_that_ends_too_early_is_refused_with_the_expected_token() -> None:
     error = refusal("a =")
     assert error.position == 3
     assert error.reason == "expected a property, a value, NOT or (, found the end"

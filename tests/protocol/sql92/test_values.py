@@ -48,7 +48,7 @@ def test_an_integer_has_32_bits_and_any_decimal_digits(text: str, value: int) ->
         "1L",
     ],
 )
-def test_what_is_no_integer_is_incomparable(text: str) -> None:
+def test_text_that_is_not_an_integer_is_incomparable(text: str) -> None:
     with pytest.raises(Incomparable):
         integer_of(text)
 
@@ -90,7 +90,7 @@ def test_nan_is_a_double() -> None:
     "text",
     ["", " ", ".", "1e", "e1", "nan", "inf", "infinity", "NaNf", "1_0", "0x1", "\u0661", "1ff"],
 )
-def test_what_is_no_double_is_incomparable(text: str) -> None:
+def test_text_that_is_not_a_double_is_incomparable(text: str) -> None:
     with pytest.raises(Incomparable):
         double_of(text)
 
