@@ -111,7 +111,7 @@ class _Reader:
             return ObjectKey(self.value(depth + 1))
         if first in ('"', "'"):
             text = self.string(first)
-            return _object_key(text, depth) if text[:1] == "{" and text[-1:] == "}" else text
+            return object_key(text, depth) if text[:1] == "{" and text[-1:] == "}" else text
         word = _BARE_WORD.match(self.text, self.at)
         if word is None:
             self.fail("a key")
@@ -187,7 +187,8 @@ class _Reader:
         return _WORDS[word.group()]
 
 
-def _object_key(text: str, depth: int) -> Any:
+def object_key(text: str, depth: int = 0) -> Any:
+    """The object that a key in braces is; the text itself if it is none."""
     try:
         value = _Reader(text).value(depth + 1)
     except BodyError:

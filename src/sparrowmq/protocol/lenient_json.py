@@ -1,8 +1,9 @@
 """JSON as Java's fastjson writes and reads it.
 
-Three attempts, from fast to lenient: msgspec on the bytes as they are; msgspec again with bare
-numeric keys quoted, Java's most frequent deviation; then `json_reader`, where a null also counts as
-omitted. The last one is Python, so bodies that need it have a separate limit.
+Four attempts, from fast to lenient: msgspec on the bytes as they are; msgspec again with bare
+numeric keys quoted, Java's most frequent deviation; the same with objects that are keys quoted too,
+as in tables keyed by queues, and a null counting as omitted; then `json_reader`. The last one is
+Python, so bodies that need it have a separate limit.
 """
 
 import re
@@ -13,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from sparrowmq.protocol.errors import BodyError, TooLarge
-from sparrowmq.protocol.json_reader import MAX_DEPTH, parse_json
+from sparrowmq.protocol.json_reader import MAX_DEPTH, ObjectKey, object_key, parse_json
 
 SLOW_LIMIT_BYTES = 256 * 1024
 """Largest body for the slow reader, 0.3 s at worst: larger ones would block a server's loop."""
@@ -22,6 +23,9 @@ T = TypeVar("T")
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 _NUMERIC_KEY = re.compile(rb"([{,]\s*)(-?\d+)\s*:")
+_OBJECT_KEY = re.compile(rb'([{,])(\{(?:"[^"\\]*":(?:"[^"\\]*"|-?\d+),?){1,8}\})(?=:)')
+"""Flat, compact, without escapes, and of few fields: a queue has three. The bound keeps the search
+linear whatever a body holds."""
 
 
 def read_json(data: Bytes, kind: type[T], slow_limit_bytes: int = SLOW_LIMIT_BYTES) -> T:
@@ -30,16 +34,23 @@ def read_json(data: Bytes, kind: type[T], slow_limit_bytes: int = SLOW_LIMIT_BYT
     Raises BodyError if it is not JSON even for Java, or does not describe a `kind`; TooLarge if it
     needs the slow reader and has more than `slow_limit_bytes`.
     """
+    regular = data
     for attempt in (_unchanged, _with_quoted_numbers):
+        regular = attempt(data)
         try:
-            return msgspec.json.decode(attempt(data), type=kind, strict=False)
+            return msgspec.json.decode(regular, type=kind, strict=False)
         except RecursionError:
             raise BodyError(f"JSON nested deeper than {MAX_DEPTH}") from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
-    if len(data) > slow_limit_bytes:
-        raise TooLarge(f"irregular JSON for {kind.__name__}", slow_limit_bytes, len(data))
-    value = without_nulls(parse_json(data))
+    try:
+        value = _read_keys(msgspec.json.decode(_with_quoted_objects(regular)))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if len(data) > slow_limit_bytes:
+            raise TooLarge(
+                f"irregular JSON for {kind.__name__}", slow_limit_bytes, len(data)
+            ) from None
+        value = without_nulls(parse_json(data))
     try:
         return msgspec.convert(value, kind, strict=False, str_keys=True)
     except msgspec.ValidationError as error:
@@ -54,6 +65,36 @@ def _with_quoted_numbers(data: Bytes) -> Bytes:
     # Numeric keys are Java's most frequent deviation, in routes and offset tables of megabytes. If
     # a text contains something like one, the quotes make the JSON invalid: the next way follows.
     return _NUMERIC_KEY.sub(rb'\1"\2":', data)
+
+
+def _with_quoted_objects(data: Bytes) -> Bytes:
+    # As above: within a text, the quotes make the JSON invalid. An answer of 2.4 MB with 16,000
+    # queues takes 0.1 s this way, and 0.44 s with `json_reader`.
+    return _OBJECT_KEY.sub(
+        lambda found: found[1] + b'"' + found[2].replace(b'"', b'\\"') + b'"',
+        data,
+    )
+
+
+def _read_keys(value: Any) -> Any:
+    """The same value, with objects in quotes as keys read, and without null members."""
+    kind = type(value)
+    if kind is dict:
+        return {
+            _read_key(key) if key[:1] == "{" and key[-1:] == "}" else key: (
+                _read_keys(item) if type(item) in _NESTING else item
+            )
+            for key, item in value.items()
+            if item is not None
+        }
+    return [_read_keys(item) for item in value] if kind is list else value
+
+
+def _read_key(text: str) -> Any:
+    try:
+        return ObjectKey(msgspec.json.decode(text))
+    except msgspec.DecodeError:
+        return object_key(text)
 
 
 def write_json(value: Any) -> bytes:
@@ -147,6 +188,7 @@ _SIMPLE = (
     msgspec.inspect.BoolType,
     msgspec.inspect.EnumType,
 )
+_NESTING = (dict, list)
 _SCALARS = frozenset((str, int, float, bool, type(None), msgspec.Raw))
 _ENCODER = msgspec.json.Encoder()
 _SORTED = msgspec.json.Encoder(order="sorted")

@@ -10,7 +10,8 @@ from sparrowmq.protocol.lenient_json import write_json
 from sparrowmq.protocol.message import MessageQueue
 
 MAX_TABLE_BYTES = 16 * 1024 * 1024
-"""Tables keyed by queues need the slow reader. Members and tools read them, servers do not."""
+"""Tables keyed by queues need the slow reader if names in them hold escapes or a text looks like a
+key. Members and tools read them, servers do not."""
 
 
 class ConsumerOffsetTable(Body, frozen=True, kw_only=True):
