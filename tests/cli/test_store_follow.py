@@ -15,6 +15,8 @@ SETTINGS: dict[str, Any] = {
     "store": StoreConfig(log_file_size=64 * 1024),
     "replication": ReplicationMode.SYNC,
 }
+ALONE = SETTINGS | {"accept_loss": "broker-a"}
+"""A master that serves without having heard of its slave: that is how two histories begin."""
 
 
 def send(name_server: str, body: str) -> str:
@@ -32,11 +34,11 @@ def parted(tmp_path: Path) -> Path:
     """A slave that took a message as a master, while its master took another one."""
     with cluster(slaves=1, data_dir=tmp_path, **SETTINGS) as running:
         assert send(running.name_server, "both") == "SEND_OK"
-    with cluster(data_dir=tmp_path, **SETTINGS) as running:
+    with cluster(data_dir=tmp_path, **ALONE) as running:
         send(running.name_server, "the master's")
     (tmp_path / "broker-a").rename(tmp_path / "kept")
     (tmp_path / "broker-a.1").rename(tmp_path / "broker-a")
-    with cluster(data_dir=tmp_path, **SETTINGS) as running:
+    with cluster(data_dir=tmp_path, **ALONE) as running:
         send(running.name_server, "the slave's")
     (tmp_path / "broker-a").rename(tmp_path / "broker-a.1")
     (tmp_path / "kept").rename(tmp_path / "broker-a")
@@ -45,7 +47,7 @@ def parted(tmp_path: Path) -> Path:
 
 def test_a_slave_is_cut_where_it_parted_and_follows(parted: Path) -> None:
     slave = parted / "broker-a.1"
-    with cluster(data_dir=parted, **SETTINGS) as running:
+    with cluster(data_dir=parted, **ALONE) as running:
         where = ("--name-servers", running.name_server)
         looked = run("store", "follow", str(slave), *where)
         assert looked.returncode == 0, looked.stderr
@@ -121,7 +123,7 @@ def test_a_store_that_names_no_owner_is_compared_by_its_history(parted: Path) ->
     """Releases before this one noted none."""
     slave = parted / "broker-a.1"
     (slave / "sparrowmq" / "owner.json").unlink()
-    with cluster(data_dir=parted, **SETTINGS) as running:
+    with cluster(data_dir=parted, **ALONE) as running:
         where = ("--name-servers", running.name_server)
         looked = run("store", "follow", str(slave), *where)
     assert looked.returncode == 0, looked.stderr
