@@ -54,7 +54,7 @@ def test_every_request_code_has_one_row() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(ROWS))
-def test_a_row_says_what_the_routes_do(code: int) -> None:
+def test_a_row_agrees_with_the_routes(code: int) -> None:
     _, state, where = ROWS[code]
     remedy = "run python -m tests.repo.test_compatibility_table and look at what it changed"
     assert where == serving(code), remedy

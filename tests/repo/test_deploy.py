@@ -113,7 +113,7 @@ def test_the_container_is_healthy_while_its_broker_is_registered(
     assert health_check(name_server="127.0.0.1:1").returncode == 1
 
 
-def test_the_container_runs_as_an_unprivileged_user_what_sparrowmq_accepts() -> None:
+def test_the_container_runs_a_valid_command_as_an_unprivileged_user() -> None:
     text = (DEPLOY / "Containerfile").read_text()
     words = [line.partition(" ")[::2] for line in text.splitlines() if line[:1].isupper()]
     last = dict(words)

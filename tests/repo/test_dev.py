@@ -120,7 +120,7 @@ def test_two_set_ups_at_once_replace_a_broken_environment_by_one(ready: Path) ->
 
 
 @pytest.mark.slow
-def test_a_failed_install_shows_what_pip_said_and_leaves_with_an_error(ready: Path) -> None:
+def test_a_failed_install_shows_the_output_of_pip_and_exits_with_an_error(ready: Path) -> None:
     (ready / "locks" / "dev.txt").write_text("nothing-of-that-name==1 --hash=sha256:00\n")
     run = "import sys; from tools.verbs import run; sys.exit(run(['check']))"
     output = output_of(start(ready, run), expected_code=1)
@@ -128,14 +128,16 @@ def test_a_failed_install_shows_what_pip_said_and_leaves_with_an_error(ready: Pa
     assert "nothing-of-that-name" in output
 
 
-def test_a_python_without_ensurepip_is_told_what_to_install(project: Path) -> None:
+def test_a_python_without_ensurepip_gets_an_error_that_names_the_missing_package(
+    project: Path,
+) -> None:
     hide = "import sys; sys.modules['ensurepip'] = None; "
     run = hide + "from tools.verbs import run; sys.exit(run(['test']))"
     output = output_of(start(project, run), expected_code=1)
     assert "apt-get install python3-venv" in output
 
 
-def test_an_old_python_is_told_which_one_is_needed(project: Path) -> None:
+def test_an_old_python_gets_an_error_that_names_the_required_version(project: Path) -> None:
     pretend = (
         "import os, runpy, sys; os.environ['PATH'] = '/nowhere'; sys.version_info = (3, 8, 0); "
         "runpy.run_path('dev', run_name='__main__')"

@@ -34,7 +34,7 @@ def is_broken(link: str, document: Path) -> bool:
 
 
 @pytest.mark.parametrize("document", markdown_files(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_link_of_a_document_leads_somewhere(document: Path) -> None:
+def test_every_link_of_a_document_has_a_target(document: Path) -> None:
     assert [link for link in LINK.findall(prose(document)) if is_broken(link, document)] == []
 
 
@@ -57,7 +57,7 @@ def test_a_cell_of_a_table_is_a_line_at_most(name: str) -> None:
     assert [cell for cell in cells if len(cell) > LONGEST_CELL] == []
 
 
-def test_the_changelog_has_a_section_for_what_comes_next() -> None:
+def test_the_changelog_has_an_unreleased_section() -> None:
     assert "\n## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 

@@ -56,5 +56,7 @@ def test_a_package_of_the_core_opens_files_only_where_it_is_listed(package: str)
         ("calls.open(loop, peer)", []),
     ],
 )
-def test_opening_a_path_is_told_from_opening_something_else(source: str, lines: list[int]) -> None:
+def test_opening_a_path_is_distinguished_from_opening_anything_else(
+    source: str, lines: list[int]
+) -> None:
     assert file_accesses(source) == lines

@@ -37,7 +37,7 @@ def test_every_pin_has_hashes_and_no_line_is_an_option(lock: Path) -> None:
         assert entry.startswith("#") or re.match(r"[\w.-]+==.*--hash=sha256:", entry, re.DOTALL)
 
 
-def test_the_locks_cover_what_the_project_asks_for() -> None:
+def test_the_locks_cover_the_projects_requirements() -> None:
     project, extras = PYPROJECT["project"], PYPROJECT["project"]["optional-dependencies"]
     runtime = names(project["dependencies"])
     dev = names(PYPROJECT["dependency-groups"]["dev"]) | names(extras["console"])
@@ -45,7 +45,7 @@ def test_the_locks_cover_what_the_project_asks_for() -> None:
     assert runtime | names(extras["spark"]) <= pins(ROOT / "locks" / "spark.txt").keys()
 
 
-def test_the_locks_agree_on_what_they_share() -> None:
+def test_the_locks_agree_on_shared_packages() -> None:
     dev, spark = pins(ROOT / "locks" / "dev.txt"), pins(ROOT / "locks" / "spark.txt")
     assert {name: dev[name] for name in dev.keys() & spark.keys()} == {
         name: spark[name] for name in dev.keys() & spark.keys()

@@ -154,7 +154,7 @@ def test_a_step_of_a_drawing_that_is_elsewhere_is_noticed() -> None:
         "--update",
     ],
 )
-def test_what_exists_is_found(name: str) -> None:
+def test_an_existing_name_is_found(name: str) -> None:
     assert misses(f"See `{name}`.") == []
 
 
@@ -181,7 +181,7 @@ def test_files_in_a_drawing_are_looked_for_too() -> None:
     assert misses(drawing) == ["shop.py", "store/shops/"]
 
 
-def test_a_module_is_known_by_the_end_of_its_path() -> None:
+def test_a_module_is_identified_by_the_end_of_its_path() -> None:
     path = Path(__file__).relative_to(ROOT).with_suffix("")
     assert {path.name, ".".join(path.parts)} <= defined().modules
 

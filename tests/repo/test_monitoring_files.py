@@ -47,7 +47,7 @@ def test_every_metric_in_a_file_exists(name: str) -> None:
     assert named <= EXISTING
 
 
-def test_the_panels_of_the_dashboard_have_a_title_a_query_and_a_place_of_their_own() -> None:
+def test_every_panel_of_the_dashboard_has_a_title_a_query_and_its_own_place() -> None:
     panels = dashboard()["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
@@ -107,7 +107,7 @@ def test_labels_in_a_query_are_those_of_its_metrics(query: Query) -> None:
     assert query.shown <= (grouped or known | OF_PROMETHEUS), "nothing would be shown"
 
 
-def test_an_alert_says_what_is_wrong_and_what_to_do() -> None:
+def test_an_alert_describes_the_problem_and_the_remedy() -> None:
     text = (MONITORING / "alerts.yml").read_text("utf-8")
     alerts = text.split("- alert: ")[1:]
     names = [alert.splitlines()[0] for alert in alerts]

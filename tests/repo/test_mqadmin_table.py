@@ -28,7 +28,7 @@ def test_the_table_names_every_command_that_the_run_knows() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_a_row_says_what_is_expected_of_the_command(command: Command) -> None:
+def test_a_row_agrees_with_the_expected_outcome_of_the_command(command: Command) -> None:
     state, codes = ROWS[command.name]
     assert state == command.kind.value, REMEDY
     asked = {int(code) for code in codes.split(",") if code.strip()}

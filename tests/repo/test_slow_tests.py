@@ -48,7 +48,7 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_a_run_takes_what_is_not_slow_and_says_last_how_much_is_left(tmp_path: Path) -> None:
+def test_a_run_takes_the_fast_tests_and_ends_with_the_number_of_slow_ones(tmp_path: Path) -> None:
     output = run(tmp_path)
     assert "fast ran" in output
     assert "seed 1 ran" in output
@@ -58,7 +58,7 @@ def test_a_run_takes_what_is_not_slow_and_says_last_how_much_is_left(tmp_path: P
     assert output.splitlines()[-1] == "slow tests left for ./dev test --slow: 2"
 
 
-def test_with_slow_a_run_takes_what_was_left_and_properties_again(tmp_path: Path) -> None:
+def test_with_slow_a_run_takes_the_slow_tests_and_repeats_the_properties(tmp_path: Path) -> None:
     output = run(tmp_path, "--slow")
     assert "slow ran" in output
     assert "seed 2 ran" in output
@@ -69,6 +69,6 @@ def test_with_slow_a_run_takes_what_was_left_and_properties_again(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_processes_of_a_run_count_the_tests_that_are_left_once(tmp_path: Path) -> None:
+def test_processes_of_a_run_count_the_remaining_tests_once(tmp_path: Path) -> None:
     output = run(tmp_path, "-n", "2", "--dist", "loadgroup")
     assert output.splitlines()[-1] == "slow tests left for ./dev test --slow: 2"

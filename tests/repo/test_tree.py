@@ -31,7 +31,7 @@ INDEX_HOSTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", MACHINE_PATHS)
-def test_no_file_names_a_path_of_somebodys_machine(pattern: str) -> None:
+def test_no_file_names_a_path_of_a_developers_machine(pattern: str) -> None:
     # A folder of the same name inside the project, such as tests/work/x, is no such path.
     assert mentions(r"(?<![\w.\-*}>)])" + pattern) == []
 
@@ -69,6 +69,6 @@ def test_the_mark_for_typed_packages_is_there() -> None:
     assert (ROOT / "src" / "sparrowmq" / "py.typed").is_file()
 
 
-def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
+def test_the_search_finds_a_planted_path(tmp_path: Path) -> None:
     line = "see " + "/wor" + "k/main"
     assert re.search(r"(?<![\w.\-*}>)])" + MACHINE_PATHS[0], line)

@@ -122,9 +122,7 @@ def test_the_installed_command_tells_its_version(installed: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_installed_command_serves_until_it_is_told_to_stop(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_the_installed_command_serves_until_it_is_stopped(installed: Path, tmp_path: Path) -> None:
     free_ports = ["--port", "0", "--nameserver-port", "0", "--data", str(tmp_path / "data")]
     with subprocess.Popen(
         [str(installed / "sparrowmq"), "up", *free_ports],

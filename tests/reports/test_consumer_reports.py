@@ -12,7 +12,7 @@ from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
 
 
-def test_report_1918_a_consumer_without_network_for_minutes_goes_on_by_itself() -> None:
+def test_report_1918_a_consumer_without_network_for_minutes_recovers_by_itself() -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
         create_topic(sim, queues=4)
         member = Member(sim)
@@ -27,7 +27,7 @@ def test_report_1918_a_consumer_without_network_for_minutes_goes_on_by_itself() 
         assert sorted(member.got) == [b"before", *(b"meanwhile %d" % one for one in range(4))]
 
 
-def test_report_5465_a_group_goes_on_after_its_broker_was_away_for_minutes() -> None:
+def test_report_5465_a_group_continues_after_its_broker_was_away_for_minutes() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, queues=4)
         member = Member(sim)
@@ -74,7 +74,7 @@ def test_report_2621_an_ordered_consumer_gets_its_first_message_at_once() -> Non
         assert sim.now_s - started_s < 3
 
 
-def test_report_4016_a_broadcasting_member_gets_what_came_while_it_had_no_network(
+def test_report_4016_a_broadcasting_member_gets_messages_sent_while_it_had_no_network(
     tmp_path: Path,
 ) -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
@@ -121,7 +121,7 @@ def test_report_2837_two_members_that_see_a_join_at_different_times_share_no_mes
         assert sorted(got) == sorted(set(got)) == sorted(b"%d" % n for n in range(next(numbers)))
 
 
-def test_report_2085_a_consumer_that_stops_finishes_what_it_has_begun() -> None:
+def test_report_2085_a_stopping_consumer_finishes_the_messages_in_progress() -> None:
     finished: list[bytes] = []
 
     async def take_two_seconds(message: MessageExt) -> None:
@@ -138,7 +138,7 @@ def test_report_2085_a_consumer_that_stops_finishes_what_it_has_begun() -> None:
         assert stored_offset(sim) == len(finished)
 
 
-def test_report_2732_lite_pull_readers_that_come_and_go_while_pulling_leave_nothing_out() -> None:
+def test_report_2732_lite_pull_readers_that_join_and_leave_while_pulling_skip_nothing() -> None:
     got: list[bytes] = []
 
     async def read(sim: RunningCluster, name: str, seconds: float) -> None:

@@ -44,7 +44,7 @@ def test_report_1869_and_7077_progress_beyond_the_queue_does_not_stop_its_level(
     assert bodies(world)[-2:] == [b"later", b"after a kill"], "and the file is right again"
 
 
-def test_report_3966_a_level_goes_on_after_messages_that_cannot_be_delivered(
+def test_report_3966_a_level_continues_after_messages_that_cannot_be_delivered(
     world: DeliveryWorld,
 ) -> None:
     for number in range(3):
@@ -61,7 +61,7 @@ def test_report_3966_a_level_goes_on_after_messages_that_cannot_be_delivered(
     assert bodies(world) == [b"next"], "nothing is tried for ever"
 
 
-def test_report_3473_a_broker_stopped_in_order_delivers_nothing_again(
+def test_report_3473_a_broker_stopped_in_order_repeats_no_delivery(
     world: DeliveryWorld,
 ) -> None:
     for number in range(500):

@@ -19,7 +19,7 @@ def answer_to_a_send(world: World) -> int:
     return ResponseCode.SUCCESS
 
 
-def test_report_2398_a_broker_whose_disk_was_full_takes_messages_again_without_a_restart() -> None:
+def test_report_2398_a_broker_accepts_messages_after_a_full_disk_without_a_restart() -> None:
     with world_with() as world:
         disk = world.sim.brokers["broker-a"].disk
         world.send("orders", b"before")

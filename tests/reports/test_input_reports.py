@@ -16,7 +16,7 @@ BAD_NAMES = ("", " ", "a b", "a.b", "a/b", "../../etc/cron.d/x", "订单", "a\x0
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
-def test_report_1637_the_server_itself_refuses_bad_topic_names_however_they_come(name: str) -> None:
+def test_report_1637_the_server_itself_refuses_bad_topic_names_in_every_request(name: str) -> None:
     with world_with() as world:
         before = set(world.broker.topics.table().topic_config_table)
         with pytest.raises(Refused):
@@ -80,7 +80,7 @@ def test_report_8801_extreme_fields_are_stored_whole_or_refused(changes: dict[st
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b"{", b'{"clientID":null}', b"\xff" * 9])
-def test_report_8801_a_heartbeat_that_is_none_is_refused_and_forgotten(body: bytes) -> None:
+def test_report_8801_an_invalid_heartbeat_is_refused_and_leaves_nothing_behind(body: bytes) -> None:
     with world_with() as world:
         answer = world.ask(Heartbeat(), body)
         assert answer.code != ResponseCode.SUCCESS

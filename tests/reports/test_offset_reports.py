@@ -19,7 +19,7 @@ def bodies(first: int, last: int) -> list[bytes]:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("orderly", [False, True])
-def test_report_3503_and_1825_a_group_goes_on_where_it_was_when_its_broker_is_restarted(
+def test_report_3503_and_1825_a_group_resumes_at_its_offset_after_a_broker_restart(
     end: str, orderly: bool
 ) -> None:
     with SimCluster(seed=1).run() as sim:

@@ -21,7 +21,7 @@ def bodies(world: DeliveryWorld, topic: str) -> list[bytes]:
     return [message.body for message in world.messages(topic)]
 
 
-def test_report_2724_a_message_over_its_limit_is_a_dead_letter_at_once_whatever_its_delay(
+def test_report_2724_a_message_over_its_retry_limit_is_a_dead_letter_at_once_for_any_delay(
     world: DeliveryWorld,
 ) -> None:
     world.send("orders", b"x")
@@ -48,7 +48,7 @@ def test_report_6163_an_ordered_message_that_reached_its_limit_is_not_retried_ag
     assert b"x" not in bodies(world, RETRY)
 
 
-def test_report_1679_every_failed_message_comes_again_also_when_thousands_fail(
+def test_report_1679_every_failed_message_is_retried_even_when_thousands_fail(
     world: DeliveryWorld,
 ) -> None:
     for number in range(1_000):

@@ -53,7 +53,7 @@ def test_report_9328_a_start_that_cannot_be_names_the_damaged_table_and_the_reme
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_report_7729_a_table_full_of_zeros_is_taken_from_its_backup(table: str) -> None:
+def test_report_7729_a_table_full_of_zeros_is_restored_from_its_backup(table: str) -> None:
     with used_broker() as world:
         path = f"config/{table}"
         world.disk.poke(path, b"\0" * len(world.disk.files()[path]))

@@ -16,7 +16,9 @@ from tests.store.stores import flush, message, numbers, open_store
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_report_495_what_a_synchronous_broker_acknowledged_survives_a_power_cut(seed: int) -> None:
+def test_report_495_messages_acknowledged_by_a_synchronous_broker_survive_a_power_cut(
+    seed: int,
+) -> None:
     with SimCluster(seed, flush=Flush.SYNC).run() as sim:
         for number in range(40):
             sim.wait(sim.client.send("orders", b"%d" % number))

@@ -28,7 +28,7 @@ def told(world: World) -> CheckedConsumerConnection:
     ],
     ids=["2836", "2954", "5473"],
 )
-def test_report_2836_2954_5473_members_that_subscribe_differently_are_named_with_what_they_want(
+def test_report_2836_2954_5473_members_that_subscribe_differently_are_listed(
     one: tuple[str, str], other: tuple[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with world_with() as world:

@@ -46,7 +46,7 @@ def test_every_report_has_one_row() -> None:
 
 
 @pytest.mark.parametrize("cells", rows(), ids=[cells[0] for cells in rows()])
-def test_a_row_says_what_happened_what_is_done_and_which_test_shows_it(cells: list[str]) -> None:
+def test_a_row_describes_the_report_the_solution_and_the_test(cells: list[str]) -> None:
     _, happened, done, shown = cells
     assert happened.endswith(".")
     assert done.endswith(".")

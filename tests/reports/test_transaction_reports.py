@@ -49,7 +49,7 @@ def test_report_9500_a_question_that_fails_holds_up_no_other() -> None:
         assert asked(peer) == [b"%d" % number for number in range(20)]
 
 
-def test_report_5574_what_was_ended_is_never_asked_about_again() -> None:
+def test_report_5574_an_ended_transaction_is_never_checked_again() -> None:
     with orders_world() as world:
         peer = producer(world)
         for number in range(30):

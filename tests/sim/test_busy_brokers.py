@@ -59,14 +59,14 @@ def test_one_late_turn_is_a_hiccup(sim: RunningCluster) -> None:
     assert answer_to_a_send(sim)[0] == ResponseCode.SUCCESS
 
 
-def test_turns_of_less_than_200_ms_are_not_late(sim: RunningCluster) -> None:
+def test_loop_iterations_of_less_than_200_ms_are_not_late(sim: RunningCluster) -> None:
     for _ in range(10):
         node(sim).work(0.2)
         sim.advance(A_MOMENT_S)
         assert answer_to_a_send(sim)[0] == ResponseCode.SUCCESS
 
 
-def test_a_broker_that_others_keep_from_the_processor_refuses_nothing(sim: RunningCluster) -> None:
+def test_a_broker_starved_of_cpu_by_other_processes_refuses_nothing(sim: RunningCluster) -> None:
     """Refusing would help nobody: the machine is slow for all of them."""
     for _ in range(3):
         sim.host("broker-a").pause()

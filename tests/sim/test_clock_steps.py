@@ -125,7 +125,9 @@ def lived(seed: int, steps: int) -> Life:
         return life
 
 
-def test_nothing_is_lost_early_repeated_or_late_by_more_than_the_steps(seed: int) -> None:
+def test_clock_steps_cause_no_loss_repeats_or_early_delivery_and_delay_at_most_their_size(
+    seed: int,
+) -> None:
     life = lived(seed, steps=10)
     assert len(life.sent) == 30
     assert life.faults() == []

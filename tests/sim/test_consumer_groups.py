@@ -78,7 +78,7 @@ def test_killed_members_lose_nothing_and_their_queues_find_new_owners_in_5_s(see
         assert set(feeder.sent) - set(handled) == set()
 
 
-def test_a_group_goes_on_after_its_broker_was_killed() -> None:
+def test_a_group_continues_after_its_broker_was_killed() -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
         create_topic(sim, QUEUES)
         handled: Counter[bytes] = Counter()

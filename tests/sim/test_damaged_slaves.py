@@ -40,7 +40,7 @@ def everything_logged(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("first", "last"), [(10, 10), (10, 14), (0, 0), (28, 28)], ids=["one", "five", "first", "end"]
 )
-def test_a_slave_gets_what_damage_took_from_its_master(
+def test_a_damaged_slave_fetches_the_lost_bytes_from_its_master(
     first: int, last: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with SimCluster(slaves=1, replication=ReplicationMode.SYNC, limit_s=60.0).run() as sim:
@@ -75,7 +75,7 @@ def test_a_slave_gets_a_lost_log_file_from_its_master(caplog: pytest.LogCaptureF
         assert bodies(slave) == sent
 
 
-def test_what_the_master_lost_too_stays_lost_and_the_slave_follows(
+def test_bytes_that_the_master_lost_too_stay_lost_and_the_slave_follows(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with SimCluster(slaves=1, limit_s=60.0).run() as sim:
@@ -94,7 +94,7 @@ def test_what_the_master_lost_too_stays_lost_and_the_slave_follows(
         assert "put back" not in caplog.text
 
 
-def test_a_damaged_slave_gives_back_what_only_it_has_and_gets_what_it_lacks(
+def test_a_damaged_slave_returns_messages_only_it_has_and_fetches_those_it_lacks(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The master has lost its end, which lies after the damage of the slave."""

@@ -62,7 +62,7 @@ def refusal(sim: RunningCluster, body: bytes, resume: str = "") -> str:
     return str(refused.value)
 
 
-def test_what_clients_had_sent_is_refused_when_another_broker_is_the_master(
+def test_requests_in_the_socket_are_refused_after_another_broker_became_the_master(
     sim: RunningCluster,
 ) -> None:
     """The other slave still follows the old master, and would make it a second copy."""

@@ -196,7 +196,7 @@ def test_a_member_that_sleeps_through_two_restarts_misses_nothing(
         assert {*kept, *fresh} <= set(member.handled)
 
 
-def test_a_group_that_is_new_after_a_power_cut_gets_nothing_old(tmp_path: Any) -> None:
+def test_a_group_that_is_new_after_a_power_cut_gets_no_old_messages(tmp_path: Any) -> None:
     with SimCluster(seed=1, flush_interval_s=NEVER_S).run() as sim:
         create_topic(sim, "before")
         node = sim.brokers["broker-a"]
@@ -215,7 +215,7 @@ def test_a_group_that_is_new_after_a_power_cut_gets_nothing_old(tmp_path: Any) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_delivered_before_it_is_durable_when_flush_is_synchronous(
+def test_with_synchronous_flush_nothing_is_delivered_before_it_is_durable(
     kind: str, tmp_path: Any
 ) -> None:
     with SimCluster(seed=1, flush=Flush.SYNC).run() as sim:
@@ -234,7 +234,7 @@ def test_nothing_is_delivered_before_it_is_durable_when_flush_is_synchronous(
         assert len(member.handled) == 50
 
 
-def test_a_power_cut_takes_nothing_that_a_member_has_seen_when_flush_is_synchronous(
+def test_with_synchronous_flush_a_power_cut_takes_nothing_that_a_member_has_seen(
     tmp_path: Any,
 ) -> None:
     with SimCluster(seed=1, flush=Flush.SYNC).run() as sim:
@@ -260,7 +260,7 @@ def test_a_power_cut_takes_nothing_that_a_member_has_seen_when_flush_is_synchron
 
 
 @pytest.mark.parametrize("wait", ["true", "false"])
-def test_a_message_that_no_sender_waits_for_is_seen_at_once_all_the_same(
+def test_a_message_that_no_sender_waits_for_is_also_visible_at_once(
     wait: str, tmp_path: Any
 ) -> None:
     with SimCluster(seed=1, flush=Flush.SYNC, flush_interval_s=NEVER_S).run() as sim:

@@ -12,14 +12,14 @@ from sparrowmq.protocol.headers.offsets import (
 from sparrowmq.testing.sim_cluster import SimCluster
 
 
-def test_progress_beyond_the_end_of_a_queue_is_taken_back() -> None:
+def test_progress_past_the_end_of_a_queue_is_taken_back() -> None:
     offsets = ConsumerOffsets({"t@g": {0: 7, 1: 3}, "t@h": {0: 2}})
     assert offsets.clamp(lambda topic, queue_id: 5) == [("t@g", 0, 7, 5)]
     assert dict(offsets.rows()) == {"t@g": {0: 5, 1: 3}, "t@h": {0: 2}}
     assert offsets.take_dirty() == [OffsetChange("t@g", 0, 5, rewind=1)]
 
 
-def test_a_group_sees_what_is_sent_after_a_power_cut_that_cost_consumed_messages() -> None:
+def test_a_group_sees_new_messages_after_a_power_cut_that_took_consumed_ones() -> None:
     # A flush interval that never comes: everything since the start is lost with the power
     with SimCluster(seed=1, flush_interval_s=3000.0).run() as sim:
         for number in range(10):

@@ -155,7 +155,7 @@ def part(sim: RunningCluster) -> None:
     sim.wait(sim.client.send("orders", b"on the master"))
 
 
-def test_a_slave_whose_log_has_parted_serves_nothing_whatever_its_master_does(
+def test_a_slave_whose_log_diverged_serves_no_reads_in_any_state_of_its_master(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A master that starts or waits refuses it, too, without a judgement."""
@@ -229,7 +229,7 @@ def test_a_busy_master_sends_readers_where_their_group_wants(
         assert pulled(sim, sim.brokers[MASTER], 0)[1].suggest_which_broker_id == suggested
 
 
-def test_a_master_sends_nobody_to_a_slave_that_lacks_the_messages() -> None:
+def test_a_master_redirects_no_reader_to_a_slave_that_lacks_the_messages() -> None:
     with with_slave(max_slave_gap_bytes=1_000) as sim:
         send(sim, b"0")
         sim.brokers[SLAVE].host.pause()
@@ -239,7 +239,7 @@ def test_a_master_sends_nobody_to_a_slave_that_lacks_the_messages() -> None:
         assert pulled(sim, sim.brokers[MASTER], 0)[1].suggest_which_broker_id == MASTER_ID
 
 
-def test_a_master_sends_nobody_to_a_slave_on_its_own_host() -> None:
+def test_a_master_redirects_no_reader_to_a_slave_on_its_own_host() -> None:
     with with_slave() as sim:
         slave = sim.brokers[SLAVE]
         slave.stop()
@@ -252,7 +252,7 @@ def test_a_master_sends_nobody_to_a_slave_on_its_own_host() -> None:
         assert pulled(sim, sim.brokers[MASTER], 0)[1].suggest_which_broker_id == MASTER_ID
 
 
-def test_a_reader_that_was_sent_away_stays_for_a_while() -> None:
+def test_a_redirected_reader_stays_with_the_slave_for_a_while() -> None:
     with with_slave() as sim:
         send(sim, b"0", b"1")
         slave = sim.brokers[SLAVE]
@@ -263,7 +263,7 @@ def test_a_reader_that_was_sent_away_stays_for_a_while() -> None:
         assert pulled(sim, slave, 0)[1].suggest_which_broker_id == MASTER_ID
 
 
-def test_a_reader_far_from_the_end_stays_until_it_has_come_closer() -> None:
+def test_a_reader_far_from_the_end_stays_with_the_slave_until_it_is_closer() -> None:
     with with_slave(slave_read_gap_bytes=4_000) as sim:
         send(sim, *(bytes(500) for _ in range(20)))
         slave = sim.brokers[SLAVE]

@@ -33,7 +33,7 @@ def test_a_slave_gets_every_message(flush: Flush, replication: ReplicationMode) 
         assert sim.wait(sim.client.pull(TOPIC)).bodies == sent[:32]
 
 
-def test_a_slave_that_was_away_goes_on_where_it_was() -> None:
+def test_a_slave_that_was_away_resumes_at_its_log_end() -> None:
     with SimCluster(slaves=1).run() as sim:
         sim.until(lambda: follows(sim))
         sim.wait(sim.client.send(TOPIC, b"before"))
@@ -64,7 +64,7 @@ def test_a_message_that_waits_in_the_broker_is_copied_at_once(properties: dict[s
         assert has_all(sim)
 
 
-def test_without_a_slave_a_synchronous_send_says_so_and_is_seen() -> None:
+def test_without_a_slave_a_synchronous_send_reports_that_and_is_visible() -> None:
     with SimCluster(replication=ReplicationMode.SYNC).run() as sim:
         with pytest.raises(Refused) as refused:
             sim.wait(sim.client.send(TOPIC, b"alone"))
@@ -92,7 +92,7 @@ def test_a_message_that_waits_in_a_brokers_queue_is_acknowledged_when_a_slave_ha
         assert has_all(sim)
 
 
-def test_a_slave_that_stands_still_is_waited_for_and_then_reported() -> None:
+def test_a_master_waits_for_a_frozen_slave_and_then_reports_it() -> None:
     with SimCluster(slaves=1, replication=ReplicationMode.SYNC, slave_timeout_s=2.0).run() as sim:
         sim.until(lambda: follows(sim))
         sim.wait(sim.client.send(TOPIC, b"first"))
@@ -126,7 +126,7 @@ def test_a_master_that_stops_answers_the_sends_that_wait_for_its_slave() -> None
         assert bodies(slave) == [b"first", b"waits"]
 
 
-def test_a_master_that_stops_does_not_wait_for_a_slave_that_stands_still() -> None:
+def test_a_stopping_master_does_not_wait_for_a_frozen_slave() -> None:
     with SimCluster(slaves=1, replication=ReplicationMode.SYNC, slave_timeout_s=60.0).run() as sim:
         sim.until(lambda: follows(sim))
         master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
@@ -264,7 +264,7 @@ def test_a_master_that_lost_its_directory_does_not_serve_an_empty_log() -> None:
         assert bodies(master) == []
 
 
-def test_a_slave_that_its_new_master_never_knew_gives_back_what_only_it_has(
+def test_a_slave_unknown_to_its_new_master_returns_messages_only_it_has(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A slave was promoted without messages of its master, which comes back as a slave."""
@@ -285,7 +285,7 @@ def test_a_slave_that_its_new_master_never_knew_gives_back_what_only_it_has(
         assert bodies(new) == [b"on both", b"on one"]
 
 
-def test_a_new_slave_at_the_address_of_another_one_is_not_taken_for_it() -> None:
+def test_a_new_slave_at_the_address_of_another_is_not_mistaken_for_it() -> None:
     with master_without_its_end() as (sim, master, slave):
         slave.config = replace(slave.config, broker_id=2)
         slave.disk = RecordingDisk()
@@ -294,7 +294,7 @@ def test_a_new_slave_at_the_address_of_another_one_is_not_taken_for_it() -> None
         assert role(master) is Role.WAITING
 
 
-def test_a_master_whose_slave_is_gone_too_takes_no_messages_until_it_is_back() -> None:
+def test_a_restarted_master_accepts_no_messages_until_its_slave_is_back() -> None:
     with master_without_its_end() as (sim, master, slave):
         assert role(master) is Role.WAITING
         with pytest.raises(Refused, match="--accept-loss broker-a"):
@@ -390,7 +390,7 @@ def test_planted_a_master_that_keeps_nothing_for_its_slaves_is_noticed(
 
 
 @pytest.mark.parametrize("hours", [-30, -1, 1, 30])
-def test_a_slave_whose_clock_is_wrong_has_the_times_of_its_master(hours: int) -> None:
+def test_a_slave_with_a_wrong_clock_has_the_times_of_its_master(hours: int) -> None:
     with SimCluster(
         slaves=1, replication=ReplicationMode.SYNC, flush_interval_s=600.0
     ).run() as sim:
@@ -413,7 +413,7 @@ def test_a_slave_whose_clock_is_wrong_has_the_times_of_its_master(hours: int) ->
         assert bodies(master) == [b"a message"]
 
 
-def test_a_slave_whose_clock_is_wrong_becomes_a_master_of_its_own_history() -> None:
+def test_a_slave_with_a_wrong_clock_can_become_the_master_with_its_own_history() -> None:
     with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
         sim.wait(sim.client.send(TOPIC, b"a message"))

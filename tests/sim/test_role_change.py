@@ -191,7 +191,7 @@ def _frozen(sim: RunningCluster) -> int:
         (_frozen, "slave 1 cannot take over: .* did not answer GetHaStatus within 1 s"),
     ],
 )
-def test_a_master_that_cannot_hand_over_goes_on(
+def test_a_master_that_cannot_hand_over_stays_the_master(
     prepare: Callable[[RunningCluster], int], text: str
 ) -> None:
     with SimCluster(slaves=1).run() as sim:
@@ -215,7 +215,7 @@ def test_a_slave_whose_master_lives_takes_over_from_that_master_only() -> None:
         assert role(sim.brokers[NEW]) is Role.SLAVE
 
 
-def test_a_slave_whose_master_is_gone_takes_over_when_the_loss_is_accepted() -> None:
+def test_a_slave_of_a_lost_master_takes_over_if_the_loss_is_accepted() -> None:
     with SimCluster(slaves=1).run() as sim:
         sim.until(lambda: follows(sim))
         sim.wait(sim.client.send("orders", b"before"))

@@ -36,7 +36,7 @@ def send_alone(sim: RunningCluster, body: bytes) -> None:
     assert refused.value.code == ResponseCode.SLAVE_NOT_AVAILABLE
 
 
-def test_no_member_skips_what_takes_the_place_of_a_message_without_copies() -> None:
+def test_no_member_skips_the_replacement_of_a_message_without_copies() -> None:
     """A power cut takes messages whose sender was warned; a slave comes back and has none."""
     with with_slave(flush_interval_s=NEVER_S, **SYNC) as sim:
         master, slave = sim.brokers[MASTER], sim.brokers[SLAVE]
@@ -76,7 +76,7 @@ def test_a_message_without_copies_is_seen_when_it_is_on_the_disk() -> None:
 
 @pytest.mark.parametrize("flush", list(Flush))
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_what_no_slave_has_confirmed_stays_hidden_after_a_kill(
+def test_messages_no_slave_confirmed_stay_hidden_after_a_kill(
     flush: Flush, comes_back: bool
 ) -> None:
     """Until the slave has it too, or for as long as a sender would have waited for it."""
@@ -109,7 +109,7 @@ def test_what_no_slave_has_confirmed_stays_hidden_after_a_kill(
         assert seen_from(sim, 0)[0] == [b"on both", b"on one", b"sent later"]
 
 
-def test_all_is_seen_at_once_after_an_orderly_stop() -> None:
+def test_all_messages_are_visible_at_once_after_an_orderly_stop() -> None:
     with with_slave(**SYNC) as sim:
         master, slave = sim.brokers[MASTER], sim.brokers[SLAVE]
         send(sim, b"on both")

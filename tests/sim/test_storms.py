@@ -31,7 +31,7 @@ def test_nothing_acknowledged_is_lost_in_power_cuts_with_synchronous_flush(seed:
     assert group_faults(ledger, queues) == []
 
 
-def test_asynchronous_flush_loses_only_what_was_acknowledged_half_a_second_before_a_power_cut(
+def test_asynchronous_flush_loses_only_the_last_half_second_before_a_power_cut(
     seed: int,
 ) -> None:
     cuts_s: list[float] = []
@@ -47,7 +47,7 @@ def test_asynchronous_flush_loses_only_what_was_acknowledged_half_a_second_befor
             assert any(0 <= cut_s - acknowledged_s <= 0.5 for cut_s in cuts_s)
 
 
-def test_the_check_notices_what_asynchronous_flush_loses_in_power_cuts() -> None:
+def test_the_check_notices_messages_that_asynchronous_flush_loses_in_power_cuts() -> None:
     storms = (run_storm(seed, POWER, flush=Flush.ASYNC) for seed in range(10))
     found = (fault for ledger, queues, _ in storms for fault in group_faults(ledger, queues))
     assert any(fault.startswith("lost") for fault in found)

@@ -240,7 +240,7 @@ def test_a_promoted_slave_has_everything() -> None:
         assert len(bodies(slave_of(sim))) == 21
 
 
-def test_a_promoted_slave_makes_the_topic_whose_table_did_not_come() -> None:
+def test_a_promoted_slave_creates_a_topic_whose_table_it_did_not_get() -> None:
     with SimCluster(slaves=1).run() as sim:
         sim.until(lambda: follows(sim))
         sim.advance(2.05)
@@ -363,7 +363,7 @@ def test_what_is_committed_at_a_slave_reaches_its_master_and_the_other_slave() -
         assert progress(sim, of=sim.brokers["broker-a.2"]) == 8
 
 
-def test_what_was_committed_at_a_slave_counts_when_it_comes_back_after_its_master() -> None:
+def test_commits_at_a_slave_count_when_it_returns_after_its_master() -> None:
     with SimCluster(slaves=1).run() as sim:
         sim.until(lambda: follows(sim))
         with_progress(sim)
@@ -412,7 +412,7 @@ def test_a_master_asks_again_for_progress_whose_answer_was_lost(
         assert sim.now_s - began_s < 20
 
 
-def test_a_reset_wins_over_what_a_slave_stored_before_it() -> None:
+def test_a_reset_wins_over_progress_a_slave_stored_before_it() -> None:
     with SimCluster(slaves=1).run() as sim:
         sim.until(lambda: follows(sim))
         with_progress(sim)
@@ -449,7 +449,7 @@ def test_a_master_that_waits_takes_no_reset_which_its_slave_would_undo() -> None
         assert progress(sim, of=master_of(sim)) == 8
 
 
-def test_members_at_a_slave_read_and_make_nothing_there() -> None:
+def test_members_at_a_slave_can_read_but_create_nothing_there() -> None:
     with SimCluster(slaves=1).run() as sim:
         sim.until(lambda: follows(sim))
         with_progress(sim, 3)
@@ -514,7 +514,7 @@ def test_progress_that_no_slave_can_have_is_ignored(sent: OffsetChange) -> None:
         assert sim.broker.offsets.everything() == before
 
 
-def test_a_slave_that_stops_and_starts_keeps_what_it_had() -> None:
+def test_a_restarted_slave_keeps_its_tables() -> None:
     with SimCluster(slaves=1).run() as sim:
         sim.until(lambda: follows(sim))
         with_progress(sim)

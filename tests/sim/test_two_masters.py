@@ -37,7 +37,7 @@ def promoted(replication: ReplicationMode) -> Iterator[tuple[RunningCluster, Bro
 
 @pytest.mark.parametrize("replication", list(ReplicationMode))
 @pytest.mark.parametrize("late_s", [0.0, 5.0])
-def test_a_master_that_waits_because_of_another_one_leaves_it_the_name(
+def test_a_master_that_waits_because_of_another_leaves_it_the_name(
     replication: ReplicationMode, late_s: float
 ) -> None:
     """It starts while no name server answers, and reaches the next one first."""
@@ -58,7 +58,7 @@ def test_a_master_that_waits_because_of_another_one_leaves_it_the_name(
             sim.wait(sim.client.send(TOPIC, b"to the old one", address=old.address))
 
 
-def test_a_master_that_learns_of_another_one_while_it_waits_gives_the_name_back() -> None:
+def test_a_waiting_master_that_learns_of_another_unregisters() -> None:
     """At first it waits because its slave does not answer."""
     with promoted(ReplicationMode.SYNC) as (sim, new):
         old, (server,) = sim.brokers[OLD], sim.name_servers.values()
@@ -113,7 +113,7 @@ def test_a_master_is_not_kept_waiting_by_one_that_waits_for_it() -> None:
 # ---- after orderly stops
 
 
-def test_a_master_that_stopped_in_order_does_not_come_back_after_another_ones_reign() -> None:
+def test_a_master_that_stopped_in_order_does_not_return_after_another_was_master() -> None:
     """The other one is off when it starts, and is the master when it is back."""
     with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
@@ -138,7 +138,7 @@ def test_a_master_that_stopped_in_order_does_not_come_back_after_another_ones_re
         assert role(old) is Role.WAITING
 
 
-def test_a_master_gets_what_its_slaves_have_from_another_ones_reign() -> None:
+def test_a_master_fetches_messages_its_slaves_got_from_another_master() -> None:
     with SimCluster(slaves=2, replication=ReplicationMode.SYNC).run() as sim:
         sim.until(lambda: follows(sim, 1) and follows(sim, 2))
         old, new, _ = sim.brokers.values()

@@ -36,7 +36,7 @@ def test_a_waiting_pull_wakes_when_its_queue_grows(cluster: SimCluster) -> None:
         assert sim.now_s < 1
 
 
-def test_a_waiting_pull_sleeps_on_when_another_queue_grows(cluster: SimCluster) -> None:
+def test_a_waiting_pull_keeps_waiting_when_another_queue_grows(cluster: SimCluster) -> None:
     with cluster.run() as sim:
         create_topic(sim)
         pull = sim.client.pull("orders", queue_id=0, offset=0, wait_s=15)
