@@ -76,7 +76,7 @@ def test_several_topics_and_patterns_are_read_together(
     assert bodies(load(spark, running, subscribePattern="batch-two-[b-z]")) == second
 
 
-def test_offsets_say_from_where_to_where(spark: SparkSession, running: Cluster) -> None:
+def test_offsets_select_the_range_to_read(spark: SparkSession, running: Cluster) -> None:
     create_topic(running, "batch-range", queues=1)
     sent = fill(running, "batch-range", 20)
     place = '{"batch-range": {"broker-a": {"0": %d}}}'
@@ -90,7 +90,7 @@ def test_offsets_say_from_where_to_where(spark: SparkSession, running: Cluster) 
     assert bodies(part) == sent[5:15]
 
 
-def test_times_say_from_where_to_where(spark: SparkSession, running: Cluster) -> None:
+def test_times_select_the_range_to_read(spark: SparkSession, running: Cluster) -> None:
     fill(running, "batch-times", 10)
     frame = load(spark, running, subscribe="batch-times")
     last = max(row.storeTimestamp for row in frame.collect()).replace(tzinfo=UTC)
@@ -159,7 +159,7 @@ tested without Spark in test_options and test_read_plan."""
 
 
 @pytest.mark.parametrize("wrong", in_part(WRONG, 3))
-def test_what_is_wrong_is_said_by_sparks_own_error(
+def test_a_wrong_option_raises_sparks_own_error_with_the_reason(
     spark: SparkSession, running: Cluster, wrong: str
 ) -> None:
     from pyspark.errors import AnalysisException

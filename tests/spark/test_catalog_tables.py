@@ -42,7 +42,7 @@ WAYS = frozenset({"subscribe"})
     ],
     ids=["a read", "a table without options", "a table", "a table of files"],
 )
-def test_the_options_of_a_table_are_told_from_its_properties(
+def test_the_options_of_a_table_are_separated_from_its_properties(
     options: dict[str, str], given: dict[str, str] | None
 ) -> None:
     assert given_to_create(options) == given
@@ -143,7 +143,7 @@ def test_a_table_with_columns_of_its_own_is_refused_when_it_is_read_with_what_to
     ],
     ids=["values", "rows"],
 )
-def test_nothing_is_inserted_into_a_table_because_its_options_do_not_come_along(
+def test_inserts_into_a_table_are_refused_because_spark_does_not_pass_its_options(
     spark: SparkSession, running: Cluster, table: str, columns: str, insert: str
 ) -> None:
     """The rows would go to the cluster of the environment, whatever the table says."""

@@ -183,14 +183,14 @@ def test_one_odd_record_leaves_the_others_on_the_fast_branch(
     assert slow == [len(record()), len(record()) + len(packed)]
 
 
-def test_no_bytes_are_no_rows() -> None:
+def test_empty_bytes_decode_to_no_rows() -> None:
     batch = Decoder().decode(b"")
     assert batch.num_rows == 0
     assert batch.schema.names == list(READ_NAMES)
 
 
 @pytest.mark.parametrize("name", READ_NAMES)
-def test_each_column_can_be_asked_for_alone(name: str) -> None:
+def test_each_column_can_be_selected_alone(name: str) -> None:
     data = record() + record(born_host=V6, properties=b"\x02") + record(properties=b"")
     batch = Decoder(read_columns([name]), "broker-a").decode(data)
     expected = [as_protocol_says(message)[name] for message in decode_messages(data, "broker-a")]
@@ -224,7 +224,7 @@ def _with(data: bytes, at: int, new: bytes) -> bytes:
         (lambda data: _with(data, 100, b"\x00\x00"), "its parts fill"),
     ],
 )
-def test_bytes_that_are_no_record_are_refused_with_the_place(
+def test_bytes_that_are_not_a_record_are_refused_with_their_position(
     damage: Callable[[bytes], bytes], text: str
 ) -> None:
     good = record()
@@ -233,7 +233,7 @@ def test_bytes_that_are_no_record_are_refused_with_the_place(
     assert caught.value.position in (len(good), 2 * len(good))
 
 
-def test_a_damaged_body_is_found_when_asked_for() -> None:
+def test_a_damaged_body_is_found_if_the_check_is_on() -> None:
     data = record() + _with(record(), 90, b"X")
     assert Decoder().decode(data).num_rows == 2
     with pytest.raises(Damaged, match="body CRC"):

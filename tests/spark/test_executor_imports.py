@@ -48,14 +48,14 @@ def run(code: str, blocked: set[str]) -> subprocess.CompletedProcess[str]:
     ],
     ids=["schema, routes and options", "reading", "reading files", "writing", "Spark's classes"],
 )
-def test_modules_load_without_what_executors_may_lack(code: str, blocked: set[str]) -> None:
+def test_modules_load_without_packages_executors_may_lack(code: str, blocked: set[str]) -> None:
     if find_spec("pyspark") is None:
         pytest.skip("needs the spark extra: pip install sparrowmq[spark]")
     ended = run(code, blocked)
     assert ended.returncode == 0, ended.stderr
 
 
-def test_a_condition_is_left_to_the_broker_where_its_parser_is_missing() -> None:
+def test_a_condition_is_left_to_the_broker_if_its_parser_is_missing() -> None:
     condition = (
         "from sparrowmq.spark.options import parse_options\n"
         "parse_options({'subscribe': 'orders', 'sql': 'amount >'})"

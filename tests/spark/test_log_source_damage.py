@@ -23,7 +23,7 @@ harm_bytes = st.binary(min_size=1, max_size=4).map(lambda data: data.replace(b"\
 
 
 @given(messages, st.lists(st.tuples(st.integers(0, 20_000), harm_bytes)))
-def test_after_any_damage_the_same_records_are_found_as_by_the_store_itself(
+def test_after_any_damage_the_source_finds_the_same_records_as_the_store(
     log: list[tuple[bytes, str, bytes, bool]], damage: list[tuple[int, bytes]]
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -80,7 +80,7 @@ def zeros(writer: LogWriter, at: int) -> None:
         *(flip_size, flip_position, zeros),
     ],
 )
-def test_a_damaged_record_becomes_a_row_that_says_where_and_why(
+def test_a_damaged_record_becomes_a_row_with_position_and_reason(
     writer: LogWriter, harm: Callable[[LogWriter, int], None]
 ) -> None:
     harm(writer, 7)
@@ -95,7 +95,7 @@ def test_a_damaged_record_becomes_a_row_that_says_where_and_why(
 
 
 @pytest.mark.parametrize("harm", [flip_body, flip_size, flip_position, zeros])
-def test_damage_is_found_in_records_without_a_crc_of_their_own_too(
+def test_damage_is_found_even_in_records_without_their_own_crc(
     tmp_path: Path, harm: Callable[[LogWriter, int], None]
 ) -> None:
     writer = LogWriter(tmp_path)
@@ -114,7 +114,7 @@ def test_damage_in_any_byte_of_the_property_with_the_crc_is_found(
     assert offsets(writer.write(), onDamage="skip") == writer.offsets[:7] + writer.offsets[8:]
 
 
-def test_a_crc_in_bytes_that_are_no_digits_is_damage_even_if_it_adds_up(writer: LogWriter) -> None:
+def test_a_crc_in_bytes_that_are_not_digits_is_damage_even_if_it_matches(writer: LogWriter) -> None:
     lowest = writer.offsets[8] - CRC_PROPERTY_SIZE + len(CRC_HEAD)
     first, second = writer.read(lowest, 2)
     assert second > ord("0"), "there has to be a ten to be carried"
@@ -122,7 +122,7 @@ def test_a_crc_in_bytes_that_are_no_digits_is_damage_even_if_it_adds_up(writer: 
     assert offsets(writer.write(), onDamage="skip") == writer.offsets[:7] + writer.offsets[8:]
 
 
-def test_damage_is_left_out_or_fails_the_read_as_asked(writer: LogWriter) -> None:
+def test_damage_is_skipped_or_fails_the_read_as_configured(writer: LogWriter) -> None:
     flip_body(writer, 7)
     store = writer.write()
     assert offsets(store, onDamage="skip") == writer.offsets[:7] + writer.offsets[8:]
@@ -142,7 +142,7 @@ def test_a_record_whose_body_cannot_be_decompressed_is_damage_and_those_around_i
     assert [row["damage"] is None for row in found] == [True, False, True, False]
 
 
-def test_a_torn_record_at_the_end_is_no_damage_and_one_before_the_durable_mark_is(
+def test_a_torn_record_counts_as_damage_only_before_the_durable_mark(
     writer: LogWriter,
 ) -> None:
     last = writer.add(b"still being written")
@@ -155,7 +155,7 @@ def test_a_torn_record_at_the_end_is_no_damage_and_one_before_the_durable_mark_i
     assert damage.begin == last
 
 
-def test_a_topic_that_is_no_text_is_damage_whatever_topic_is_wanted(tmp_path: Path) -> None:
+def test_a_topic_that_is_not_text_is_damage_for_any_selected_topic(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path)
     for topic in ("orders", "refunds", "orders"):
         writer.add(b"body", topic=topic, record_crc=False)
@@ -168,7 +168,7 @@ def test_a_topic_that_is_no_text_is_damage_whatever_topic_is_wanted(tmp_path: Pa
 
 
 @pytest.mark.parametrize("damaged", [None, 0, 200, 399])
-def test_small_records_that_are_found_together_are_cut_and_checked_as_others_are(
+def test_small_records_found_together_are_split_and_checked_like_others(
     tmp_path: Path, damaged: int | None
 ) -> None:
     writer = LogWriter(tmp_path, file_size=1 << 20)

@@ -18,7 +18,7 @@ def writer(tmp_path: Path) -> LogWriter:
     return hundred_messages(tmp_path)
 
 
-def test_a_file_that_was_made_ahead_of_time_is_no_damage(writer: LogWriter) -> None:
+def test_a_preallocated_file_is_not_damage(writer: LogWriter) -> None:
     store = writer.write()
     end = max(int(path.name) for path in (store / "commitlog").iterdir()) + FILE_SIZE
     for ahead in (end, end + FILE_SIZE):
@@ -73,7 +73,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(writer: LogWriter) 
         list(read_range(ranges[0]))
 
 
-def test_a_directory_that_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         LogFileError, match="is not a store: there is neither a directory commitlog"
     ):

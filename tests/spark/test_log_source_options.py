@@ -18,7 +18,7 @@ def writer(tmp_path: Path) -> LogWriter:
     return hundred_messages(tmp_path)
 
 
-def test_only_the_wanted_topics_and_columns_are_given(writer: LogWriter) -> None:
+def test_only_the_selected_topics_and_columns_are_returned(writer: LogWriter) -> None:
     store = writer.write()
     found = rows(store, topic="refunds", columns="body,logOffset")
     assert found.column_names == ["body", "logOffset"]

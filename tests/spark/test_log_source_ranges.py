@@ -35,7 +35,7 @@ def writer(tmp_path: Path) -> LogWriter:
 
 
 @pytest.mark.parametrize("record_crc", [True, False])
-def test_sound_records_are_checked_together_and_none_of_them_alone(
+def test_intact_records_are_checked_together_and_not_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_crc: bool
 ) -> None:
     def fail(*_: object) -> str:

@@ -86,7 +86,7 @@ def source(**options: str) -> RocketMQSource:
     return made
 
 
-def test_a_batch_read_uses_what_the_driver_found_and_not_the_executors_environment(
+def test_a_batch_read_uses_the_drivers_addresses_and_not_the_executors_environment(
     running: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = fill(running, topic, 5)
@@ -103,7 +103,7 @@ def test_a_batch_read_uses_what_the_driver_found_and_not_the_executors_environme
     assert sorted(read) == sent
 
 
-def test_a_stream_uses_what_the_driver_found(
+def test_a_stream_uses_the_drivers_addresses(
     running: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(running, topic, 1)
@@ -118,7 +118,7 @@ def test_a_stream_uses_what_the_driver_found(
 
 
 @pytest.mark.parametrize("is_stream", [False, True], ids=["batch", "stream"])
-def test_a_sink_uses_what_the_driver_found(
+def test_a_sink_uses_the_drivers_addresses(
     running: Cluster, monkeypatch: pytest.MonkeyPatch, is_stream: bool
 ) -> None:
     topic = "name-servers-sink"
@@ -182,7 +182,7 @@ def test_a_stream_that_writes_keeps_its_cluster_when_the_contexts_file_is_edited
     assert anew.streamWriter(BODY, False).options.name_server == "second:9876"
 
 
-def test_a_driver_that_found_no_cluster_says_so_until_it_starts_again(
+def test_a_driver_that_found_no_cluster_keeps_reporting_it_until_a_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SPARROWMQ_CONTEXT", "production")

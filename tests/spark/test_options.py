@@ -21,15 +21,15 @@ def test_the_defaults_are_those_of_spark_sql_kafka() -> None:
     assert stream.max_trigger_delay_s == 900
 
 
-def test_names_are_taken_in_any_case_as_spark_does() -> None:
+def test_names_are_case_insensitive_as_in_spark() -> None:
     assert parse_options({"NAMESERVER": "a:1", "subSCRIBE": "x, y,x"}).subscribe == ("x", "y")
 
 
-def test_what_is_for_spark_itself_is_left_alone() -> None:
+def test_options_for_spark_itself_are_ignored() -> None:
     assert parse_options({**BASE, "checkpointLocation": "/x", "path": ""}) == parse_options(BASE)
 
 
-def test_places_are_words_offsets_or_times() -> None:
+def test_positions_are_words_offsets_or_times() -> None:
     offsets = '{"orders": {"broker-a": {"0": -2, "1": 7}}}'
     found = parse_options({**BASE, "startingOffsets": offsets}).starting
     assert found == At(
@@ -75,7 +75,7 @@ def test_all_columns_are_read_unless_some_are_chosen() -> None:
     assert [column.name for column in parse_options(BASE).columns] == list(READ_NAMES)
 
 
-def test_the_least_that_is_allowed_is_taken() -> None:
+def test_the_smallest_allowed_value_is_accepted() -> None:
     assert parse_options({**BASE, "minPartitions": "1"}).min_partitions == 1
     times = {**BASE, "startingOffsetsByTimestamp": '{"orders": {"broker-a": {"0": 0}}}'}
     assert parse_options(times).starting == At(times={"orders": {"broker-a": {0: 0}}})

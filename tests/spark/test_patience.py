@@ -44,7 +44,7 @@ def test_a_call_is_repeated_with_growing_pauses_until_it_gets_through() -> None:
     assert time.pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
 
 
-def test_time_runs_out_and_the_error_says_what_how_long_and_why() -> None:
+def test_after_the_time_limit_the_error_names_the_request_the_time_and_the_cause() -> None:
     time = Time()
 
     def attempt() -> None:
@@ -56,7 +56,7 @@ def test_time_runs_out_and_the_error_says_what_how_long_and_why() -> None:
     assert 58 < time.now_s <= 60
 
 
-def test_the_last_attempt_comes_when_the_time_is_just_not_over() -> None:
+def test_the_last_attempt_is_made_just_before_the_time_limit() -> None:
     time = Time()
     failures = iter([ClusterUnreachable("a:1", "PULL_MESSAGE", "gone")])
 
@@ -93,7 +93,7 @@ def test_a_server_that_is_busy_is_asked_again(code: ResponseCode) -> None:
         ServerRefused("a:1", "PULL_MESSAGE", ResponseCode.NO_PERMISSION, "no"),
     ],
 )
-def test_what_waiting_cannot_mend_is_raised_at_once(error: RocketMQError) -> None:
+def test_an_error_that_waiting_cannot_fix_is_raised_at_once(error: RocketMQError) -> None:
     def attempt() -> None:
         raise error
 
@@ -117,7 +117,7 @@ def test_what_waiting_cannot_mend_is_raised_at_once(error: RocketMQError) -> Non
     ],
     ids=["no answer", "not registered"],
 )
-def test_a_server_that_goes_away_and_comes_back_is_logged_once_each(
+def test_an_outage_and_a_recovery_of_a_server_are_logged_once_each(
     error: RocketMQError, away: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures = iter([error] * 3)

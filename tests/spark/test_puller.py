@@ -64,7 +64,7 @@ def test_a_piece_is_read_from_its_start_to_below_its_end() -> None:
         assert offsets(QueueRange(QUEUE, 5, 40), options_for(broker)) == list(range(5, 40))
 
 
-def test_small_pulls_are_put_together_before_they_are_decoded() -> None:
+def test_small_pulls_are_combined_before_they_are_decoded() -> None:
     with ScriptedBroker() as broker:
         broker.on(PULL, messages(2))
         batches = list(read_range(QueueRange(QUEUE, 0, 100), options_for(broker), OFFSETS))
@@ -72,7 +72,7 @@ def test_small_pulls_are_put_together_before_they_are_decoded() -> None:
         assert broker.count(PULL) == 50
 
 
-def test_memory_is_bounded_by_what_is_put_together() -> None:
+def test_memory_is_bounded_by_the_combined_size() -> None:
     with ScriptedBroker() as broker:
         broker.on(PULL, messages(10))
         options = options_for(broker, pullBytes=str(20 * len(record())))
@@ -95,7 +95,7 @@ def test_a_broker_that_moved_is_found_through_the_name_server() -> None:
         assert len(offsets(piece, options_for(broker), address=gone.address)) == 100
 
 
-def test_a_short_outage_in_the_middle_loses_and_repeats_nothing() -> None:
+def test_a_short_outage_midway_loses_and_repeats_nothing() -> None:
     with ScriptedBroker() as broker:
         answer = messages(10)
         times = iter(range(1000))
@@ -143,7 +143,7 @@ def test_deleted_messages_fail_the_read_with_queue_wanted_and_oldest_offset() ->
         assert "failOnDataLoss=false" in text
 
 
-def test_deleted_messages_are_skipped_with_a_warning_when_asked_for(
+def test_deleted_messages_are_skipped_with_a_warning_if_configured(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with ScriptedBroker() as broker, caplog.at_level(logging.WARNING):

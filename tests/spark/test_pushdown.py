@@ -53,7 +53,7 @@ def test_queues_that_cannot_have_wanted_rows_are_not_read(
     assert narrow_queues(QUEUES, [condition]) == left
 
 
-def test_queues_have_to_fulfil_all_conditions() -> None:
+def test_queues_must_match_all_conditions() -> None:
     both = [RowCondition("topic", "=", "u"), RowCondition("queueId", "=", 1)]
     assert narrow_queues(QUEUES, both) == [Queue("u", "a", 1), Queue("u", "b", 1)]
 
@@ -155,7 +155,7 @@ def test_tags_are_compared_again_because_the_broker_compares_hashes() -> None:
         (RowCondition("keys", ">", ["k1"]), False),
     ],
 )
-def test_only_what_is_decided_exactly_is_taken_from_spark(
+def test_only_filters_that_are_applied_exactly_are_taken_from_spark(
     condition: RowCondition, is_taken: bool
 ) -> None:
     assert can_be_pushed(condition) is is_taken

@@ -63,7 +63,7 @@ def ended(query: StreamingQuery) -> bool:
     return bool(query.awaitTermination(DEADLINE_S))
 
 
-def test_a_sink_query_goes_on_when_its_broker_is_back_and_fails_when_it_stays_away(
+def test_a_sink_query_resumes_when_its_broker_returns_and_fails_if_it_does_not(
     spark: SparkSession, running: Cluster, own: Cluster, other: OtherBroker, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException
@@ -105,7 +105,7 @@ def test_a_sink_query_goes_on_when_its_broker_is_back_and_fails_when_it_stays_aw
     assert bodies(deduplicated(table(spark, own, "outage-out"))) == sent
 
 
-def test_a_source_query_goes_on_when_its_broker_is_back_and_fails_when_it_stays_away(
+def test_a_source_query_resumes_when_its_broker_returns_and_fails_if_it_does_not(
     spark: SparkSession, own: Cluster, other: OtherBroker, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException

@@ -102,7 +102,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def test_a_restart_that_loses_nothing_is_no_batch_and_no_loss(world: World) -> None:
+def test_a_restart_without_loss_causes_no_batch_and_no_reported_loss(world: World) -> None:
     world.restart()
     for available_now in (False, True):
         assert by_stream(world, "true", available_now=available_now) == []
@@ -187,7 +187,7 @@ def test_a_batch_that_is_all_there_is_read_after_a_restart(world: World) -> None
 # ---- what it costs, and what the broker hears
 
 
-def test_a_micro_batch_asks_no_more_while_nothing_has_changed() -> None:
+def test_a_micro_batch_sends_no_requests_while_nothing_has_changed() -> None:
     with ScriptedBroker() as broker, stream_readers() as open_reader:
         fields = {"offset": "10", "sparrowEpoch": "7"}
         broker.on(RequestCode.GET_MAX_OFFSET, lambda _: Said(fields=fields))

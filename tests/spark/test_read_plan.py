@@ -53,7 +53,7 @@ def test_a_batch_reads_everything_by_default(cluster: RemoteCluster) -> None:
     assert planned(cluster) == {0: (3, 10), 1: (3, 10)}
 
 
-def test_offsets_are_given_for_each_queue_or_by_the_marks_of_both_ends(
+def test_offsets_are_given_per_queue_or_as_earliest_or_latest(
     cluster: RemoteCluster,
 ) -> None:
     given = {"startingOffsets": nested(-2, 5), "endingOffsets": nested(-1, 7)}
@@ -93,7 +93,7 @@ def test_an_end_that_is_not_reached_yet_is_refused(cluster: RemoteCluster) -> No
         planned(cluster, endingOffsets=nested(10, 11))
 
 
-def test_a_start_past_the_end_is_refused_by_the_option_that_was_given(
+def test_a_start_past_the_end_is_refused_with_the_name_of_the_option(
     cluster: RemoteCluster,
 ) -> None:
     both = {"startingOffsets": nested(8, 8), "endingOffsets": nested(8, 7)}
@@ -122,7 +122,7 @@ def test_a_start_that_was_deleted_is_data_loss_unless_that_is_allowed(
         ("%DLQ%.*", {"%DLQ%billing"}),
     ],
 )
-def test_a_pattern_means_whole_names_and_no_topics_of_the_brokers_own(
+def test_a_pattern_matches_whole_names_and_no_system_topics(
     cluster: RemoteCluster, pattern: str, topics: set[str]
 ) -> None:
     """Retry and dead-letter topics belong to groups: only a pattern that speaks of % means them."""
@@ -138,7 +138,7 @@ def test_a_pattern_means_whole_names_and_no_topics_of_the_brokers_own(
         ({"subscribe": "orders"}, False),
     ],
 )
-def test_a_pattern_that_matches_nothing_is_reported_with_the_topics_there_are(
+def test_a_pattern_that_matches_nothing_is_reported_with_the_existing_topics(
     cluster: RemoteCluster,
     given: dict[str, str],
     warned: bool,

@@ -42,7 +42,7 @@ def kinds(body: bytes) -> st.SearchStrategy[bytes]:
 
 
 @given(st.lists(bodies().flatmap(kinds), max_size=20), st.integers(0, MANY))
-def test_every_record_is_found_whatever_bodies_look_like(odd: list[bytes], place: int) -> None:
+def test_every_record_is_found_for_any_body(odd: list[bytes], place: int) -> None:
     records = [PLAIN] * place + odd + [PLAIN] * (MANY - place)
     assert record_starts(b"".join(records)).tolist() == begins(records)
 

@@ -50,7 +50,7 @@ def test_a_topic_whose_brokers_are_away_is_not_called_missing() -> None:
     assert str(caught.value) == f"topic orders at name server {names.address}: {LOST}"
 
 
-def test_user_topics_are_without_the_brokers_own(running: Cluster) -> None:
+def test_user_topics_exclude_system_topics(running: Cluster) -> None:
     send(running, [Message("routes-mine", b"x")])
     with RemoteCluster(running.name_server) as routes:
         found = routes.user_topics()
@@ -107,13 +107,13 @@ def test_json_as_java_writes_it_is_read_and_the_master_is_chosen() -> None:
         assert [routes.max_offset(queue) for queue in routes.queues("orders")] == [17, 17]
 
 
-def test_a_broker_that_does_not_serve_the_topic_is_said_to_be_away(running: Cluster) -> None:
+def test_a_broker_that_does_not_serve_the_topic_is_reported_as_away(running: Cluster) -> None:
     fill(running, "routes-away", 1)
     with RemoteCluster(running.name_server) as routes, pytest.raises(BrokerAway, match="broker-x"):
         routes.max_offset(Queue("routes-away", "broker-x", 0))
 
 
-def test_a_route_is_asked_for_once_and_again_when_its_broker_does_not_answer() -> None:
+def test_a_route_is_requested_once_and_again_if_its_broker_does_not_answer() -> None:
     asked = RequestCode.GET_ROUTEINFO_BY_TOPIC
     with ScriptedBroker() as broker, RemoteCluster(broker.address) as routes:
         broker.on(RequestCode.GET_MAX_OFFSET, lambda _: Said(fields={"offset": "17"}))
@@ -142,7 +142,7 @@ def test_a_topic_that_is_gone_together_with_its_broker_is_waited_for() -> None:
 @pytest.mark.parametrize(
     "ask", [RemoteCluster.topics, RemoteCluster.broker_names, RemoteCluster.user_topics]
 )
-def test_a_name_server_that_says_no_is_not_taken_for_an_empty_one(
+def test_a_refusal_of_a_name_server_does_not_count_as_an_empty_cluster(
     ask: Callable[[RemoteCluster], list[str]],
 ) -> None:
     no = Said(ResponseCode.SYSTEM_ERROR, body=b"{}", remark="not now")
@@ -178,7 +178,7 @@ def test_only_brokers_that_have_a_master_are_written_to() -> None:
     assert written() == [Queue("orders", "broker-a", 0), Queue("orders", "broker-a", 1)]
 
 
-def test_an_order_configuration_says_itself_which_queues_are_written_to() -> None:
+def test_an_order_configuration_lists_the_queues_that_are_written() -> None:
     found = written(orderTopicConf="broker-b:1;broker-a:2")
     assert [(queue.broker_name, queue.queue_id) for queue in found] == [
         ("broker-b", 0),

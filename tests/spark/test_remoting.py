@@ -30,7 +30,7 @@ def test_a_large_body_comes_in_pieces_and_arrives_whole() -> None:
         assert remoting.call(MAX, FIELDS).body == bytes(range(256)) * 20_000
 
 
-def test_ask_refuses_an_answer_that_is_no_success_and_says_who_refused_what() -> None:
+def test_ask_raises_on_a_refusal_and_names_the_server_and_the_request() -> None:
     with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
         broker.on(MAX, lambda _: Said(16, remark="no permission"))
         with pytest.raises(
@@ -58,7 +58,7 @@ def test_a_new_connection_that_breaks_is_not_tried_again_here() -> None:
         assert broker.count(MAX) == 1
 
 
-def test_silence_ends_with_the_time_limit_and_the_late_answer_is_not_taken_for_another() -> None:
+def test_a_silent_call_times_out_and_its_late_answer_is_not_mistaken_for_another() -> None:
     with ScriptedBroker() as broker, Remoting(broker.address, timeout_s=0.1) as remoting:
         broker.on(MAX, lambda _: SILENCE)
         with pytest.raises(ClusterUnreachable, match=r"no answer in 0\.1 s"):
@@ -68,7 +68,7 @@ def test_silence_ends_with_the_time_limit_and_the_late_answer_is_not_taken_for_a
         assert remoting.call(MAX, FIELDS).code == 5
 
 
-def test_a_request_of_the_servers_own_is_not_taken_for_an_answer() -> None:
+def test_a_request_from_the_server_is_not_mistaken_for_an_answer() -> None:
     own = {"code": RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, "flag": 0, "opaque": 1}
     notice = encode_frame(json.dumps(own).encode())
     with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
@@ -89,7 +89,7 @@ def test_a_closed_port_is_reported_with_the_address() -> None:
 NOT_OURS = r"does not speak RocketMQ's protocol \(frame of 1213486160 bytes"
 
 
-def test_a_server_of_another_kind_is_no_reason_to_wait_or_to_fill_memory() -> None:
+def test_a_server_of_another_protocol_fails_at_once_and_fills_no_memory() -> None:
     with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
         broker.on(MAX, lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n")
         with pytest.raises(ClusterUnreachable, match=NOT_OURS):

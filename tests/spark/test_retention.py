@@ -87,7 +87,7 @@ def overtaken(shared: Cluster) -> tuple[Cluster, int, int, int]:
     return shared, begin, earliest, last(shared)
 
 
-def test_a_stream_that_was_overtaken_fails_and_says_how_much_is_lost(
+def test_a_stream_overtaken_by_retention_fails_with_the_number_of_lost_messages(
     overtaken: tuple[Cluster, int, int, int], reader_of: Open
 ) -> None:
     running, begin, earliest, end = overtaken
@@ -98,7 +98,7 @@ def test_a_stream_that_was_overtaken_fails_and_says_how_much_is_lost(
             bodies(reader, at(begin), at(end))
 
 
-def test_a_stream_that_may_lose_messages_goes_on_with_the_oldest_one(
+def test_a_stream_that_may_lose_messages_continues_at_the_oldest_one(
     overtaken: tuple[Cluster, int, int, int], reader_of: Open
 ) -> None:
     running, begin, earliest, end = overtaken
@@ -163,7 +163,7 @@ def test_the_next_ranges_of_a_job_that_may_lose_messages_lie_where_messages_are(
     assert found == list(range(earliest, end))
 
 
-def test_a_range_of_which_nothing_is_left_is_empty_where_loss_is_allowed(
+def test_an_expired_range_is_empty_if_loss_is_allowed(
     overtaken: tuple[Cluster, int, int, int],
 ) -> None:
     running, begin, _, _ = overtaken

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparro
 
 
 @pytest.mark.parametrize("columns", [READ_COLUMNS, WRITE_COLUMNS], ids=["read", "write"])
-def test_the_arrow_schema_is_what_spark_derives_from_its_own(
+def test_the_arrow_schema_equals_the_one_spark_derives(
     columns: tuple[SparkColumn, ...],
 ) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -31,12 +31,12 @@ def test_chosen_columns_come_in_the_order_they_are_named_each_once() -> None:
     assert read_columns() == READ_COLUMNS
 
 
-def test_an_unknown_column_is_named_with_what_there_is() -> None:
+def test_an_unknown_column_is_named_with_the_existing_ones() -> None:
     with pytest.raises(ValueError, match=r"no column 'boddy', allowed are topic, brokerName"):
         read_columns(["boddy"])
 
 
-def test_every_sql_type_says_what_spark_says() -> None:
+def test_every_sql_type_matches_sparks_type() -> None:
     spark = {field.name: field.dataType.simpleString() for field in struct_type(READ_COLUMNS)}
     assert spark == {column.name: column.sql_type for column in READ_COLUMNS}
     assert tuple(spark) == READ_NAMES

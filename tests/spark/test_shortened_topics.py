@@ -56,7 +56,7 @@ def run_query(spark: SparkSession, world: World, checkpoint: Path, fail: str) ->
 
 
 @pytest.mark.slow
-def test_an_available_now_query_fails_or_reads_what_is_new(
+def test_an_available_now_query_fails_or_reads_the_new_messages(
     spark: SparkSession, world: World, tmp_path: Path
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
@@ -71,7 +71,7 @@ def test_an_available_now_query_fails_or_reads_what_is_new(
     assert run_query(spark, world, checkpoint, "true") == []
 
 
-def test_an_archive_fails_or_goes_on_with_what_is_new(
+def test_an_archive_fails_or_continues_with_the_new_messages(
     spark: SparkSession, world: World, tmp_path: Path
 ) -> None:
     job = ArchiveJob(
@@ -126,7 +126,7 @@ def test_a_drain_whose_queue_went_back_is_refused_and_moves_no_group(
     assert offsets_of(world.running, "slow", "orders") in ([None], [0])
 
 
-def test_a_drain_leaves_the_group_what_came_after_its_queue_went_back(
+def test_a_drain_leaves_the_group_messages_stored_after_its_queue_went_back(
     spark: SparkSession, world: World, tmp_path: Path
 ) -> None:
     drain = drain_of_slow(spark, world, tmp_path)
@@ -140,7 +140,7 @@ def test_a_drain_leaves_the_group_what_came_after_its_queue_went_back(
     assert offsets_of(world.running, "slow", "orders") == [0]
 
 
-def test_dead_letters_that_begin_again_are_not_taken_for_old_ones(
+def test_dead_letters_of_a_restarted_queue_are_not_mistaken_for_old_ones(
     spark: SparkSession, world: World, tmp_path: Path
 ) -> None:
     """The topic of the world stands for one of dead letters: it was sent from, and made anew."""

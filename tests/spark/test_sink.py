@@ -215,7 +215,7 @@ def test_a_refused_send_fails_the_task_with_the_brokers_reason(
         write(frame, running, topic="sink-bad", maxMessageBytes="8MiB")
 
 
-def test_a_failed_write_does_not_claim_to_know_what_was_sent(
+def test_a_failed_write_reports_that_it_is_unknown_what_was_sent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Spark hands over what tasks reported before the failure; the others may still send."""

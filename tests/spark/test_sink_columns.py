@@ -13,7 +13,7 @@ from sparrowmq.spark.sink_options import (
 SERVER = {"nameServer": "127.0.0.1:9876"}
 
 
-def test_columns_are_found_whatever_their_case_and_place() -> None:
+def test_columns_are_found_in_any_case_and_order() -> None:
     fields = [("TAGS", "string"), ("Body", "binary"), ("shardingkey", "string")]
     found = check_columns(fields, has_topic=True)
     assert found == {"tags": 0, "body": 1, "shardingKey": 2}
@@ -65,7 +65,7 @@ def test_a_write_without_any_option_may_be_that_of_a_table_and_is_refused() -> N
     assert parse_batch_sink_options({"topic": "orders"}).topic == "orders"
 
 
-def test_what_spark_passes_on_for_itself_is_no_mistake() -> None:
+def test_options_that_spark_adds_for_itself_are_accepted() -> None:
     assert parse_sink_options(SERVER | {"checkpointLocation": "/x"}).topic is None
 
 

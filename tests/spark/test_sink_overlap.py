@@ -78,7 +78,7 @@ def test_a_send_that_got_no_answer_is_sent_again_before_the_next_one(
     assert broker.count(SENDING) == 3
 
 
-def test_a_refusal_comes_out_with_the_next_send_or_at_the_end(broker: ScriptedBroker) -> None:
+def test_a_refusal_is_raised_by_the_next_send_or_at_the_end(broker: ScriptedBroker) -> None:
     broker.on(SENDING, lambda _: Said(code=ResponseCode.MESSAGE_ILLEGAL, remark="no"))
     with RemoteCluster(broker.address, DEADLINE_S) as cluster:
         one = sender(cluster, [])

@@ -47,13 +47,13 @@ def queue_of(key: str) -> int:
     return abs(java_hash(key)) % QUEUES
 
 
-def test_rows_take_queues_in_turn_and_the_next_batch_goes_on_there() -> None:
+def test_rows_use_queues_in_turn_and_the_next_batch_continues_there() -> None:
     found = plan(first_turn=2)
     assert by_queue(list(found.sends(rows(b"a", b"b", b"c")))) == {2: [b"a"], 3: [b"b"], 0: [b"c"]}
     assert by_queue(list(found.sends(rows(b"d", b"e")))) == {1: [b"d"], 2: [b"e"]}
 
 
-def test_every_topic_has_a_turn_of_its_own() -> None:
+def test_every_topic_has_its_own_rotation() -> None:
     found = plan()
     assert by_queue(list(found.sends(rows(b"a")))) == {0: [b"a"]}
     assert by_queue(list(found.sends(rows(b"b", topic="bills")))) == {0: [b"b"]}

@@ -189,7 +189,7 @@ def test_rows_wait_for_the_only_broker_that_refuses_them(
     ],
     ids=["a limit", "a broker that drains"],
 )
-def test_a_refusal_that_lasts_fails_the_task_with_what_to_do(refusal: Said, said: str) -> None:
+def test_a_lasting_refusal_fails_the_task_with_the_remedy(refusal: Said, said: str) -> None:
     time = Time()
     with ScriptedBroker() as broker:
         refusing(broker, [refusal])

@@ -103,7 +103,7 @@ def test_a_row_gets_the_same_id_each_time_it_is_written_and_no_other_row_has_it(
     assert all(len(bytes.fromhex(one)) == 16 and one == one.upper() for one in first)
 
 
-def test_ids_go_on_from_one_arrow_batch_to_the_next() -> None:
+def test_ids_continue_from_one_arrow_batch_to_the_next() -> None:
     rows = [{"body": bytes([at + 1])} for at in range(6)]
     whole = unique_ids(encoded(batch_of(rows, "body")))
     encoder = RowEncoder({"body": 0}, "orders", RowKeys("job 1", 0), 1000)
@@ -115,14 +115,14 @@ def test_ids_go_on_from_one_arrow_batch_to_the_next() -> None:
     assert parts == whole
 
 
-def test_rows_that_come_in_another_order_never_take_over_an_id() -> None:
+def test_rows_in_another_order_never_reuse_an_id_of_another_row() -> None:
     rows = [{"body": b"a", "tags": "x"}, {"body": b"a", "tags": "y"}]
     first = unique_ids(encoded(batch_of(rows, "body", "tags")))
     again = unique_ids(encoded(batch_of(rows[::-1], "body", "tags")))
     assert not set(first) & set(again)
 
 
-def test_properties_that_belong_to_rocketmq_are_left_out_when_what_was_read_is_written() -> None:
+def test_system_properties_are_left_out_when_rows_read_are_written() -> None:
     read = {"UNIQ_KEY": "A1", "TAGS": "old", "CLUSTER": "c", "shop": "7", "__SHARDINGKEY": "k"}
     row = {"body": b"a", "properties": read, "tags": "new", "shardingKey": "other"}
     [(_, properties)] = sent(encoded(batch_of([row])))
@@ -132,7 +132,7 @@ def test_properties_that_belong_to_rocketmq_are_left_out_when_what_was_read_is_w
     assert properties["__SHARDINGKEY"] == "k"
 
 
-def test_lists_and_maps_without_nulls_are_taken_as_spark_types_them() -> None:
+def test_lists_and_maps_without_nulls_are_accepted_in_sparks_types() -> None:
     keys = pa.array([["a", "b"]], pa.list_(pa.field("element", pa.string(), nullable=False)))
     items = pa.field("value", pa.string(), nullable=False)
     own = pa.array([{"shop": "7"}], pa.map_(pa.string(), items))
@@ -198,7 +198,7 @@ def test_delayed_rows_and_those_of_retry_topics_go_alone() -> None:
         ({"deliverTime": -1}, "column deliverTime: is before 1970"),
     ],
 )
-def test_a_row_that_is_no_message_is_refused_by_the_name_of_its_column(row: Row, text: str) -> None:
+def test_an_invalid_row_is_refused_with_the_name_of_its_column(row: Row, text: str) -> None:
     good = {"body": b"a", "topic": "x"}
     with pytest.raises(ColumnError, match=text):
         encoded(batch_of([good, good | row]), topic=None)

@@ -88,7 +88,7 @@ def test_rows_without_a_key_fill_all_queues_evenly(running: Cluster) -> None:
     assert sorted(r.body for records in queues.values() for r in records) == sorted(bodies)
 
 
-def test_rows_of_one_key_lie_in_one_queue_in_their_order_where_producers_put_them(
+def test_rows_of_one_key_are_in_order_in_the_queue_that_producers_choose(
     running: Cluster,
 ) -> None:
     create(running, "sharded")
@@ -226,7 +226,7 @@ def test_rows_without_a_key_go_to_another_broker_meanwhile(fragile: Cluster) -> 
     assert [broker for broker, _ in stored(fragile, "orders")] == ["broker-a"]
 
 
-def test_a_broker_that_stays_away_fails_the_send_and_the_text_says_for_how_long(
+def test_a_broker_that_stays_away_fails_the_send_and_the_error_names_the_time(
     fragile: Cluster,
 ) -> None:
     now_s = [0.0]
@@ -245,7 +245,7 @@ def test_a_broker_that_stays_away_fails_the_send_and_the_text_says_for_how_long(
 
 
 @pytest.mark.parametrize("bad", [None, b""], ids=["null", "empty"])
-def test_a_bad_row_fails_its_task_and_what_was_sent_before_stays(
+def test_a_bad_row_fails_its_task_and_earlier_rows_stay_sent(
     running: Cluster, bad: bytes | None
 ) -> None:
     """The promise is per task: no task knows the rows of the others, or its own later ones."""
@@ -296,7 +296,7 @@ def test_a_topic_is_not_created_while_no_broker_is_there(fragile: Cluster) -> No
         write_queues(brokers, "orders", new_queues=3)
 
 
-def test_a_rate_spreads_rows_over_time_and_saves_none_up() -> None:
+def test_a_rate_spreads_rows_over_time_without_bursts() -> None:
     now_s = [0.0]
     pauses: list[float] = []
 

@@ -16,7 +16,7 @@ from tests.spark.stream_readers import ALL, Open, bodies, ranges, total
 from tests.spark.topics import fill
 
 
-def test_a_limit_is_shared_and_everything_comes_in_the_end(
+def test_a_limit_is_shared_and_all_messages_are_read_in_the_end(
     running: Cluster, topic: str, reader_of: Open
 ) -> None:
     sent = fill(running, topic, 50)
@@ -83,7 +83,7 @@ def test_available_now_ends_where_the_topic_ended_when_it_began(
     assert ends == [10, 20, 25]
 
 
-def test_available_now_has_nothing_for_a_query_that_is_further_already(
+def test_available_now_reads_nothing_for_a_query_that_is_already_further(
     running: Cluster, topic: str, reader_of: Open
 ) -> None:
     fill(running, topic, 10)

@@ -27,7 +27,7 @@ def at(offset: int, queue: int = 0) -> dict[str, Any]:
     return {"orders": {"broker-a": {str(queue): offset}}}
 
 
-def test_a_short_outage_is_survived_and_a_long_one_says_who_and_how_long(
+def test_a_stream_survives_a_short_outage_and_reports_server_and_time_of_a_long_one(
     scripted: ScriptedBroker, reader_of: Open
 ) -> None:
     reader = reader_of(scripted.address, "orders")
@@ -68,9 +68,7 @@ def test_a_topic_that_vanished_with_its_only_broker_is_waited_for(
         hasty.latestOffset(at(5), ALL)
 
 
-def test_a_queue_that_was_taken_away_is_data_loss(
-    scripted: ScriptedBroker, reader_of: Open
-) -> None:
+def test_a_removed_queue_is_data_loss(scripted: ScriptedBroker, reader_of: Open) -> None:
     reader = reader_of(scripted.address, "orders")
     with pytest.raises(DataLoss, match="orders queue 7 of broker-a no longer exists"):
         reader.latestOffset(at(5, queue=7), ALL)

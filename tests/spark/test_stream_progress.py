@@ -37,7 +37,7 @@ def test_the_latest_offset_and_the_lag_are_reported(
     assert total(reported) == 30
 
 
-def test_the_groups_progress_is_what_spark_has_committed_and_no_more(
+def test_the_groups_progress_is_exactly_what_spark_has_committed(
     running: Cluster, topic: str, reader_of: Open
 ) -> None:
     fill(running, topic, 20)
@@ -79,7 +79,7 @@ def test_the_group_is_known_afterwards_but_has_no_member(
         assert b'"consumerOffset":0' in stats.body
 
 
-def test_progress_that_a_broker_does_not_take_is_no_reason_to_stop(reader_of: Open) -> None:
+def test_a_stream_continues_although_a_broker_refuses_its_progress(reader_of: Open) -> None:
     with ScriptedBroker() as broker:
         broker.on(RequestCode.HEART_BEAT, lambda _: Said(ResponseCode.SYSTEM_ERROR, remark="no"))
         reader = reader_of(broker.address, "orders", group="g")

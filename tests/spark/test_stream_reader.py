@@ -23,7 +23,7 @@ def test_a_new_query_starts_where_the_options_say(
     assert total(late.initialOffset()) == 20
 
 
-def test_each_batch_has_what_came_since_the_one_before(
+def test_each_batch_has_the_messages_since_the_previous_one(
     running: Cluster, topic: str, reader_of: Open
 ) -> None:
     sent = fill(running, topic, 20)

@@ -75,7 +75,7 @@ def test_available_now_reads_everything_in_limited_batches_and_reports_the_lag(
         assert group == {queue: routes.max_offset(queue) for queue in group}
 
 
-def test_a_restarted_query_goes_on_exactly_where_it_was(
+def test_a_restarted_query_resumes_exactly_where_it_stopped(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     seen = Collected()
@@ -90,7 +90,7 @@ def test_a_restarted_query_goes_on_exactly_where_it_was(
     assert seen.bodies == first + more
 
 
-def test_a_wrong_option_is_said_before_the_query_starts(
+def test_a_wrong_option_is_reported_before_the_query_starts(
     spark: SparkSession, running: Cluster
 ) -> None:
     from pyspark.errors import AnalysisException
@@ -100,7 +100,7 @@ def test_a_wrong_option_is_said_before_the_query_starts(
 
 
 @pytest.mark.slow
-def test_an_option_that_streams_do_not_have_is_said_when_the_query_starts(
+def test_an_option_that_streams_do_not_have_is_reported_when_the_query_starts(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     """Spark 4.3 loses what a data source raises while it makes the reader of a stream."""

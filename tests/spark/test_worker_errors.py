@@ -82,7 +82,7 @@ def said(spark: SparkSession, form: str, path: str = "", **options: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_batch_read_that_is_refused_says_why_in_one_line(
+def test_a_refused_batch_read_gives_the_reason_in_one_line(
     spark: SparkSession, running: Cluster, topic: str, tmp_path: Path
 ) -> None:
     at = {"nameServer": running.name_server}
@@ -105,7 +105,7 @@ def test_a_batch_read_that_is_refused_says_why_in_one_line(
     )
 
 
-def test_an_error_in_a_task_is_the_first_thing_that_spark_says_of_it(
+def test_the_error_of_a_task_comes_first_in_sparks_message(
     spark: SparkSession, running: Cluster, topic: str
 ) -> None:
     from pyspark.errors import PySparkException

@@ -56,7 +56,7 @@ spark.stop()
         "spark-submit",
     ],
 )
-def test_importing_chooses_this_python_unless_another_choice_was_made(
+def test_importing_chooses_this_python_unless_another_is_configured(
     environ: dict[str, str], chosen: str | None
 ) -> None:
     prefer_this_python(environ)

@@ -96,7 +96,7 @@ def test_an_empty_folder_and_one_that_does_not_exist_become_archives(tmp_path: P
         assert archive_in(where).version == 2
 
 
-def test_a_run_that_ends_before_it_writes_leaves_nothing(tmp_path: Path) -> None:
+def test_a_run_that_ends_before_writing_leaves_no_files(tmp_path: Path) -> None:
     with opened_folder(LocalFiles(tmp_path / "a" / "b")):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -155,7 +155,7 @@ class RemoteFiles(LocalFiles):
         """Not here."""
 
 
-def test_where_nothing_locks_others_out_the_second_to_commit_fails_and_neither_loses_files(
+def test_without_locks_the_second_to_commit_fails_and_neither_run_loses_files(
     tmp_path: Path,
 ) -> None:
     archive_in(tmp_path, 1)

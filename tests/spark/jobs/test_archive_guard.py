@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sparrowmq.testing import Cluster
 
 
-def test_a_warehouse_is_refused_as_an_archive_and_stays_as_it_was(
+def test_a_warehouse_is_refused_as_an_archive_and_stays_unchanged(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     fill_topic(running, "guard-warehouse", 4)
@@ -77,7 +77,7 @@ def topic(made: tuple[str, Path], tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("lost", [1, 2], ids=["in the middle", "the newest"])
 @pytest.mark.parametrize("work", [archived, compacted, read])
-def test_an_archive_whose_log_lost_a_commit_is_refused_and_stays_as_it_was(
+def test_an_archive_whose_log_lost_a_commit_is_refused_and_stays_unchanged(
     spark: SparkSession,
     running: Cluster,
     topic: str,
@@ -135,7 +135,7 @@ def test_a_second_topic_is_added_to_an_archive(
     assert bodies(read_archive(spark, str(tmp_path))) == sorted(sent)
 
 
-def test_a_compaction_beside_an_archive_that_runs_is_refused_and_changes_nothing(
+def test_a_compaction_during_a_run_of_the_archive_is_refused_and_changes_nothing(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     sent = filled(spark, running, tmp_path, "guard-beside")

@@ -43,7 +43,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
-def test_an_archive_is_what_its_commits_add_up_to(tmp_path: Path) -> None:
+def test_an_archive_is_the_sum_of_its_commits(tmp_path: Path) -> None:
     archive = log_of(tmp_path, 3)
     assert ArchiveLog(LocalFiles(tmp_path)).read() == archive
     assert (archive.version, archive.rows, archive.positions) == (3, 3, {QUEUE: (30, 7)})
@@ -148,7 +148,7 @@ def test_a_commit_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
         ArchiveLog(LocalFiles(tmp_path)).read()
 
 
-def test_a_run_that_was_killed_before_it_said_how_far_the_commits_go_is_no_damage(
+def test_a_run_killed_before_it_recorded_its_last_commit_is_not_damage(
     tmp_path: Path,
 ) -> None:
     archive = log_of(tmp_path, 2)
@@ -182,7 +182,7 @@ def test_an_archive_of_the_first_format_is_read(tmp_path: Path) -> None:
         log.read()
 
 
-def test_a_reader_beside_a_writer_sees_each_commit_whole(
+def test_a_concurrent_reader_sees_only_complete_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commits and a snapshot are made between the looks of a reader."""

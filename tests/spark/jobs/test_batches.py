@@ -52,7 +52,7 @@ def test_queues_filled_in_turn_differ_by_one_message_at_most(
 
 
 @given(backlogs, st.integers(1, 3000), st.integers(1, 80))
-def test_a_batch_is_no_larger_than_asked_except_for_the_rests(
+def test_a_batch_exceeds_its_size_only_by_the_remainders(
     sizes: list[tuple[int, int]], limit: int, unit: int
 ) -> None:
     for batch in all_batches(sizes, limit, unit):

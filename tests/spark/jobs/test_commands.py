@@ -74,7 +74,7 @@ def test_a_signal_leaves_no_stack_trace_in_the_log(caplog: pytest.LogCaptureFixt
         pytest.param("the connection is gone", True, id="by itself"),
     ],
 )
-def test_a_call_that_a_signal_made_inside_another_is_no_news(
+def test_an_error_of_a_call_made_in_a_signal_handler_is_not_logged(
     cause: str, is_shown: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """PySpark cancels jobs in the handler of SIGINT, while the main thread waits for an answer."""
@@ -304,7 +304,7 @@ def test_a_mistake_of_ours_is_one_message_with_where_its_trace_is(
     assert "Traceback (most recent call last):" in done.output
 
 
-def test_progress_is_a_line_for_each_commit_where_there_is_no_terminal(
+def test_without_a_terminal_progress_is_one_line_per_commit(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with shown_progress("drain") as on_step:
@@ -314,7 +314,7 @@ def test_progress_is_a_line_for_each_commit_where_there_is_no_terminal(
 
 
 @pytest.mark.slow
-def test_a_replay_that_sends_nothing_says_why(
+def test_a_replay_that_sends_nothing_prints_the_reason(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     assert spark.range(1).count() == 1

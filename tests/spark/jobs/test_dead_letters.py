@@ -57,7 +57,7 @@ def test_dead_letters_are_selected_and_each_sent_back_once(
     assert bodies(found) == [b"000002", b"000005", b"000008"]
 
 
-def test_the_pipeline_and_dlq_resend_see_what_the_other_sent(
+def test_the_pipeline_and_dlq_resend_see_each_others_messages(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     create_topic(running, "%DLQ%shared", 1)

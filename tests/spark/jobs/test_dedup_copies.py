@@ -47,7 +47,7 @@ def fill(running: Cluster, topic: str) -> list[bytes]:
     return found
 
 
-def test_a_topic_is_replayed_into_itself_and_its_window_does_not_swallow_the_copies(
+def test_a_replay_of_a_topic_into_itself_is_not_dropped_as_duplicates(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     dedup(running, "dedup-itself")
@@ -58,7 +58,7 @@ def test_a_topic_is_replayed_into_itself_and_its_window_does_not_swallow_the_cop
     assert bodies(table(spark, running, "dedup-itself")) == sorted(sent * 2)
 
 
-def test_a_replay_that_died_and_is_repeated_stores_each_copy_once_and_again_means_again(
+def test_a_repeated_replay_stores_each_copy_once_unless_again_is_given(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     dedup(running, "dedup-range")
@@ -95,7 +95,7 @@ def test_a_drain_that_died_and_is_repeated_stores_each_copy_once(
     assert bodies(table(spark, running, job.to)) == sent
 
 
-def test_dead_letters_go_back_to_a_topic_that_still_knows_them_and_once_after_a_death(
+def test_dead_letters_return_to_a_deduplicating_topic_and_only_once_after_a_crash(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     """A dead letter has the ids of the message that failed, its DEDUP_KEY among them."""

@@ -65,7 +65,7 @@ def test_the_demo_fails_when_spark_misses_an_order_or_an_amount() -> None:
     assert conclude_spark(4, wrong + right[1:], orders) == 1
 
 
-def test_a_query_whose_worker_started_too_slowly_runs_again_and_no_other() -> None:
+def test_only_a_query_whose_worker_started_too_slowly_is_restarted() -> None:
     from pyspark.errors import StreamingQueryException
 
     ran: list[int] = []
@@ -87,6 +87,6 @@ def test_a_query_whose_worker_started_too_slowly_runs_again_and_no_other() -> No
     assert len(ran) == 4
 
 
-def test_a_chart_of_nothing_and_of_odd_names_is_still_a_picture() -> None:
+def test_a_chart_without_data_or_with_odd_names_is_valid() -> None:
     for bars in ({}, {"<&>": (0.0, 0.0)}, {"small": (0.4,), "large": (123456.0,)}):
         ElementTree.fromstring(bar_chart("a < b", "&", ("x",), bars))

@@ -72,7 +72,7 @@ def test_the_backlog_is_spread_evenly_over_ten_times_the_queues(
     assert offsets_of(running, "slow-drain-even", "drain-even") == sizes(running, "drain-even")
 
 
-def test_what_the_group_has_handled_and_what_comes_later_stays_with_the_old_topic(
+def test_handled_and_later_messages_stay_with_the_old_topic(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     blocked(running, "drain-part", 100, handled=20)
@@ -106,7 +106,7 @@ def test_by_key_the_same_key_goes_to_the_same_queue_in_order(
 
 
 @pytest.mark.slow
-def test_runs_that_die_after_any_step_lose_nothing_and_repeat_one_batch_at_most(
+def test_runs_killed_after_any_step_lose_nothing_and_repeat_at_most_one_batch(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     sent = blocked(running, "drain-dies", 70)
@@ -194,7 +194,7 @@ def test_a_temporary_topic_that_cannot_be_one_is_refused_before_anything_is_clai
     assert not job.state.exists()
 
 
-def test_a_drain_goes_on_only_as_it_was_begun(
+def test_a_drain_continues_only_with_its_original_arguments(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     blocked(running, "drain-other", 4)
@@ -205,7 +205,7 @@ def test_a_drain_goes_on_only_as_it_was_begun(
         drain.prepare()
 
 
-def test_a_drain_goes_on_with_another_batch_size_and_repeats_the_cut_batch_as_it_was(
+def test_a_drain_may_continue_with_another_batch_size_and_repeats_the_cut_batch_unchanged(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     sent = blocked(running, "drain-sizes", 70)
@@ -223,7 +223,7 @@ def test_a_drain_goes_on_with_another_batch_size_and_repeats_the_cut_batch_as_it
     assert bodies(frame.dropDuplicates(["msgId"])) == sent
 
 
-def test_a_look_at_a_drain_says_what_is_left_and_changes_nothing(
+def test_the_status_of_a_drain_shows_what_is_left_and_changes_nothing(
     running: Cluster, tmp_path: Path
 ) -> None:
     blocked(running, "drain-plan", 40, handled=5)

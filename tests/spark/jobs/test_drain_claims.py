@@ -63,7 +63,7 @@ def test_a_second_operator_is_refused_with_who_drains_and_what_to_do(
     assert "claim-two-bob" not in topics(running)
 
 
-def test_the_same_operator_goes_on_after_a_kill_at_any_step(
+def test_the_same_operator_can_continue_after_a_kill_at_any_step(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     blocked(running, "claim-killed", 40)
@@ -91,7 +91,7 @@ def test_a_finished_drain_leaves_later_messages_to_any_operator(
         assert drain.run(spark).sent == 10
 
 
-def test_a_claim_that_was_taken_over_stops_the_run_that_had_it(
+def test_a_run_stops_when_its_claim_is_taken_over(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     blocked(running, "claim-over", 60)
@@ -185,7 +185,7 @@ def test_a_run_that_dies_while_it_claims_is_begun_again_by_its_operator(
         assert drain.prepare()["isMoved"] is False
 
 
-def test_a_claim_whose_answer_was_lost_is_gone_on_with(
+def test_a_run_continues_with_a_claim_whose_answer_was_lost(
     running: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocked(running, "claim-unheard", 4)
@@ -221,7 +221,7 @@ def test_a_group_that_does_not_exist_is_refused_before_anything_is_copied(
     assert not (tmp_path / "state").exists()
 
 
-def test_a_claim_stands_at_every_name_server(running: Cluster, tmp_path: Path) -> None:
+def test_a_claim_needs_every_name_server(running: Cluster, tmp_path: Path) -> None:
     """One that cannot be asked may have the claim of another."""
     blocked(running, "claim-all", 4)
     job = job_of(running, tmp_path, "claim-all")

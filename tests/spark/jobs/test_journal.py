@@ -10,7 +10,7 @@ from sparrowmq.spark.jobs.job import JobError
 from sparrowmq.spark.jobs.journal import JobJournal
 
 
-def test_a_journal_gives_back_what_was_written_last(tmp_path: Path) -> None:
+def test_a_journal_returns_the_last_state_written(tmp_path: Path) -> None:
     with JobJournal(tmp_path / "job") as journal:
         assert journal.read() is None
         journal.write({"step": 1})
@@ -30,7 +30,7 @@ def test_a_second_run_of_the_same_job_is_refused_while_the_first_runs(tmp_path: 
         pass
 
 
-def test_a_run_that_ends_before_it_remembers_anything_leaves_nothing_behind(
+def test_a_run_that_ends_before_its_first_entry_leaves_no_files(
     tmp_path: Path,
 ) -> None:
     with JobJournal(tmp_path / "state" / "job"):
@@ -38,7 +38,7 @@ def test_a_run_that_ends_before_it_remembers_anything_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folders_that_were_there_before_and_what_others_use_stay(tmp_path: Path) -> None:
+def test_existing_folders_and_files_of_others_stay(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     with JobJournal(tmp_path / "state" / "job"):
         pass
@@ -77,7 +77,9 @@ def test_a_write_that_was_cut_short_leaves_the_journal_as_it_was(tmp_path: Path)
         assert journal.read() == {"step": 1}
 
 
-def test_a_journal_that_was_put_aside_is_kept_and_the_next_run_begins_anew(tmp_path: Path) -> None:
+def test_a_journal_that_was_moved_aside_is_kept_and_the_next_run_starts_over(
+    tmp_path: Path,
+) -> None:
     with JobJournal(tmp_path / "job") as journal:
         for step in (1, 2):
             journal.write({"step": step})

@@ -103,9 +103,7 @@ def test_a_topic_whose_brokers_are_away_is_not_called_missing() -> None:
 
 
 @pytest.mark.parametrize("name", ["archive once", "drain", "replay"])
-def test_a_mistyped_topic_is_reported_with_the_one_that_may_be_meant(
-    name: str, running: Cluster
-) -> None:
+def test_a_mistyped_topic_is_reported_with_a_suggestion(name: str, running: Cluster) -> None:
     fill(running, "reach-orders", 1)
     text = said(JOBS[name], running.name_server)
     assert "topic reach-ordres does not exist" in text
@@ -173,7 +171,7 @@ def test_a_folder_that_is_not_an_archive_is_refused_before_spark_starts(
         ("archive", {}, {"HADOOP_CONF_DIR": "/etc/hadoop"}, False),
     ],
 )
-def test_only_what_is_certain_to_be_on_this_disk_is_looked_at(
+def test_only_paths_certain_to_be_local_are_checked(
     name: str, settings: dict[str, str], environ: dict[str, str], local: bool
 ) -> None:
     assert (local_files(name, settings, environ) is not None) is local

@@ -61,7 +61,7 @@ def prepared(running: Cluster, topic: str, count: int) -> list[bytes]:
     return fill_topic(running, topic, count)
 
 
-def test_a_range_is_sent_once_however_often_it_is_asked_for(
+def test_a_range_is_sent_once_however_often_it_is_replayed(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     sent = prepared(running, "replay-all", 50)
@@ -76,7 +76,7 @@ def test_a_range_is_sent_once_however_often_it_is_asked_for(
     assert (row["keys"], row["tags"]) == (["k5"], "t1")
 
 
-def test_a_condition_and_a_range_choose_what_is_sent(
+def test_a_condition_and_a_range_select_the_messages(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     prepared(running, "replay-some", 30)
@@ -101,7 +101,7 @@ def test_a_range_of_an_archive_is_sent_like_one_of_the_live_topic(
     assert bodies(table(spark, running, job.to)) == sent
 
 
-def test_a_run_that_died_is_finished_and_says_what_may_have_come_twice(
+def test_a_resumed_run_completes_and_reports_possible_duplicates(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     sent = prepared(running, "replay-dies", 30)
@@ -116,7 +116,7 @@ def test_a_run_that_died_is_finished_and_says_what_may_have_come_twice(
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_in_the_middle_loses_nothing(
+def test_a_worker_killed_midway_loses_nothing(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     sent = prepared(running, "replay-killed", 30)
@@ -140,7 +140,7 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(
     assert len(found) <= 30 + copied.repeated <= 42
 
 
-def test_a_replay_goes_on_with_another_batch_size_and_repeats_the_cut_batch_as_it_was(
+def test_a_replay_may_continue_with_another_batch_size_and_repeats_the_cut_batch_unchanged(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     sent = prepared(running, "replay-steps", 30)
@@ -157,7 +157,7 @@ def test_a_replay_goes_on_with_another_batch_size_and_repeats_the_cut_batch_as_i
     assert bodies(frame.dropDuplicates(["msgId"])) == sent
 
 
-def test_a_look_at_a_replay_says_what_is_left_and_changes_nothing(
+def test_the_status_of_a_replay_shows_what_is_left_and_changes_nothing(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     prepared(running, "replay-look", 30)

@@ -79,7 +79,7 @@ def test_another_spelling_of_a_replay_sends_nothing_again(
     assert spark.range(1).count() == 1
 
 
-def test_a_range_that_ends_in_the_future_is_refused_with_what_to_write(running: Cluster) -> None:
+def test_a_range_that_ends_in_the_future_is_refused_with_a_valid_end(running: Cluster) -> None:
     fill_topic(running, "same-future", 2)
     create_topic(running, "same-future-again", 1)
     done = run(

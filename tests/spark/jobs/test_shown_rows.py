@@ -35,7 +35,7 @@ def row(number: int, topic: str = "orders", **properties: str) -> Row:
         (3, "2 messages; there are more, --limit shows them\n"),
     ],
 )
-def test_how_many_there_are_is_said_and_whether_there_are_more(
+def test_the_number_of_rows_is_shown_and_whether_there_are_more(
     count: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show_rows([row(number) for number in range(count)], 2, "message", as_json=False)
@@ -60,7 +60,7 @@ def test_a_dead_letter_is_shown_with_the_topic_it_came_from(
     assert text == f"2026-11-16 12:30:00 {place} [paid] o-7: order 7"
 
 
-def test_a_body_that_is_no_text_is_shown_and_kept_as_by_consume() -> None:
+def test_a_body_that_is_not_text_is_shown_and_kept_as_in_consume() -> None:
     binary = Row(**{**row(7).asDict(), "body": bytearray(b"\xff\x00\x1b[2J")})
     assert shown(binary, as_json=False).endswith(": \\xff\\x00\\x1b[2J")
     assert json.loads(shown(binary, as_json=True))["body_base64"] == "/wAbWzJK"
