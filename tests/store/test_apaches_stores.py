@@ -15,7 +15,7 @@ def apaches(disk: RecordingDisk) -> RecordingDisk:
     return disk
 
 
-def test_a_stopped_store_of_apaches_is_taken_over_without_reading_all_of_it() -> None:
+def test_a_stopped_store_of_apaches_is_opened_without_a_full_scan() -> None:
     disk = apaches(RecordingDisk())
     before = derived(disk, "consumequeue")
     read: set[str] = set()
@@ -50,7 +50,7 @@ def trimmed(disk: RecordingDisk) -> RecordingDisk:
     return disk
 
 
-def test_a_store_of_apaches_that_has_lost_its_beginning_is_taken_over_as_well() -> None:
+def test_a_store_of_apaches_whose_first_files_expired_is_opened_too() -> None:
     disk = trimmed(RecordingDisk())
     before = derived(disk, "consumequeue")
     first = f"commitlog/{2 * SMALL.log_file_size:020d}"
@@ -91,7 +91,7 @@ def test_a_crashed_store_of_apaches_is_read_from_its_beginning() -> None:
     assert everything(open_store(disk)) == list(range(COUNT))
 
 
-def test_a_queue_that_expired_before_apache_crashed_goes_on_where_it_was() -> None:
+def test_a_queue_that_expired_before_apache_crashed_keeps_its_offset() -> None:
     disk = with_an_old_topic()
     for path in [*derived(disk, "sparrowmq"), "commitlog/00000000000000000000"]:
         disk.unlink(path)
@@ -101,7 +101,7 @@ def test_a_queue_that_expired_before_apache_crashed_goes_on_where_it_was() -> No
     assert store.append(message(10, "old"), 201).queue_offset == 10
 
 
-def test_what_apache_appended_to_our_store_is_found() -> None:
+def test_messages_apache_appended_to_our_store_are_found() -> None:
     disk = RecordingDisk()
     filled(disk, 100).close()
     ours = disk.killed()

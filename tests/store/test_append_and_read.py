@@ -43,7 +43,7 @@ def test_offsets_count_up_in_each_queue_and_through_the_log(store: Store) -> Non
     assert {one.store_timestamp for one in stored} == {5}
 
 
-def test_a_record_says_everything_about_its_message(store: Store) -> None:
+def test_a_record_contains_every_field_of_its_message(store: Store) -> None:
     put = message(8, queue_id=3)
     put.reconsume_times, put.prepared_transaction_offset = 2, 77
     stored = store.append(put, 1234)
@@ -71,7 +71,7 @@ def test_messages_between_those_of_other_queues_are_cut_out(store: Store) -> Non
     assert [number_of(record) for record in records_of(found)] == list(range(1, 30, 3))
 
 
-def test_a_read_ends_at_its_limits_but_never_without_a_message(store: Store) -> None:
+def test_a_read_stops_at_its_limits_but_returns_at_least_one_message(store: Store) -> None:
     fill(store, 10)
     size = read(store, "orders", 0, 0, max_count=1).size
     assert read(store, "orders", 0, 0, max_bytes=3 * size).count == 3
@@ -159,7 +159,9 @@ def test_a_batch_never_spans_two_files(store: Store) -> None:
     assert numbers(store) == list(range(301))
 
 
-def test_what_does_not_fit_into_a_file_is_refused_and_changes_nothing(store: Store) -> None:
+def test_a_message_that_does_not_fit_into_a_file_is_refused_and_changes_nothing(
+    store: Store,
+) -> None:
     with pytest.raises(MessageTooLarge, match="at most 16376 fit"):
         store.append(message(0, size=16 * 1024), 1)
     with pytest.raises(MessageTooLarge):
@@ -182,7 +184,7 @@ def test_long_topics_and_ipv6_hosts_are_stored_as_apache_stores_them() -> None:
 
 
 @pytest.mark.parametrize("topic", ["../../etc", "a/b", "", "..", "a\0b", "x" * 128])
-def test_a_topic_that_is_no_name_never_becomes_a_path(store: Store, topic: str) -> None:
+def test_an_invalid_topic_name_never_becomes_a_path(store: Store, topic: str) -> None:
     """CVE-2019-17572."""
     with pytest.raises(ValueError, match="topic"):
         store.append(message(1, topic), 1)
@@ -191,7 +193,7 @@ def test_a_topic_that_is_no_name_never_becomes_a_path(store: Store, topic: str) 
     assert store.max_log_offset == 0
 
 
-def test_units_are_for_those_who_walk_a_queue_themselves(store: Store) -> None:
+def test_units_returns_the_entries_of_a_queue(store: Store) -> None:
     stored = [store.append(message(number), 1) for number in range(5)]
     units = store.units("orders", 0, 1, 3)
     assert [(at, size) for at, size, _ in units] == [(s.log_offset, s.size) for s in stored[1:4]]

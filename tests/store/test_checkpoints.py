@@ -53,7 +53,7 @@ def test_a_long_scan_of_thousands_of_queues_is_followed_by_a_checkpoint_in_porti
     assert snapshot is not None and snapshot.log_offset == store.max_log_offset
 
 
-def test_a_checkpoint_ends_though_somebody_waits_for_every_flush() -> None:
+def test_a_checkpoint_completes_although_a_send_waits_for_every_flush() -> None:
     config = with_sizes(checkpoint_interval_ms=10)
     disk = RecordingDisk()
     store = open_store(disk, config)
@@ -69,7 +69,7 @@ def test_a_checkpoint_ends_though_somebody_waits_for_every_flush() -> None:
     assert "commitlog/00000000000000000000" not in log_files_read_at_start(disk, config)
 
 
-def test_who_waits_for_a_flush_hardly_ever_waits_for_anything_but_the_log() -> None:
+def test_a_send_that_waits_for_a_flush_rarely_waits_for_other_files() -> None:
     disk = RecordingDisk()
     store = open_store(disk, with_sizes(checkpoint_interval_ms=1_000))
     others = 0
@@ -84,7 +84,7 @@ def test_who_waits_for_a_flush_hardly_ever_waits_for_anything_but_the_log() -> N
     assert others == 1_000 // 50
 
 
-def test_a_checkpoint_of_many_queues_ends_though_somebody_waits_for_every_flush() -> None:
+def test_a_checkpoint_of_many_queues_completes_although_a_send_waits_for_every_flush() -> None:
     config = with_sizes(checkpoint_interval_ms=1_000_000, checkpoint_bytes=64 * 1024)
     disk = RecordingDisk()
     store = open_store(disk, config)

@@ -34,7 +34,7 @@ def test_a_cold_read_is_finished_in_another_thread() -> None:
     assert (found[0].next_offset, found[0].max_offset) == (7, 200)
 
 
-def test_a_cold_read_gives_what_a_warm_one_gives() -> None:
+def test_a_cold_read_returns_the_same_as_a_warm_one() -> None:
     store, disk = cold_store()
     cold = store.read_queue("orders", 1, 0, max_count=50, accepts_tag={0})
     assert isinstance(cold, ColdRead)
@@ -42,7 +42,7 @@ def test_a_cold_read_gives_what_a_warm_one_gives() -> None:
     assert cold.load() == store.read_queue("orders", 1, 0, max_count=50, accepts_tag={0})
 
 
-def test_a_cold_read_survives_the_deletion_of_what_it_reads() -> None:
+def test_a_cold_read_survives_the_deletion_of_its_file() -> None:
     store, disk = cold_store()
     cold = store.read_queue("orders", 0, 0)
     assert isinstance(cold, ColdRead)
@@ -88,7 +88,7 @@ def test_after_a_cold_read_the_device_reads_on_for_the_next_ones(count: int) -> 
     assert following[1] - following[0] > 10 * (following[0] - first)
 
 
-def test_what_lies_far_apart_in_the_log_is_not_read_ahead() -> None:
+def test_messages_far_apart_in_the_log_are_not_read_ahead() -> None:
     disk = ColdDisk()
     store = open_store(disk)
     for number in range(400):
@@ -103,7 +103,7 @@ def test_what_lies_far_apart_in_the_log_is_not_read_ahead() -> None:
     assert [start for start, _ in asked_of(disk, log_path(0))] == records
 
 
-def test_a_consumer_that_goes_on_reading_cold_has_more_read_ahead() -> None:
+def test_a_consumer_that_keeps_reading_cold_gets_more_read_ahead() -> None:
     store, disk = cold_store()
 
     def ahead_mib(offset: int) -> int:

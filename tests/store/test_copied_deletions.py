@@ -33,7 +33,7 @@ def visible(store: Store) -> dict[tuple[str, int], list[int]]:
     return {key: kept for key, kept in found.items() if kept}
 
 
-def test_a_deleted_topic_is_gone_and_stays_so_after_a_crash() -> None:
+def test_a_deleted_topic_is_gone_and_stays_gone_after_a_crash() -> None:
     master, disk = open_store(RecordingDisk()), RecordingDisk()
     slave = open_store(disk)
     for number in range(10):

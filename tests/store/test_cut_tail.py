@@ -67,7 +67,7 @@ def test_what_is_cut_is_kept() -> None:
         assert message(number, size=500).body in data, number
 
 
-def test_the_cut_store_goes_on_as_a_copy() -> None:
+def test_the_cut_store_continues_as_a_copy() -> None:
     disk, cut_at = parted(40, 10)
     cut_tail(disk, SMALL, cut_at, 3_000, lambda _: None)
     store = Store.open(SMALL, disk, 4_000, is_copy=True)

@@ -62,7 +62,7 @@ def damaged(disk: RecordingDisk, path: str, position: int, flip: int) -> Recordi
 
 
 @pytest.mark.slow
-def test_a_flipped_byte_in_the_log_costs_its_own_message_only(
+def test_a_flipped_byte_in_the_log_affects_only_its_own_message(
     stopped: RecordingDisk, spans: list[tuple[int, int, int]]
 ) -> None:
     rng = Random(4)
@@ -77,7 +77,7 @@ def test_a_flipped_byte_in_the_log_costs_its_own_message_only(
             assert told.damage, "the damage was not reported"
 
 
-def test_after_a_crash_a_flipped_byte_is_kept_aside_and_everything_behind_it_stays(
+def test_after_a_crash_a_flipped_byte_is_kept_aside_and_all_later_messages_stay(
     stopped: RecordingDisk, spans: list[tuple[int, int, int]]
 ) -> None:
     for start, end, number in spans[1 :: len(spans) // 3]:
@@ -137,7 +137,7 @@ def test_a_body_that_spells_a_records_magic_does_not_end_the_damage_before_it() 
 
 
 @pytest.mark.slow
-def test_every_other_byte_of_a_store_may_flip_without_anything_wrong_being_served(
+def test_a_flipped_byte_outside_the_log_never_leads_to_wrong_answers(
     stopped: RecordingDisk,
 ) -> None:
     rng = Random(5)
@@ -199,7 +199,7 @@ def test_a_log_file_may_be_cut_anywhere(
 
 @pytest.mark.parametrize("has_marks", [True, False])
 @pytest.mark.parametrize("lost", [SMALL.log_file_size, 2 * SMALL.log_file_size])
-def test_a_missing_log_file_costs_its_own_messages_only(
+def test_a_missing_log_file_affects_only_its_own_messages(
     stopped: RecordingDisk, spans: list[tuple[int, int, int]], has_marks: bool, lost: int
 ) -> None:
     """#2140"""
@@ -221,7 +221,7 @@ def test_a_missing_log_file_costs_its_own_messages_only(
     assert not again.damage
 
 
-def test_a_store_without_its_log_goes_on_where_it_was(stopped: RecordingDisk) -> None:
+def test_a_store_without_its_log_keeps_its_queue_offsets(stopped: RecordingDisk) -> None:
     disk = stopped.killed()
     for path in list(disk.files()):
         if path.startswith("commitlog/"):

@@ -107,7 +107,7 @@ def test_a_store_opens_on_a_full_disk_and_can_be_read() -> None:
             again.append(message(0), 1)
 
 
-def test_a_store_opens_where_nothing_new_can_be_written() -> None:
+def test_a_store_opens_on_a_full_disk() -> None:
     disk = RecordingDisk()
     store = open_store(disk)
     for number in range(50):

@@ -20,7 +20,7 @@ def store_with_messages(disk: RecordingDisk) -> Store:
     return store
 
 
-def test_after_a_failed_sync_nothing_is_durable_and_nothing_is_taken() -> None:
+def test_after_a_failed_sync_nothing_is_durable_and_appends_are_refused() -> None:
     """#2706, #3129"""
     disk = RecordingDisk()
     store = store_with_messages(disk)
@@ -104,7 +104,7 @@ def test_an_urgent_flush_syncs_the_log_alone() -> None:
     assert "consumequeue/orders/0/00000000000000000000" in following.derived
 
 
-def test_a_flush_that_was_given_up_is_done_by_the_stop() -> None:
+def test_a_flush_that_was_abandoned_is_completed_by_the_stop() -> None:
     """A broker that stops cancels whoever waits for the syncer."""
     for seed in range(10):
         disk = RecordingDisk()

@@ -56,7 +56,7 @@ def files_of(messages: list[IndexRequest], layout: IndexLayout = LAYOUT) -> dict
     return index_files(disk)
 
 
-def test_files_whose_slots_are_still_to_be_written_are_known() -> None:
+def test_files_with_unwritten_slots_are_listed() -> None:
     index = opened(RecordingDisk())
     assert index.unplaced_files == []
     add_all(index, requests(60))
@@ -69,7 +69,7 @@ def test_files_whose_slots_are_still_to_be_written_are_known() -> None:
     assert index.unplaced_files == []
 
 
-def test_the_slots_of_a_new_file_are_known_without_reading_them() -> None:
+def test_the_slots_of_a_new_file_are_empty_without_reading_them() -> None:
     disk = RecordingDisk()
     index = opened(disk)
     add_all(index, requests(3))
@@ -162,7 +162,7 @@ def test_a_query_is_limited_in_time_to_whole_seconds() -> None:
     assert found == [600, 500, 400, 300]
 
 
-def test_a_cut_answer_says_so() -> None:
+def test_a_truncated_answer_is_marked_as_such() -> None:
     index = opened(RecordingDisk())
     for number in range(9):
         index.add(("t", "", "k", number * 100, NOON))
@@ -177,7 +177,7 @@ def test_a_key_listed_twice_gives_a_message_once() -> None:
     assert index.find("t", "id", 0, FOREVER, 10).log_offsets == [700]
 
 
-def test_a_clock_that_goes_back_hides_nothing() -> None:
+def test_a_clock_that_goes_back_hides_no_message() -> None:
     index = opened(RecordingDisk())
     for number in range(100):
         index.add(("t", f"id-{number}", "k", number * 100, NOON - number * 20_000))
@@ -291,7 +291,7 @@ def test_old_files_are_deleted_but_never_the_newest() -> None:
     assert len(index_files(disk)) == 1
 
 
-def test_the_header_counts_what_rocketmq_counts() -> None:
+def test_the_header_counts_entries_and_slots_as_rocketmq_does() -> None:
     (data,) = files_of([("t", "a", "b c", 5, NOON), ("t", "a", "", 9, NOON + 1)]).values()
     begin, end, first, last, used_slots, count = HEADER.unpack(data[:40])
     assert (begin, end, first, last, count) == (NOON, NOON + 1, 5, 9, 5)

@@ -78,7 +78,7 @@ def cut_disk(messages: list[IndexRequest], seed: int) -> tuple[RecordingDisk, li
 
 
 @pytest.mark.parametrize("seed", seeds(40))
-def test_after_a_power_cut_the_index_is_as_if_nothing_had_happened(seed: int) -> None:
+def test_after_a_power_cut_the_index_is_complete(seed: int) -> None:
     messages = requests(150, Random(seed))
     rng = Random(seed)
     disk, _ = cut_disk(messages, seed)

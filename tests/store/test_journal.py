@@ -37,7 +37,7 @@ def test_entries_come_back_in_order() -> None:
     assert replayed(disk) == [b"entry %d" % number for number in range(5)]
 
 
-def test_a_journal_goes_on_where_it_was() -> None:
+def test_a_journal_continues_where_it_ended() -> None:
     disk = RecordingDisk()
     journal_on(disk).append(b"one")
     journal_on(disk).append(b"two")
@@ -68,7 +68,7 @@ def test_the_first_entry_of_a_new_file_is_durable_at_once(seed: int) -> None:
     assert replayed(disk.crashed(Random(seed))) == [b"before", b"everything"]
 
 
-def test_a_torn_tail_is_cut_and_the_journal_goes_on() -> None:
+def test_a_torn_tail_is_cut_and_the_journal_continues() -> None:
     disk = RecordingDisk()
     journal_on(disk).append(b"whole")
     journal = journal_on(disk)
@@ -102,7 +102,7 @@ def test_an_entry_may_contain_the_magic() -> None:
     assert replayed(disk) == [entry, entry]
 
 
-def test_a_full_disk_loses_only_what_it_refused() -> None:
+def test_a_full_disk_loses_only_the_refused_entries() -> None:
     disk = RecordingDisk()
     journal = journal_on(disk)
     journal.append(b"one")

@@ -15,5 +15,5 @@ def test_a_file_is_named_by_its_start_in_20_digits(start: int, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["", "1073741824", "0000000000107374182x", "checkpoint"])
-def test_other_names_are_no_files_of_the_log(name: str) -> None:
+def test_other_names_are_not_files_of_the_log(name: str) -> None:
     assert file_offset(name) is None

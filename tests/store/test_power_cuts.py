@@ -116,7 +116,7 @@ def test_a_killed_process_loses_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(20))
-def test_a_cut_during_recovery_changes_nothing(seed: int) -> None:
+def test_a_power_cut_during_recovery_changes_nothing(seed: int) -> None:
     rng = Random(seed)
     disk = RecordingDisk()
     sender = Sender(rng)

@@ -103,7 +103,7 @@ def test_a_crash_at_any_call_leaves_the_rest_to_the_next_start(seed: int | None)
     assert calls > 20
 
 
-def test_a_crash_while_the_bytes_come_changes_nothing() -> None:
+def test_a_crash_while_the_bytes_arrive_changes_nothing() -> None:
     disk, place, data = damaged()
     replacement = Replacement(disk, SMALL.log_file_size, place)
     replacement.add(data[:100])
@@ -128,7 +128,7 @@ def blank(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("wrong", [corrupt, shifted, blank])
-def test_bytes_that_are_no_records_of_this_place_are_not_kept(
+def test_bytes_that_are_not_records_of_this_place_are_rejected(
     wrong: Callable[[bytes], bytes],
 ) -> None:
     disk, place, data = damaged()
@@ -155,7 +155,7 @@ def test_bytes_that_wait_are_dropped_where_the_log_has_other_records_now() -> No
     assert disk.files()[log_path(0)][place.start : place.end] == other
 
 
-def test_nothing_is_fetched_where_queues_could_not_be_rebuilt() -> None:
+def test_nothing_is_fetched_if_queues_could_not_be_rebuilt() -> None:
     disk, place, _ = damaged()
     disk.poke("index/notes.txt", b"an operator's")
     with pytest.raises(StoreError, match=r"notes\.txt"):

@@ -76,7 +76,7 @@ def test_a_message_is_found_by_each_of_its_keys_and_its_unique_id(store: Store) 
     assert not store.find_by_key("orders", "red", 701, 1_000, 8).log_offsets
 
 
-def test_keys_whose_hashes_collide_are_told_apart(store: Store) -> None:
+def test_keys_whose_hashes_collide_are_distinguished(store: Store) -> None:
     """Aa and BB have the same String.hashCode."""
     offsets = []
     for number, key in ((60, "Aa"), (61, "BB")):
@@ -88,7 +88,7 @@ def test_keys_whose_hashes_collide_are_told_apart(store: Store) -> None:
     assert store.find_by_key("orders", "BB", 0, 1_000, 8).log_offsets == [offsets[1]]
 
 
-def test_a_query_says_when_there_is_more(store: Store) -> None:
+def test_a_query_reports_whether_there_are_more_results(store: Store) -> None:
     offsets = []
     for number in range(10):
         put = message(number)
@@ -100,7 +100,7 @@ def test_a_query_says_when_there_is_more(store: Store) -> None:
     assert found.log_offsets == offsets[:-5:-1]
 
 
-def test_a_record_is_found_by_its_log_offset_only(store: Store) -> None:
+def test_a_record_is_found_only_by_its_exact_log_offset(store: Store) -> None:
     stored = store.append(message(77), 1)
     data = store.read_message(stored.log_offset)
     assert data is not None

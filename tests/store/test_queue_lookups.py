@@ -37,12 +37,12 @@ def test_every_store_time_is_found(store: Store, offset: int) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, COUNT, COUNT + 5])
-def test_there_is_no_time_outside_of_the_queue(store: Store, offset: int) -> None:
+def test_an_offset_outside_the_queue_has_no_store_time(store: Store, offset: int) -> None:
     assert store.time_at("orders", 0, offset) == -1
     assert store.time_at("orders", 1, 0) == -1
 
 
-def test_what_is_not_in_memory_is_left_to_a_worker(store: Store, disk: ColdDisk) -> None:
+def test_lookups_outside_memory_are_left_to_a_worker(store: Store, disk: ColdDisk) -> None:
     assert isinstance(store.time_at("orders", 0, 0), ColdTime)
     assert isinstance(store.time_at("orders", 0, COUNT - 1), ColdTime), "its record is cold"
     disk.is_cold = False

@@ -41,7 +41,7 @@ def with_an_expired_queue() -> RecordingDisk:
 
 
 @pytest.mark.parametrize("lost", ["consumequeue/", "sparrowmq/queues."])
-def test_a_queue_whose_messages_have_all_expired_goes_on_behind_them(lost: str) -> None:
+def test_a_queue_whose_messages_have_all_expired_continues_after_them(lost: str) -> None:
     """Its files say how far it came, and so does the snapshot; one of both is enough."""
     disk = with_an_expired_queue()
     for path in [path for path in disk.files() if path.startswith(lost)]:
@@ -64,7 +64,7 @@ def test_a_deleted_topic_stays_deleted() -> None:
     assert everything(open_store(disk)) == []
 
 
-def test_what_an_interrupted_rebuild_left_is_not_taken_over() -> None:
+def test_leftovers_of_an_interrupted_rebuild_are_not_used() -> None:
     disk = stopped()
     before = {folder: derived(disk, folder) for folder in ("consumequeue", "index")}
     disk.mkdir(f"{WORK}/consumequeue/orders/7")

@@ -44,7 +44,7 @@ def encoded(body: bytes = b"body", properties: bytes = b"A\x01b\x02", crc: bool 
     crc=st.booleans(),
     around=st.tuples(st.binary(max_size=20), st.binary(max_size=20)),
 )
-def test_a_record_comes_back_as_it_was(
+def test_a_record_round_trips(
     topic: str,
     queue_id: int,
     flag: int,

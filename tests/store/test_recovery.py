@@ -114,7 +114,7 @@ def test_a_queue_that_began_with_messages_a_power_cut_took_is_gone_from_the_file
 
 
 @pytest.mark.parametrize("folder", ["consumequeue", "index"])
-def test_what_is_derived_comes_back_identical(folder: str) -> None:
+def test_derived_files_are_rebuilt_identically(folder: str) -> None:
     disk = RecordingDisk()
     filled(disk).close()
     before = derived(disk, folder)
@@ -130,7 +130,7 @@ def test_what_is_derived_comes_back_identical(folder: str) -> None:
 
 @pytest.mark.parametrize("path", ["checkpoint", "abort", "sparrowmq/mark", "sparrowmq/queues.0"])
 @pytest.mark.parametrize("is_stopped", [True, False])
-def test_any_single_file_beside_the_log_may_be_deleted(path: str, is_stopped: bool) -> None:
+def test_any_single_file_except_the_log_may_be_deleted(path: str, is_stopped: bool) -> None:
     disk = RecordingDisk()
     store = filled(disk)
     if is_stopped:
@@ -140,7 +140,7 @@ def test_any_single_file_beside_the_log_may_be_deleted(path: str, is_stopped: bo
     assert everything(open_store(disk)) == list(range(COUNT))
 
 
-def test_a_queue_whose_messages_have_all_expired_still_knows_how_far_it_came() -> None:
+def test_a_queue_whose_messages_have_all_expired_keeps_its_end_offset() -> None:
     """Else its consumers would ask for offsets that do not exist yet, and miss messages."""
     disk = with_an_old_topic()
     disk.unlink("commitlog/00000000000000000000")
@@ -177,7 +177,7 @@ def test_delivery_times_of_delayed_messages_are_rebuilt() -> None:
     assert open_store(disk).units(SCHEDULE_TOPIC, 2, 0, 1) == units
 
 
-def test_a_deleted_topic_stays_deleted_and_may_begin_again() -> None:
+def test_a_deleted_topic_stays_deleted_and_can_be_recreated() -> None:
     disk = RecordingDisk()
     store = filled(disk)
     assert store.delete_topic("orders", 1)
@@ -218,7 +218,7 @@ def test_a_topic_deleted_just_before_its_last_messages_were_torn_may_begin_again
     assert numbers(open_store(disk.killed())) == [2]
 
 
-def test_progress_is_told_during_a_long_scan() -> None:
+def test_progress_is_reported_during_a_long_scan() -> None:
     disk = RecordingDisk()
     config = with_sizes(log_file_size=8 * 1024 * 1024, reserve_bytes=1024 * 1024)
     store = open_store(disk, config)
@@ -230,7 +230,7 @@ def test_progress_is_told_during_a_long_scan() -> None:
     assert told.progress[0].done < told.progress[1].done <= told.progress[1].total
 
 
-def test_zeros_at_the_end_are_no_damage() -> None:
+def test_zeros_at_the_end_are_not_damage() -> None:
     disk = RecordingDisk()
     end = filled(disk, 5).max_log_offset
     log = disk.files()["commitlog/00000000000000000000"]

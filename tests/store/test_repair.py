@@ -233,7 +233,7 @@ def test_a_hole_becomes_a_record_of_its_size_so_that_apache_reads_on(
     assert (filler.size, filler.is_delivered) == (end - start, False)
 
 
-def test_a_plan_changes_nothing_and_says_what_a_repair_does(
+def test_a_plan_changes_nothing_and_lists_the_steps_of_a_repair(
     stopped: RecordingDisk, spans: dict[int, tuple[int, int]]
 ) -> None:
     broken = Broken(stopped, spans)
@@ -248,7 +248,7 @@ def test_a_plan_changes_nothing_and_says_what_a_repair_does(
     ]
 
 
-def test_a_whole_store_needs_nothing_and_stays_as_it_is(stopped: RecordingDisk) -> None:
+def test_an_intact_store_needs_no_repair_and_stays_unchanged(stopped: RecordingDisk) -> None:
     disk = stopped.killed()
     before = disk.files()
     assert repair(disk) == []

@@ -130,7 +130,7 @@ def test_a_topic_that_began_again_at_the_master_begins_again_at_the_slave() -> N
     assert numbers(slave) == [100, 101]
 
 
-def test_the_checkpoint_of_a_slave_says_when_its_last_message_was_stored() -> None:
+def test_the_checkpoint_of_a_slave_has_the_store_time_of_its_last_message() -> None:
     master, _ = master_with(0)
     master.append(message(0), 1_234_567)
     disk = RecordingDisk()
@@ -147,14 +147,14 @@ def test_bytes_out_of_turn_are_refused() -> None:
         slave.append_raw(77, master.read_log(0, 100))
 
 
-def test_bytes_that_are_no_records_are_refused() -> None:
+def test_bytes_that_are_not_records_are_refused() -> None:
     slave = open_store(RecordingDisk())
     with pytest.raises(RecordError):
         slave.append_raw(0, b"\x00\x00\x00\x7f" + b"x" * 200)
     assert slave.max_log_offset == 0
 
 
-def test_a_slave_that_crashed_goes_on() -> None:
+def test_a_slave_continues_after_a_crash() -> None:
     master, _ = master_with(200)
     disk = RecordingDisk()
     slave = open_store(disk)

@@ -50,7 +50,7 @@ def test_1434_undispatched_messages_on_both_sides_of_a_file_roll_are_dispatched(
     assert numbers(open_store(disk.killed())) == list(range(number))
 
 
-def test_7355_a_lost_queue_file_comes_back() -> None:
+def test_7355_a_lost_queue_file_is_rebuilt() -> None:
     disk = RecordingDisk()
     store = open_store(disk)
     for number in range(130):

@@ -92,7 +92,7 @@ def test_a_full_disk_takes_expired_files_before_any_other() -> None:
     assert files_to_delete(SMALL, [*files, YOUNG], 2 * KEPT, 0.95) == [0, 1, 2]
 
 
-def test_ten_files_go_at_once_and_the_disk_is_looked_at_again() -> None:
+def test_ten_files_are_deleted_at_once_and_the_disk_is_measured_again() -> None:
     files = [LogFile(start, 0) for start in range(25)]
     assert files_to_delete(SMALL, files, 2 * KEPT + FOUR, 0.1) == list(range(10))
 
@@ -103,7 +103,7 @@ def test_the_deletion_hour_is_a_local_one() -> None:
     assert is_deletion_hour(SMALL, 6 * HOUR, lambda moment_ms: -2 * HOUR)
 
 
-def test_the_time_zone_is_the_hosts_in_summer_and_winter_unless_an_offset_is_given(
+def test_the_hosts_time_zone_applies_in_summer_and_winter_unless_an_offset_is_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     winter, summer = 1_767_225_600_000, 1_782_864_000_000  # 2026-01-01 and 2026-07-01, 0 h UTC
@@ -199,7 +199,7 @@ def test_index_files_go_with_the_messages_they_lead_to() -> None:
     assert store.find_by_key("orders", "k599", 0, 1 << 60, 8).log_offsets
 
 
-def test_offsets_go_on_when_everything_has_expired() -> None:
+def test_offsets_continue_when_everything_has_expired() -> None:
     disk = RecordingDisk()
     store = aging(disk, 3)
     for number in range(200):
@@ -243,7 +243,7 @@ def test_a_disk_that_others_fill_ends_in_refusal_not_in_an_endless_loop() -> Non
     assert store.min_log_offset == store.max_log_offset - store.max_log_offset % 16_384
 
 
-def test_a_clock_that_jumps_deletes_nothing_that_is_young() -> None:
+def test_a_clock_that_jumps_deletes_no_recent_files() -> None:
     """#9455: set to the future and back."""
     disk = RecordingDisk()
     store = open_store(disk)

@@ -56,7 +56,7 @@ def test_what_a_broker_writes_while_its_log_is_read_is_no_hole() -> None:
     )
 
 
-def test_a_scan_goes_on_where_another_ended() -> None:
+def test_a_scan_can_continue_where_another_ended() -> None:
     files = StoreFiles(filled(RecordingDisk()))
     records = list(files.records())
     assert list(files.records(records[50].log_offset)) == records[50:]
@@ -88,7 +88,7 @@ def test_units_lead_to_their_records() -> None:
         assert (record.queue_id, record.queue_offset, record.size) == (1, offset, size)
 
 
-def test_nothing_is_written(tmp_path: Path) -> None:
+def test_reading_writes_nothing(tmp_path: Path) -> None:
     store = open_store(RealDisk(tmp_path))
     for number in range(100):
         store.append(message(number), number)

@@ -68,7 +68,7 @@ def test_a_used_store_without_both_copies_is_refused_and_the_repair_is_named() -
     assert table.load(lambda _: None, store_is_used=True, may_be_missing=True) is None
 
 
-def test_a_missing_table_is_taken_from_its_backup_and_reported() -> None:
+def test_a_missing_table_is_restored_from_its_backup_and_reported() -> None:
     disk = RecordingDisk()
     saved(disk, 1, 2)
     disk.unlink(MAIN)
@@ -80,7 +80,7 @@ def test_a_missing_table_is_taken_from_its_backup_and_reported() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"", b'{"version": 2', b"\x00" * 14])
-def test_a_torn_table_is_put_aside_and_its_backup_survives_the_next_save(garbage: bytes) -> None:
+def test_a_torn_table_is_moved_aside_and_its_backup_survives_the_next_save(garbage: bytes) -> None:
     disk = RecordingDisk()
     saved(disk, 1, 2)
     disk.poke(MAIN, garbage)

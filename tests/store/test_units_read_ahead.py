@@ -31,7 +31,7 @@ def units(queue: ConsumeQueue, offset: int, count: int) -> list[tuple[int, int]]
     return found
 
 
-def test_every_unit_is_found_wherever_reads_begin_and_end() -> None:
+def test_every_unit_is_found_for_any_start_and_end_of_a_read() -> None:
     queue = filled(RecordingDisk())
     for step in (1, 7, 32, 100):
         for offset in [*range(0, COUNT - step, step), COUNT - step, 3]:
@@ -48,7 +48,7 @@ def test_a_consumer_of_a_backlog_does_not_read_the_file_for_every_pull() -> None
     assert not disk.calls
 
 
-def test_units_that_were_taken_back_are_not_read_from_memory() -> None:
+def test_truncated_units_are_not_read_from_memory() -> None:
     queue = filled(RecordingDisk())
     assert units(queue, 0, 8) == [(at, 1) for at in range(8)]
     queue.truncate(4)
@@ -56,7 +56,7 @@ def test_units_that_were_taken_back_are_not_read_from_memory() -> None:
     assert units(queue, 0, 8) == [(at, 1 if at < 4 else 2) for at in range(8)]
 
 
-def test_a_queue_that_begins_anew_remembers_nothing() -> None:
+def test_a_recreated_queue_has_no_units_in_memory() -> None:
     queue = filled(RecordingDisk())
     assert units(queue, 0, 8)
     queue.delete()
@@ -64,7 +64,7 @@ def test_a_queue_that_begins_anew_remembers_nothing() -> None:
     assert units(queue, 0, 8) == [(at, 3) for at in range(8)]
 
 
-def test_statistics_read_the_same_units_and_leave_what_was_read_ahead() -> None:
+def test_statistics_read_the_same_units_and_keep_the_read_ahead_ones() -> None:
     disk = RecordingDisk()
     queue = filled(disk)
     queue.units(0, 8)

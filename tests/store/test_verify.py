@@ -60,7 +60,7 @@ def test_an_empty_directory_is_fine() -> None:
 
 
 @pytest.mark.parametrize("steps", [3, 17, 30])
-def test_what_a_kill_leaves_is_no_damage(steps: int) -> None:
+def test_the_state_after_a_kill_is_not_damage(steps: int) -> None:
     disk = RecordingDisk()
     run = StoreRun(disk, Random(7), sync_flush=False)
     for _ in range(steps):
@@ -104,7 +104,7 @@ def units_in(disk: RecordingDisk, path: str) -> int:
     return len([at for at in range(0, len(data), 20) if any(data[at : at + 20])])
 
 
-def test_a_unit_behind_the_last_message_of_its_queue_is_found() -> None:
+def test_a_unit_past_the_last_message_of_its_queue_is_found() -> None:
     disk = stopped_store()
     path = max(path for path in disk.files() if path.startswith("consumequeue/orders/0/"))
     at = units_in(disk, path) * 20
@@ -130,7 +130,7 @@ def killed_with_late_units() -> tuple[RecordingDisk, str, int]:
     return disk, path, (units_in(disk, path) - 1) * 20
 
 
-def test_behind_the_checkpoint_a_unit_may_be_missing_but_not_wrong() -> None:
+def test_past_the_checkpoint_a_unit_may_be_missing_but_not_wrong() -> None:
     disk, path, at = killed_with_late_units()
     data = disk.files()[path]
     disk.poke(path, data[:at] + bytes(20) + data[at + 20 :])
@@ -144,7 +144,7 @@ def test_behind_the_checkpoint_a_unit_may_be_missing_but_not_wrong() -> None:
     assert result.damage == 1
 
 
-def test_what_recovery_filled_is_no_damage_any_more() -> None:
+def test_space_filled_by_recovery_no_longer_counts_as_damage() -> None:
     disk = stopped_store()
     path = "commitlog/00000000000000000000"
     size = int.from_bytes(disk.files()[path][:4], "big")
@@ -193,7 +193,7 @@ def test_a_checkpoint_ahead_of_the_log_is_found() -> None:
     assert [finding.path for finding in findings] == ["checkpoint"]
 
 
-def test_a_torn_table_is_found_and_java_is_understood() -> None:
+def test_a_torn_table_is_found_and_javas_json_is_accepted() -> None:
     disk = stopped_store()
     disk.poke("config/consumerOffset.json", b'{"offsetTable":{"t@g":{0:5,1:7}}}')
     disk.poke("config/topics.json", b'{"dataVersion":{')
@@ -201,6 +201,6 @@ def test_a_torn_table_is_found_and_java_is_understood() -> None:
     assert [finding.path for finding in findings] == ["config/topics.json"]
 
 
-def test_index_files_of_another_size_are_not_silently_passed_over() -> None:
+def test_index_files_of_another_size_are_reported() -> None:
     result, _ = looked_at(stopped_store(), IndexLayout(10, 10))
     assert "--index-slots" in result.skipped[0]

@@ -58,7 +58,7 @@ def test_damage_exits_with_1_and_names_file_and_offset(directory: Path) -> None:
     assert "commitlog/00000000000000000000 at byte 0: " in result.output
 
 
-def test_endless_findings_are_counted_not_printed(directory: Path) -> None:
+def test_findings_over_the_limit_are_counted_not_printed(directory: Path) -> None:
     for path in (directory / "consumequeue").rglob("0" * 12 + "*"):
         path.unlink()
     result = store("verify", directory, *SIZES, "--show", 3)
@@ -87,7 +87,7 @@ def test_a_rebuild_brings_deleted_files_back_identical(directory: Path) -> None:
     assert not (directory / "sparrowmq" / "rebuild").exists()
 
 
-def test_a_rebuild_of_a_whole_store_changes_nothing(directory: Path) -> None:
+def test_a_rebuild_of_an_intact_store_changes_nothing(directory: Path) -> None:
     before = derived(directory)
     assert store("rebuild", directory, *SIZES).exit_code == 0
     assert derived(directory) == before
@@ -126,7 +126,7 @@ def test_a_dump_chooses_by_key_file_and_offset(directory: Path) -> None:
     assert second
 
 
-def test_a_dump_shows_damage_and_goes_on(directory: Path) -> None:
+def test_a_dump_shows_damage_and_continues(directory: Path) -> None:
     flip(directory / "commitlog" / "00000000000000000000", 100)
     result = store("dump", directory)
     lines = [json.loads(line) for line in result.output.splitlines()]
@@ -151,7 +151,7 @@ def test_a_lost_table_is_made_anew_only_when_asked(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["verify", "rebuild", "dump"])
-def test_a_directory_without_a_store_is_not_called_whole_and_stays_as_it_is(
+def test_a_directory_without_a_store_is_not_reported_as_intact_and_stays_unchanged(
     command: str, tmp_path: Path
 ) -> None:
     result = store(command, tmp_path)
@@ -177,7 +177,7 @@ def test_a_log_file_that_is_not_there_is_named_with_those_that_are(
     assert f"there is no log file {file}; there are: 00000000000000000000" in result.output
 
 
-def test_a_reader_that_has_seen_enough_ends_a_dump_without_a_word(directory: Path) -> None:
+def test_a_closed_pipe_ends_a_dump_silently(directory: Path) -> None:
     command = [sys.executable, "-m", "sparrowmq", "store", "dump", str(directory)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -125,7 +125,7 @@ def test_the_name_server_knows_every_broker(
         talk(scenario, new_loop)
 
 
-def test_a_broker_can_be_stopped_and_started_on_what_it_kept(
+def test_a_broker_can_be_stopped_and_restarted_on_its_store(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     with cluster(loop_factory=new_loop) as running:
@@ -169,7 +169,7 @@ def test_a_topic_is_created_with_its_queues_on_every_broker(
             running.create_topic("a topic")
 
 
-def test_starting_or_stopping_the_wrong_broker_is_an_error_that_says_why() -> None:
+def test_starting_or_stopping_the_wrong_broker_raises_the_reason() -> None:
     with cluster() as running:
         with pytest.raises(ValueError, match=r"no broker is called 'broker-x'.*broker-a"):
             running.stop_broker("broker-x")
@@ -180,7 +180,7 @@ def test_starting_or_stopping_the_wrong_broker_is_an_error_that_says_why() -> No
             running.stop_broker("broker-a")
 
 
-def test_a_temporary_directory_goes_and_a_given_one_stays(tmp_path: Path) -> None:
+def test_a_temporary_directory_is_deleted_and_a_given_one_stays(tmp_path: Path) -> None:
     with cluster() as running:
         temporary = running.data_dir
         assert (temporary / "broker-a").is_dir()
@@ -223,7 +223,7 @@ def test_settings_reach_the_brokers_and_wrong_ones_are_named() -> None:
         cluster(brokers=0)
 
 
-def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing_behind() -> None:
+def test_a_cluster_that_cannot_start_raises_the_reason_and_leaves_nothing_behind() -> None:
     before = set(threading.enumerate())
     with cluster() as running:
         taken = int(running.broker_addresses["broker-a"].rpartition(":")[2])
@@ -235,7 +235,7 @@ def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing_behind() -> Non
     assert set(threading.enumerate()) <= before
 
 
-def test_a_broker_that_gets_only_one_of_its_ports_gives_back_what_it_has() -> None:
+def test_a_broker_that_gets_only_one_of_its_ports_releases_it() -> None:
     with HeldPort(beside=(-2,)) as held, socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind((LOOPBACK, held.port - 2))
@@ -247,7 +247,7 @@ def test_a_broker_that_gets_only_one_of_its_ports_gives_back_what_it_has() -> No
             socket.create_connection((LOOPBACK, held.port))
 
 
-def test_an_error_in_the_block_comes_out_as_it_is() -> None:
+def test_an_error_in_the_block_is_raised_unchanged() -> None:
     async def scenario() -> None:
         async with async_cluster():
             raise LookupError("the test's own")

@@ -26,7 +26,7 @@ def test_servers_come_and_go_on_a_held_port() -> None:
             socket.create_connection((LOOPBACK, held.port))
 
 
-def test_nobody_else_is_given_a_held_port_nor_those_beside_it() -> None:
+def test_a_held_port_and_its_neighbours_are_given_to_no_other_process() -> None:
     with HeldPort(beside=(-2, 1)) as held:
         for port in (held.port - 2, held.port, held.port + 1):
             with socket.socket() as other, pytest.raises(OSError, match="in use"):

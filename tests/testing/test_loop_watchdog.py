@@ -50,7 +50,7 @@ def test_a_callback_that_holds_the_loop_fails_the_block_with_its_stack(
     assert hold.__qualname__ in str(found.value)
 
 
-def test_computing_and_blocking_are_told_apart() -> None:
+def test_computing_and_blocking_are_distinguished() -> None:
     async def watched() -> list[Stall]:
         with LoopWatchdog(report=lambda stall: None) as watchdog:
             await _call(_compute)

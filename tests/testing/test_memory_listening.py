@@ -35,7 +35,7 @@ def test_port_0_gives_a_free_port() -> None:
         assert peer.transport.get_extra_info("peername") == ("127.0.0.1", min(ports))
 
 
-def test_nobody_listening_refuses() -> None:
+def test_connecting_without_a_listener_is_refused() -> None:
     with Simulation(1) as sim:
         sim.host("server")
         with pytest.raises(ConnectionRefusedError):

@@ -18,7 +18,7 @@ from tests.testing.peers import Echo, Peer, Served, Stubborn, connect
     whole=st.sampled_from([0.0, 0.3, 1.0]),
     window_bytes=st.sampled_from([1, 7, 1000, 128 * 1024]),
 )
-def test_bytes_arrive_in_order_and_once_however_they_are_cut(
+def test_bytes_arrive_in_order_and_once_for_any_fragmentation(
     seed: int, writes: list[bytes], whole: float, window_bytes: int
 ) -> None:
     conditions = Conditions(whole=whole, window_bytes=window_bytes)
@@ -34,7 +34,7 @@ def test_bytes_arrive_in_order_and_once_however_they_are_cut(
         assert served.peers[0].lost == peer.lost == [None]
 
 
-def test_an_echo_comes_back_and_took_time() -> None:
+def test_an_echo_comes_back_after_some_time() -> None:
     conditions = Conditions(latency_s=(1.0, 2.0))
     with Simulation(1, conditions=conditions) as sim:
         Served(sim, sim.host("server"), Echo)

@@ -110,7 +110,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]],
     return run_it
 
 
-def test_bytes_arrive_in_order_and_closing_says_goodbye_after_them(run: Run[None]) -> None:
+def test_bytes_arrive_in_order_followed_by_the_end_of_the_stream(run: Run[None]) -> None:
     async def scenario() -> None:
         async with connected() as (client, server):
             data = random.Random(1).randbytes(3 * MEGABYTE)
@@ -207,7 +207,7 @@ def test_closing_with_unread_bytes_resets_the_peer(run: Run[None]) -> None:
     run(scenario())
 
 
-def test_a_port_where_nobody_listens_refuses(run: Run[None]) -> None:
+def test_a_port_without_a_listener_refuses_connections(run: Run[None]) -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(Peer, "127.0.0.1", 0)

@@ -24,7 +24,7 @@ def run_pytest(directory: Path, test: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_test_gets_a_cluster_of_its_own_and_tests_of_a_session_may_share_one(
+def test_a_test_gets_its_own_cluster_and_the_tests_of_a_session_may_share_one(
     tmp_path: Path,
 ) -> None:
     test = """

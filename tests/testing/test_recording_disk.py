@@ -55,7 +55,7 @@ def test_a_sector_is_never_torn() -> None:
             assert files["a"][at : at + 512] in (old, new)
 
 
-def test_an_unsynced_length_may_be_old_or_new_and_what_is_missing_is_zero() -> None:
+def test_an_unsynced_length_may_be_old_or_new_and_missing_bytes_are_zero() -> None:
     disk = RecordingDisk()
     written(disk, "a", b"x" * 100)
     disk.open("a").write(100, b"y" * 2000)
@@ -133,7 +133,7 @@ def test_after_a_kill_everything_written_is_there_but_still_not_durable() -> Non
     assert disk.files() == {"a": b"x" * 600}
 
 
-def test_planted_errors_meet_the_calls_they_are_meant_for() -> None:
+def test_planted_errors_hit_the_chosen_calls() -> None:
     disk = RecordingDisk()
     file = disk.open("log/x", create=True) if disk.exists("log") else disk.open("x", create=True)
     disk.fail("sync", errno.EIO, first=2, times=1)

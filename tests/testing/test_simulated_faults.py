@@ -18,7 +18,7 @@ def connected(sim: Simulation, kind: type[Peer] = Peer) -> tuple[Peer, Peer]:
     return peer, served.peers[0]
 
 
-def test_a_partition_holds_bytes_back_and_tells_nobody() -> None:
+def test_a_partition_holds_bytes_back_without_closing_connections() -> None:
     with Simulation(1, conditions=PATIENT) as sim:
         client, server = connected(sim)
         sim.paths.partition([sim.host("client")], [sim.host("server")])
@@ -192,7 +192,7 @@ def test_kills_end_connections_by_goodbye_or_by_reset() -> None:
     assert kinds == {type(None), ConnectionResetError}
 
 
-def test_a_powered_off_host_is_silent_and_resets_what_it_forgot_when_it_is_back() -> None:
+def test_a_powered_off_host_is_silent_and_resets_old_connections_when_it_returns() -> None:
     with Simulation(1, conditions=PATIENT) as sim:
         client, _ = connected(sim)
         sim.host("server").power_off()
@@ -208,7 +208,7 @@ def test_a_powered_off_host_is_silent_and_resets_what_it_forgot_when_it_is_back(
         sim.run(connect(), on=sim.host("client"))
 
 
-def test_who_says_nothing_never_notices_that_its_peer_lost_power() -> None:
+def test_a_silent_peer_never_notices_that_the_other_lost_power() -> None:
     with Simulation(1, conditions=PATIENT) as sim:
         client, _ = connected(sim)
         sim.host("server").power_off()

@@ -65,7 +65,7 @@ def test_another_seed_gives_another_trace() -> None:
     assert len({run_a_busy_world(seed)[0] for seed in range(5)}) == 5
 
 
-def test_a_failure_says_its_seed_and_time() -> None:
+def test_a_failure_prints_its_seed_and_time() -> None:
     with pytest.raises(AssertionError) as caught, Simulation(4711) as sim:
         sim.advance(12.5)
         raise AssertionError("the test's own")
@@ -74,7 +74,7 @@ def test_a_failure_says_its_seed_and_time() -> None:
     ]
 
 
-def test_what_failed_first_is_raised_and_what_followed_is_noted() -> None:
+def test_the_first_failure_is_raised_and_later_ones_are_noted() -> None:
     async def fail() -> None:
         raise LookupError("unnoticed")
 
@@ -85,7 +85,7 @@ def test_what_failed_first_is_raised_and_what_followed_is_noted() -> None:
     assert "unnoticed" in caught.value.__notes__[0]
 
 
-def test_a_failed_task_that_nobody_waited_for_fails_the_simulation() -> None:
+def test_a_failed_task_that_was_never_awaited_fails_the_simulation() -> None:
     async def fail() -> None:
         raise LookupError("unnoticed")
 

@@ -83,7 +83,7 @@ def test_a_condition_stops_the_loop_before_anything_else_runs(loop: VirtualLoop)
     assert numbers == list(range(10))
 
 
-def test_a_wait_that_nothing_can_end_is_a_deadlock_that_says_who_waits_where(
+def test_a_wait_that_nothing_can_end_is_a_deadlock_that_lists_the_waiting_tasks(
     loop: VirtualLoop,
 ) -> None:
     async def wait_for_nobody() -> None:
@@ -97,7 +97,7 @@ def test_a_wait_that_nothing_can_end_is_a_deadlock_that_says_who_waits_where(
     assert "await asyncio.Event().wait()" in str(caught.value)
 
 
-def test_a_wait_past_the_limit_is_reported_although_timers_go_on() -> None:
+def test_a_wait_past_the_limit_is_reported_although_timers_keep_running() -> None:
     loop = VirtualLoop(limit_s=100)
 
     async def tick() -> None:
@@ -253,7 +253,7 @@ def test_a_killed_process_runs_no_more_code_not_even_its_cleanup() -> None:
     gc.collect()  # complaints about coroutines left behind are errors
 
 
-def test_a_killed_process_whose_cleanup_never_ends_leaves_no_complaint() -> None:
+def test_a_killed_process_whose_cleanup_never_ends_raises_no_error() -> None:
     loop = VirtualLoop()
     process = Process("victim")
 
@@ -272,7 +272,7 @@ def test_a_killed_process_whose_cleanup_never_ends_leaves_no_complaint() -> None
     gc.collect()
 
 
-def test_closing_cancels_what_still_runs() -> None:
+def test_closing_cancels_running_tasks() -> None:
     loop = VirtualLoop()
     ended: list[str] = []
 

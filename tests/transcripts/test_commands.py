@@ -50,7 +50,7 @@ def retold(story: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_a_command_prints_what_the_transcript_says(
+def test_a_command_prints_the_output_of_the_transcript(
     path: Path, updates: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story = path.read_text("utf-8")

@@ -28,7 +28,9 @@ def retold(story: str, directory: Path) -> str:
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_it_happens_as_it_is_told(path: Path, updates: bool, tmp_path: Path) -> None:
+def test_a_run_prints_the_output_of_its_transcript(
+    path: Path, updates: bool, tmp_path: Path
+) -> None:
     story = path.read_text()
     now = retold(story, tmp_path)
     if updates:
