@@ -104,6 +104,69 @@ def test_queues_on_a_broker_without_progress_count_as_unread_in_every_view() -> 
         as_client(sim, look)
 
 
+@pytest.mark.parametrize("last", ["both", "one"])
+def test_topics_of_any_member_count_whichever_heartbeat_came_last(last: str) -> None:
+    """Brokers deliver by the latest heartbeat's subscriptions. What others wait for still waits."""
+    with SimCluster(seed=1, brokers=2).run() as sim:
+
+        async def work(client: Client) -> None:
+            admin = await sold(client, 2)
+            await admin.create_topic("payments", queues=1)
+            await admin.reset_offsets(
+                "billing", "payments", "earliest", queues=[MessageQueue("payments", "broker-a", 0)]
+            )
+            await send(client, *numbered("payments", 6), *numbered("orders", 2))
+            await admin.pause_group("billing")
+            topics = {"both": ["orders"], "one": ["orders", "payments"]}[last]
+            others = {"both": ["orders", "payments"], "one": ["orders"]}[last]
+            other = sim.client_on("other")
+            await other.start()
+            try:
+                async with (
+                    PushConsumer("billing", dict.fromkeys(topics, "*"), client=client) as first,
+                    PushConsumer("billing", dict.fromkeys(others, "*"), client=other) as second,
+                ):
+                    await first.start(Read().handle)
+                    await second.start(Read().handle)
+                    await check(admin, client if last == "one" else other)
+            finally:
+                await other.stop()
+
+        async def check(admin: Admin, reader: Client) -> None:
+            for lag in (await admin.lag("billing"), *await admin.lags(["billing"])):
+                assert lag.by_topic["payments"] == 6
+            assert (await admin.lag("billing", "payments")).lag == 6
+            (row,) = await admin.group_rows(["billing"])
+            assert (row.lag, row.topics) == (8, ("orders", "payments"))
+            (standing,) = await admin.topic_readers("payments")
+            assert (standing.lag, standing.members) == (6, (reader.client_id,))
+            (listed,) = await admin.clients(topic="payments")
+            assert listed.client_id == reader.client_id
+            found = (await admin.doctor("topic", "payments")).findings
+            assert "unequal-subscriptions" in [each.id for each in found]
+            explained = await admin.rebalance("billing")
+            assert {each.queue.topic for each in explained.queues} == {"orders", "payments"}
+
+        as_client(sim, work)
+
+
+def test_a_topic_with_progress_counts_when_no_member_subscribes_to_it_any_more() -> None:
+    with SimCluster(seed=1).run() as sim:
+
+        async def work(client: Client) -> None:
+            admin = await sold(client, 2)
+            await admin.create_topic("payments", queues=1)
+            await send(client, *numbered("orders", 3))
+            async with consuming(client, "billing", "payments", 0):
+                for lag in (await admin.lag("billing"), *await admin.lags(["billing"])):
+                    assert lag.by_topic["orders"] == 3
+                assert (await admin.lag("billing", "orders")).lag == 3
+                (standing,) = await admin.topic_readers("orders")
+                assert (standing.lag, standing.members) == (3, ())
+
+        as_client(sim, work)
+
+
 @pytest.mark.parametrize(
     ("model", "lag"), [(MessageModel.CLUSTERING, 4), (MessageModel.BROADCASTING, 0)]
 )

@@ -17,9 +17,12 @@ from sparrowmq.broker.statistics import (
     TOPIC_PUT_SIZE,
     Statistics,
 )
+from sparrowmq.protocol.body import GroupList
 from sparrowmq.protocol.broker_stats import BrokerStatsData
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.clients import UnregisterClient
+from sparrowmq.protocol.headers.connections import GetConsumersOfTopic
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.headers.groups import DeleteGroup
 from sparrowmq.protocol.headers.offsets import QueryConsumerOffset
@@ -32,6 +35,7 @@ from sparrowmq.protocol.headers.statistics import (
     ViewBrokerStats,
 )
 from sparrowmq.protocol.headers.topics import DeleteTopic
+from sparrowmq.protocol.heartbeat import ConsumerData
 from sparrowmq.protocol.offsets_body import (
     ConsumeStats,
     ConsumeStatsList,
@@ -365,6 +369,33 @@ def test_a_live_group_tells_only_of_topics_it_subscribes_to(world: World) -> Non
     assert topics() == {"orders"}
     assert topics(topic="refunds") == set()
     assert topics(topic_list="orders;refunds;") == {"orders", "refunds"}
+
+
+def test_topics_of_every_live_member_are_told_whichever_heartbeat_came_last(world: World) -> None:
+    for topic in ("orders", "refunds", "old"):
+        world.topic(topic, 1)
+        commit(world, 0, topic=topic)
+
+    def topics() -> set[str]:
+        stats = world.read(GetConsumeStats(consumer_group="billing"), ConsumeStats)
+        return {one.topic for one in stats.offset_table}
+
+    def groups(topic: str) -> frozenset[str]:
+        return world.read(GetConsumersOfTopic(topic=topic), GroupList).group_list
+
+    both = (subscribes("billing", topic) for topic in ("orders", "refunds"))
+    wanted = tuple(data for each in both for data in each.subscription_data_set)
+    everything = ConsumerData(group_name="billing", subscription_data_set=wanted)
+    one, other = world.client("a"), world.client("b")
+    for _ in range(2):
+        other.beat(everything)
+        assert topics() == {"orders", "refunds"}
+        one.beat(subscribes("billing", "orders"))
+        assert topics() == {"orders", "refunds"}
+    other.ask(UnregisterClient(client_id="b", consumer_group="billing"))
+    assert topics() == {"orders"}
+    one.beat(subscribes("billing", "other"))
+    assert groups("other") == {"billing"}
 
 
 def test_all_groups_of_a_broker_are_listed_with_their_total_lag(world: World) -> None:

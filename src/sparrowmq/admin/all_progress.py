@@ -10,7 +10,7 @@ brokers that do not serve it. They are asked about each group, as in `lag.py`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once, while_it_answers
@@ -129,8 +129,8 @@ async def told_of(
     """Ask a broker, which has these topics, about all its groups. Raises AdminError."""
     progress = await progress_of_all(cluster, address)
     stored = await stored_offsets(cluster, address)
-    apart = _told_differently(stored, progress, configs)
-    return ToldProgress(address, configs, progress, stored, apart)
+    told = ToldProgress(address, configs, progress, stored, ())
+    return replace(told, apart=_told_differently(told))
 
 
 async def ranges_of(
@@ -180,17 +180,20 @@ async def stored_offsets(cluster: ClusterCalls, address: str) -> dict[str, dict[
     return ConsumerOffsetTable.from_json(response.body).offset_table
 
 
-def _told_differently(
-    stored: Collection[str], told: Collection[str], configs: Mapping[str, TopicConfig]
-) -> set[str]:
+def _told_differently(told: ToldProgress) -> set[str]:
     """Groups whose progress is not all in the answer. It has a topic's queues for writing, where
-    208 has those for reading, and leaves out groups without settings."""
+    208 has those for reading, and leaves out groups without settings, and topics to which a live
+    group does not subscribe."""
     found = set()
-    for key in stored:
+    listed: dict[str, set[str]] = {}
+    for key in told.stored:
         topic, _, group = key.partition("@")
-        config = configs.get(topic)
-        if group not in told or (
-            config is not None and config.read_queue_nums != config.write_queue_nums
-        ):
+        config = told.configs.get(topic)
+        if group not in told.progress:
             found.add(group)
+        elif config is not None:
+            if group not in listed:
+                listed[group] = told.topics_of(group)
+            if topic not in listed[group] or config.read_queue_nums != config.write_queue_nums:
+                found.add(group)
     return found

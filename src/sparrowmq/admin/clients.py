@@ -11,7 +11,7 @@ from functools import partial
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once, while_it_answers
 from sparrowmq.admin.errors import AdminError, BrokerRefusal
 from sparrowmq.admin.groups import all_configs
-from sparrowmq.admin.members import CheckedConnections, member, producers
+from sparrowmq.admin.members import CheckedConnections, member, producers, subscribers
 from sparrowmq.admin.topic_figures import groups_of_topic
 from sparrowmq.admin.values import BrokerFailure, Listing
 from sparrowmq.protocol.codes import ResponseCode, version_text
@@ -127,10 +127,10 @@ async def _connections(
 def _clients_of(
     broker: str, group: str, live: CheckedConnections | None, topic: str | None
 ) -> Iterable[LiveClient]:
-    if live is None or (topic is not None and topic not in live.subscription_table):
+    if live is None:
         return
     uses = Counter(one.client_id for one in live.connection_set)
-    for one in live.connection_set:
+    for one in live.connection_set if topic is None else subscribers(live, topic):
         yield LiveClient(
             client_id=one.client_id,
             address=one.client_addr,

@@ -1,6 +1,6 @@
 """How far consumer groups are: per queue, and summed up."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, all_at_once, while_it_answers
 from sparrowmq.admin.errors import BrokerRefusal, NoBrokerAnswers
-from sparrowmq.admin.groups import find_group
+from sparrowmq.admin.groups import find_group, topics_of_group
 from sparrowmq.admin.members import Connected, connected, with_details
 from sparrowmq.admin.topics import topic_stats
 from sparrowmq.admin.values import BrokerFailure, time_of
@@ -18,7 +18,7 @@ from sparrowmq.protocol.headers.offsets import OffsetFound, QueryConsumerOffset
 from sparrowmq.protocol.headers.statistics import GetConsumeStats
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import check_group, check_topic
-from sparrowmq.protocol.offsets_body import ConsumeStats
+from sparrowmq.protocol.offsets_body import ConsumeStats, OffsetPair
 from sparrowmq.protocol.perm import is_readable
 
 
@@ -69,13 +69,19 @@ class QueueLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag:
-    """How far a group is on the brokers that answered; the others are in `errors`."""
+    """How far a group is on the brokers that answered; the others are in `errors`.
+
+    It has the topics of any live member, and those in which it has progress. A queue in which it
+    has none counts whole.
+    """
 
     group: str
     queues: tuple[QueueLag, ...]
     consumed_per_s: float
     """Messages per second in the last minute."""
     errors: tuple[BrokerFailure, ...] = ()
+    unknown: tuple[MessageQueue, ...] = ()
+    """Queues of its topics on brokers that did not answer: their lag is missing in the sums."""
 
     @property
     def lag(self) -> int:
@@ -123,20 +129,29 @@ async def known_lag(
 
     async def ask(name: str, address: str) -> BrokerLag:
         found = (known or {}).get(name, {}).get(group)
-        return found or await broker_lag(cluster, address, group, topic)
+        there = online.by_broker.get(name)
+        is_live = there is None or bool(there.connection_set)
+        return found or await broker_lag(cluster, address, group, topic, is_live=is_live)
 
     answers = await cluster.ask_each(online.addresses, ask)
     by_place = [*answers.by_broker.values()]
     errors = {each.broker: each for each in answers.errors}
+    # Many groups are not worth a request for each member
+    is_asked = owners or (topic is None and known is None and online.may_differ)
+    members = await with_details(cluster, group, online) if is_asked else []
+    topics = {topic} if topic is not None else set[str]()
     if topic is None:  # brokers name those only in which the group has progress with them
-        more = await _lag_without_progress(cluster, group, online, answers)
+        topics |= online.awaited_topics
+        if online.awaited_topics:  # none of members that broadcast
+            topics |= {one.topic for each in members for one in each.subscriptions or ()}
+        more = await _lag_without_progress(cluster, group, online, answers, topics)
         by_place += more.by_broker.values()
         errors |= {each.broker: each for each in more.errors}
     held: dict[MessageQueue, str] = {}
-    if owners:
-        for member in await with_details(cluster, group, online):
-            held |= dict.fromkeys(member.queues or (), member.client_id)
+    for member in members if owners else ():
+        held |= dict.fromkeys(member.queues or (), member.client_id)
     found = [each for queues, _ in by_place for each in queues]
+    topics |= {each.queue.topic for each in found}
     return GroupLag(
         group=group,
         queues=tuple(
@@ -145,18 +160,38 @@ async def known_lag(
         ),
         consumed_per_s=sum(rate for _, rate in by_place),
         errors=tuple(errors.values()),
+        unknown=await _queues_on(cluster, topics, errors) if errors else (),
     )
 
 
+async def _queues_on(
+    cluster: ClusterCalls, topics: Collection[str], brokers: Collection[str]
+) -> tuple[MessageQueue, ...]:
+    """The queues of topics on brokers that did not answer."""
+    routes = await all_at_once({topic: partial(cluster.find_route, topic) for topic in topics})
+    found = (
+        MessageQueue(topic, data.broker_name, number)
+        for topic, route in routes.items()
+        for data in (route.queue_datas if route else ())
+        if data.broker_name in brokers and is_readable(data.perm)
+        for number in range(data.read_queue_nums)
+    )
+    return tuple(sorted(found))
+
+
 async def _lag_without_progress(
-    cluster: ClusterCalls, group: str, online: Connected, known: Answers[BrokerLag]
+    cluster: ClusterCalls,
+    group: str,
+    online: Connected,
+    known: Answers[BrokerLag],
+    wanted: Collection[str],
 ) -> Answers[BrokerLag]:
-    """The group's topics on the brokers on which it has no progress in them, such as one that a
-    topic was spread to: their messages are all unread."""
+    """The group's topics, and the `wanted`, on the brokers on which it has no progress in them,
+    such as one that a topic was spread to: their messages are all unread."""
     listed = {
         name: {each.queue.topic for each in found} for name, (found, _) in known.by_broker.items()
     }
-    topics = set().union(online.awaited_topics, *listed.values())
+    topics = set(wanted).union(*listed.values())
     partly = sorted(topic for topic in topics if not all(topic in each for each in listed.values()))
     missing: dict[str, list[str]] = {}
     routes = await all_at_once({topic: partial(cluster.find_route, topic) for topic in partly})
@@ -180,11 +215,24 @@ async def _lag_without_progress(
 
 
 async def broker_lag(
-    cluster: ClusterCalls, address: str, group: str, topic: str | None
+    cluster: ClusterCalls, address: str, group: str, topic: str | None, *, is_live: bool = True
 ) -> BrokerLag:
-    """A group's queues on one broker, and how many messages it consumes per second."""
-    header = GetConsumeStats(consumer_group=group, topic=topic)
-    stats = ConsumeStats.from_json((await cluster.call(address, header)).body)
+    """A group's queues on one broker, and how many messages it consumes per second: of a topic, or
+    of all in which it has progress there."""
+    stats = await progress_on(cluster, address, group, topic)
+    if topic is None and is_live:
+        # Of a live group a broker leaves out what the members do not subscribe to, and Apache's
+        # what the latest heartbeat lacks
+        listed = {queue.topic for queue in stats.offset_table}
+        more = sorted(await topics_of_group(cluster, address, group) - listed)
+        parts = await while_it_answers(
+            {name: partial(progress_on, cluster, address, group, name) for name in more}
+        )
+        for part in parts.values():
+            stats = ConsumeStats(
+                offset_table={**stats.offset_table, **part.offset_table},
+                consume_tps=stats.consume_tps + part.consume_tps,
+            )
     topics = {queue.topic for queue in stats.offset_table}
     ranges = await all_at_once(
         {name: partial(topic_stats, cluster, address, name) for name in topics}
@@ -207,6 +255,36 @@ async def broker_lag(
         for queue, pair in stats.offset_table.items()
     ]
     return queues, stats.consume_tps
+
+
+async def progress_on(
+    cluster: ClusterCalls, address: str, group: str, topic: str | None
+) -> ConsumeStats:
+    """What a broker says of a group: in a topic, subscribed to or not, or in all topics in which it
+    has progress and to which the group subscribes, if it is live."""
+    listed = None if topic is None else f"{topic};"
+    header = GetConsumeStats(consumer_group=group, topic=topic, topic_list=listed)
+    stats = ConsumeStats.from_json((await cluster.call(address, header)).body)
+    if topic is None or stats.offset_table:
+        return stats
+    # Brokers before 5.4 answer nothing for a topic that the latest heartbeat of a live group lacks
+    try:
+        held = (await topic_stats(cluster, address, topic)).offset_table
+    except BrokerRefusal as error:
+        if error.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise
+        return stats
+    offsets = await all_at_once(
+        {queue: partial(committed, cluster, address, group, queue) for queue in held}
+    )
+    return ConsumeStats(
+        offset_table={
+            queue: OffsetPair(
+                broker_offset=held[queue].max_offset, consumer_offset=offset or 0, last_timestamp=0
+            )
+            for queue, offset in offsets.items()
+        }
+    )
 
 
 async def committed(

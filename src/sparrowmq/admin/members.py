@@ -1,6 +1,6 @@
 """Live clients: members of consumer groups, what they report about themselves, and producers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -114,10 +114,9 @@ class Connected:
 
     @property
     def subscriptions(self) -> frozenset[Subscription]:
-        """The subscriptions by which brokers deliver. If members differ, the latest heartbeat
-        counts."""
-        tables = (each.subscription_table.values() for each in self.by_broker.values())
-        return _subscriptions(one for table in tables for one in table)
+        """The subscriptions by which brokers deliver, and of topics that these lack, those of
+        single members: if members differ, brokers keep only what the latest heartbeat names."""
+        return _subscribed(self.by_broker.values())
 
     @property
     def awaited_topics(self) -> frozenset[str]:
@@ -128,9 +127,7 @@ class Connected:
             for each in self.by_broker.values()
             if each.message_model is not MessageModel.BROADCASTING
         ]
-        return frozenset(
-            one.topic for each in found for one in _subscriptions(each.subscription_table.values())
-        )
+        return frozenset(one.topic for one in _subscribed(found))
 
     @property
     def unequal(self) -> dict[str, frozenset[Subscription]]:
@@ -159,6 +156,12 @@ class Connected:
         )
 
     @property
+    def may_differ(self) -> bool:
+        """Whether members may subscribe differently without a broker noticing."""
+        counts = {name: len(each.connection_set) for name, each in self.by_broker.items()}
+        return any(counts[name] > 1 for name in self.without_faults)
+
+    @property
     def members(self) -> list[GroupMember]:
         """Each client once, by id."""
         found: dict[str, GroupMember] = {}
@@ -181,6 +184,31 @@ def _member(connection: ClientConnection, broker: str) -> GroupMember:
         version=version_text(connection.version),
         brokers=(broker,),
     )
+
+
+def _subscribed(found: Collection[CheckedConnections]) -> frozenset[Subscription]:
+    """What members subscribe to, each topic as brokers deliver it if they do."""
+    tables = (each.subscription_table.values() for each in found)
+    delivered = _subscriptions(one for table in tables for one in table)
+    topics = {one.topic for one in delivered}
+    of_members = {
+        _parsed(text)
+        for each in found
+        for wanted in each.unequal_subscriptions.values()
+        for text in wanted
+    }
+    return delivered | {one for one in of_members if one.topic not in topics}
+
+
+def subscribers(live: CheckedConnections, topic: str) -> tuple[ClientConnection, ...]:
+    """The members that subscribe to a topic. A broker that notices no differences says the same of
+    all of them."""
+    told = {
+        client_id: {_parsed(text).topic for text in wanted}
+        for client_id, wanted in live.unequal_subscriptions.items()
+    }
+    of_all = live.subscription_table.keys()
+    return tuple(one for one in live.connection_set if topic in told.get(one.client_id, of_all))
 
 
 def _subscriptions(datas: Iterable[SubscriptionData]) -> frozenset[Subscription]:

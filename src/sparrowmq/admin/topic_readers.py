@@ -9,16 +9,16 @@ from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, while_it_answers
 from sparrowmq.admin.errors import BrokerRefusal
+from sparrowmq.admin.lag import progress_on
+from sparrowmq.admin.members import CheckedConnections, subscribers
 from sparrowmq.admin.topic_figures import groups_of_topic
 from sparrowmq.admin.topics import topic_stats
 from sparrowmq.admin.values import Listing
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.connections import ConsumerConnection
 from sparrowmq.protocol.headers.connections import GetConsumerConnections
-from sparrowmq.protocol.headers.statistics import GetConsumeStats
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import check_topic
-from sparrowmq.protocol.offsets_body import ConsumeStats, TopicStats
+from sparrowmq.protocol.offsets_body import TopicStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +71,7 @@ async def _of_broker(
 async def _reader(
     cluster: ClusterCalls, address: str, topic: str, group: str, stats: TopicStats
 ) -> TopicReader:
-    response = await cluster.call(address, GetConsumeStats(consumer_group=group, topic=topic))
-    progress = ConsumeStats.from_json(response.body).offset_table
+    progress = (await progress_on(cluster, address, group, topic)).offset_table
     read = {queue: pair.consumer_offset for queue, pair in progress.items()}
     unread = {
         queue: max(0, held.max_offset - max(held.min_offset, read.get(queue, 0)))
@@ -89,10 +88,8 @@ async def _members(cluster: ClusterCalls, address: str, topic: str, group: str) 
         if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
             raise
         return ()
-    live = ConsumerConnection.from_json(response.body)
-    if topic not in live.subscription_table:
-        return ()
-    return tuple(sorted(each.client_id for each in live.connection_set))
+    live = CheckedConnections.from_json(response.body)
+    return tuple(sorted(each.client_id for each in subscribers(live, topic)))
 
 
 def _merged(one: TopicReader, other: TopicReader) -> TopicReader:

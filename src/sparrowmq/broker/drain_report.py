@@ -67,11 +67,12 @@ async def drain_report(broker: Broker, elsewhere: ReadElsewhere) -> DrainReport:
 async def _readers(broker: Broker, elsewhere: ReadElsewhere, turn: Slice) -> dict[str, set[str]]:
     """Group → topics of this broker that it reads: those in which it has progress, here or
     elsewhere, or to which it subscribes, and its retry topic. Excludes broadcasting groups, whose
-    members keep their own progress, and topics to which a live group no longer subscribes."""
+    members keep their own progress, and topics to which no live member subscribes any more."""
     readers: dict[str, set[str]] = {}
     for topic, group in _with_progress(broker, elsewhere):
         live = broker.consumers.group(group)
-        if live is None or not live.subscriptions or topic in live.subscriptions:
+        wanted = frozenset[str]() if live is None else live.topics
+        if not wanted or topic in wanted:
             readers.setdefault(group, set()).add(topic)
         if turn.is_over:
             await turn.pause()
@@ -79,7 +80,7 @@ async def _readers(broker: Broker, elsewhere: ReadElsewhere, turn: Slice) -> dic
         if is_retry_topic(config.topic_name):
             readers.setdefault(config.topic_name.removeprefix(RETRY_PREFIX), set())
     for live in broker.consumers:
-        readers.setdefault(live.name, set()).update(live.subscriptions)
+        readers.setdefault(live.name, set()).update(live.topics)
     for group, topics in readers.items():
         topics.add(retry_topic(group))
     return {
@@ -151,7 +152,7 @@ async def _left_behind(
     read: list[str] = []
     unclaimed: dict[str, int] = {}
     claimed = {topic for topics in readers.values() for topic in topics}
-    claimed |= {topic for live in broker.consumers for topic in live.subscriptions}
+    claimed |= {topic for live in broker.consumers for topic in live.topics}
     own = {broker.config.cluster_name, broker.config.broker_name}
     for config in broker.topics:
         topic = config.topic_name

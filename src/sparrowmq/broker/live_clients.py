@@ -92,6 +92,18 @@ class ConsumerGroup:
         """Whether every member gets every message."""
         return self.message_model is MessageModel.BROADCASTING
 
+    @property
+    def topics(self) -> frozenset[str]:
+        """Topics to which any member subscribes, whichever heartbeat came last. Those of the last
+        heartbeat count for members that have not said it on their connection."""
+        told = [member.subscribed for member in self.members.values()]
+        kept = self.subscriptions
+        if told and None not in told:  # not what only members that are gone subscribed to
+            kept = {topic: data for topic, data in kept.items() if is_retry_topic(topic)}
+        return frozenset(kept) | {
+            text.partition(" ")[0] for subscribed in told for text in subscribed or ()
+        }
+
     def find(self, client_id: str) -> LiveMember | None:
         """The member with a client id, on its newest connection."""
         for member in reversed(self.members.values()):
@@ -232,8 +244,8 @@ class Consumers:
         ]
 
     def subscribers(self, topic: str) -> list[str]:
-        """Names of live groups that subscribe to a topic."""
-        return [name for name, group in self._groups.items() if topic in group.subscriptions]
+        """Names of live groups with a member that subscribes to a topic."""
+        return [name for name, group in self._groups.items() if topic in group.topics]
 
 
 def _subscribed_texts(data: ConsumerData) -> frozenset[str]:

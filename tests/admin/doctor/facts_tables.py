@@ -185,6 +185,7 @@ WRONG_TOPICS: list[tuple[str, Facts]] = [
     ("not-readable", replace(TOPIC, route=route(perm=2), readers=(replace(READER, held={}),))),
     ("nobody-consumes", replace(TOPIC, readers=())),
     ("nobody-consumes", replace(TOPIC, readers=(replace(READER, members=0, held={}),))),
+    ("unequal-subscriptions", replace(TOPIC, readers=(replace(READER, lacking=("c9",)),))),
     ("queues-uneven", replace(TOPIC, queues=(held(Q0, 190), held(Q1, 10)))),
     ("queues-differ-by-broker", replace(TOPIC, settings=(on("broker-a", 2), on("broker-b", 4)))),
     ("old-route-in-client", replace(TOPIC, route=route(read=1))),
@@ -205,6 +206,10 @@ WRONG_TOPICS: list[tuple[str, Facts]] = [
 ]
 HEALTHY_TOPICS: list[tuple[str, Facts]] = [
     ("it is read", TOPIC),
+    (
+        "members of a group that read something else",
+        replace(TOPIC, readers=(READER, replace(READER, members=0, held={}, lacking=("c9",)))),
+    ),
     ("its limits are not reached", replace(TOPIC, limits=(QUOTA, BACKLOG))),
     (
         "its window has room again",

@@ -86,6 +86,9 @@ class ReadingGroup:
 
     group: str
     members: int
+    """Live ones that subscribe to it, or do not say."""
+    lacking: tuple[str, ...] = ()
+    """Client ids of the others."""
     delays_s: Mapping[MessageQueue, float] = field(default_factory=dict)
     """The age of the next message that it reads, in each queue where one waits."""
     held: Mapping[str, frozenset[MessageQueue]] = field(default_factory=dict)

@@ -190,11 +190,15 @@ def _stuck(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
     if not facts.members:
         return
     explained, without_progress = idle_queues(facts), _without_progress(facts)
+    subscribed = {one.topic for one in facts.subscriptions}.union(
+        one.topic for member in facts.members for one in member.subscriptions or ()
+    )
     for each in moves:
         came_ms = facts.next_stored_ms.get(each.queue, 0)
         is_known = (
             each.queue in explained
             or each.queue.topic in without_progress
+            or not (each.queue.topic in subscribed or is_retry_topic(each.queue.topic))
             or is_paused(facts.settings, each.queue)
         )
         is_young = facts.second.at_ms - came_ms < STUCK_MS

@@ -35,6 +35,7 @@ def decide_topic(facts: TopicFacts) -> Decided:
         *_queue_numbers(facts),
         *_unevenness(facts),
         *_readers(facts),
+        *_agreement(facts),
         *_old_routes(facts),
         *_retention(facts),
         *_auto_created(facts),
@@ -122,6 +123,20 @@ def _readers(facts: TopicFacts) -> Iterator[Finding]:
         f"{count_of(messages, 'message')}, and {groups}",
         f"sparrowmq topic show {facts.name}",
     )
+
+
+def _agreement(facts: TopicFacts) -> Iterator[Finding]:
+    """Members get a share of the queues also where they do not subscribe to the topic."""
+    for reader in facts.readers or ():
+        if reader.members and reader.lacking:
+            yield found(
+                "unequal-subscriptions",
+                f"group {reader.group} in topic {facts.name}",
+                f"{len(reader.lacking)} of {reader.members + len(reader.lacking)} members do not"
+                f" subscribe to it, so that nobody may read their share of its queues:"
+                f" {shorten(reader.lacking)}",
+                f"sparrowmq group lag {reader.group} --topic {facts.name}",
+            )
 
 
 def _old_routes(facts: TopicFacts) -> Iterator[Finding]:

@@ -135,9 +135,17 @@ async def _reader(
     for each in spans:
         if not isinstance(each, AdminError):
             delays |= each
+    wanted = {each.client_id: each.subscriptions for each in details}
+    wanted |= {who: what for who, what in online.unequal.items() if wanted.get(who) is None}
+    lacking = [
+        who
+        for who, what in sorted(wanted.items())
+        if what is not None and all(each.topic != topic for each in what)
+    ]
     return ReadingGroup(
         group=group,
-        members=len(details),
+        members=len(details) - len(lacking),
+        lacking=tuple(lacking),
         delays_s=delays,
         held={
             member.client_id: frozenset(

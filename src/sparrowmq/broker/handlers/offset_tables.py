@@ -78,7 +78,7 @@ def _clone(
 ) -> Generator[None, None, None]:
     live = broker.consumers.group(header.src_group)
     for topic in topics:
-        is_wanted = header.offline or live is None or topic in live.subscriptions
+        is_wanted = header.offline or live is None or topic in live.topics
         if topic in broker.topics and is_wanted:
             for queue_id, offset in broker.offsets.queues(header.src_group, topic).items():
                 broker.offsets.commit(header.dest_group, topic, queue_id, offset)

@@ -113,11 +113,10 @@ async def _topics_by_group(broker: Broker, turn: Slice, only: str = "") -> dict[
 
 
 def _subscribed(broker: Broker, group: str, topics: Iterable[str]) -> list[str]:
-    """These topics without those to which a live group no longer subscribes."""
+    """These topics without those to which no member of a live group subscribes any more."""
     live = broker.consumers.group(group)
-    if live is None or not live.subscriptions:
-        return list(topics)
-    return [topic for topic in topics if topic in live.subscriptions]
+    wanted = frozenset[str]() if live is None else live.topics
+    return [topic for topic in topics if not wanted or topic in wanted]
 
 
 def _parts(asked: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
