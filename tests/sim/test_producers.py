@@ -11,14 +11,17 @@ from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 
 
 def produce(
-    sim: RunningCluster, work: Callable[[Producer], Coroutine[Any, Any, None]]
+    sim: RunningCluster,
+    work: Callable[[Producer], Coroutine[Any, Any, None]],
+    *,
+    retries: int = 2,
 ) -> asyncio.Future[None]:
     """Run the work with a producer on a host of its own."""
 
     async def on_the_host() -> None:
         client = sim.client_on("producer")
         await client.start()
-        async with Producer("orders-svc", client=client) as producer:
+        async with Producer("orders-svc", client=client, retries=retries) as producer:
             await work(producer)
         await client.stop()
 

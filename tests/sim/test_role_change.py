@@ -11,6 +11,7 @@ import pytest
 from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.broker.registration import BrokerNameTaken
 from sparrowmq.broker.replication.replication import Role
+from sparrowmq.client.errors import SendFailed
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
@@ -96,6 +97,39 @@ def test_a_producer_finds_the_new_master_of_a_topic_that_its_first_send_has_made
         sim.wait(sending)
         assert results == [True] * 100
         assert sim.now_s < 20
+
+
+@pytest.mark.parametrize("key", [None, "a key"])
+@pytest.mark.parametrize("topic", ["orders", "made-by-sending"])
+def test_a_producer_without_retries_sends_to_the_new_master_soon_after_it_is_there(
+    topic: str, key: str | None
+) -> None:
+    """A refused send fails, and makes its producer ask the name servers for the new master."""
+    refused_s: list[float] = []
+    stored_s: list[float] = []
+
+    async def send(producer: Producer) -> None:
+        for _ in range(400):
+            now_s = asyncio.get_running_loop().time()
+            try:
+                assert (await producer.send(Message(topic, b"x"), key=key)).is_ok
+                stored_s.append(now_s)
+            except SendFailed:
+                refused_s.append(now_s)
+            await asyncio.sleep(0.02)
+
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        create_topic(sim)
+        sending = produce(sim, send, retries=0)
+        sim.until(lambda: len(stored_s) > 100)
+        hand_over(sim)
+        sim.until(lambda: is_serving(sim, NEW, Role.MASTER) and follows(sim, 1, NEW))
+        is_there_s = sim.now_s
+        sim.wait(sending)
+        assert refused_s
+        assert refused_s[-1] < is_there_s + 0.5
+        assert len(stored_s) + len(refused_s) == 400
 
 
 def test_a_planned_change_is_logged_as_no_error(caplog: pytest.LogCaptureFixture) -> None:

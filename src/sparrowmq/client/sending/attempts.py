@@ -236,6 +236,7 @@ class SendAttempts:
             found = self._queues.known(topic) or await self.find(topic, turns.left_s)
             pause_s = await self._pause(failures, turns, failed, outcome, found.on)
             if pause_s is None:
+                self._look_again_soon(topic, outcome)
                 return failures.end(topic, turns.elapsed_s)
             if pause_s and _may_be_elsewhere(outcome):
                 found = await self._look_again(topic, turns.left_s) or found
@@ -367,6 +368,7 @@ class SendAttempts:
             if failures.retries_left > 0:
                 pause_s = await self._pause(failures, turns, queue.broker_name, outcome)
             if pause_s is None:
+                self._look_again_soon(topic, outcome)
                 return failures.end(topic, turns.elapsed_s)
             if not isinstance(outcome, LimitReached):
                 now = await self._look_again(topic, turns.left_s)
@@ -397,6 +399,11 @@ class SendAttempts:
             async with asyncio.timeout(left_s):
                 await self._queues.refresh(topic)
         return self._queues.known(topic)
+
+    def _look_again_soon(self, topic: str, outcome: SendResult | Exception) -> None:
+        """For the next send, when this one fails: the polls ask every 30 s only."""
+        if _may_be_elsewhere(outcome):
+            self._queues.refresh_soon(topic)
 
     async def send_oneway(
         self, topic: str, choose: Chooser | None, out: Outgoing, limit_s: float

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from sparrowmq.client.argument_checks import check_function, check_kind
 from sparrowmq.client.client_core import ClientCore
-from sparrowmq.client.errors import MasterAway, NoRoute
+from sparrowmq.client.errors import ClientError, MasterAway, NoRoute
 from sparrowmq.client.route_table import cut_route, publish_queues
 from sparrowmq.protocol.java import java_hash
 from sparrowmq.protocol.message import Message, MessageQueue
@@ -117,6 +118,11 @@ class TopicQueues(msgspec.Struct, eq=False):
         return len(self.on)
 
 
+_REFRESH_PAUSE_S = (0.1, 0.3)
+"""Between two refreshes of a topic in the background. A new master is registered about 0.6 s after
+the old one refuses sends, and all clients of a broker are refused at the same moment."""
+
+
 class SendQueues:
     """Every topic that this producer has sent to, with its queues."""
 
@@ -124,6 +130,8 @@ class SendQueues:
         self._client = client
         self._default_queues = default_queues
         self._topics: dict[str, TopicQueues] = {}
+        self._refreshing: set[str] = set()
+        """Topics that are refreshed in the background, or were a moment ago."""
 
     def topics(self) -> set[str]:
         """Topics whose routes have to be kept fresh."""
@@ -164,6 +172,22 @@ class SendQueues:
         route = await table.refresh(topic)
         if route is not None:
             self._take(topic, route)
+
+    def refresh_soon(self, topic: str) -> None:
+        """Refresh in the background, unless that was begun a moment ago: a send that was refused
+        and is not retried does not wait for it, and the sends after it need it."""
+        if topic in self._refreshing or self._client.is_ending:
+            return
+        self._refreshing.add(topic)
+        self._client.tasks.create_task(self._refresh_once(topic), name=f"new route of {topic}")
+
+    async def _refresh_once(self, topic: str) -> None:
+        try:
+            with suppress(ClientError):
+                await self.refresh(topic)
+            await asyncio.sleep(self._client.rng.uniform(*_REFRESH_PAUSE_S))
+        finally:
+            self._refreshing.discard(topic)
 
     def _take(self, topic: str, route: TopicRoute) -> TopicQueues:
         queues = publish_queues(topic, route)
