@@ -1,1 +1,1 @@
-"""Measures SparrowMQ's broker beside Apache's, with Apache's own Java client as the load."""
+"""Compares SparrowMQ's broker with Apache's, using Apache's own Java client as the load."""

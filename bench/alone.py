@@ -1,4 +1,4 @@
-"""What is measured with brokers of its own: rebuilding, cold reads, a long backlog and others."""
+"""Benchmarks that start their own brokers: rebuilds, cold reads, a long backlog and others."""
 
 from collections.abc import Callable
 from pathlib import Path

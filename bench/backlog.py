@@ -1,4 +1,4 @@
-"""What a long backlog changes: a broker with millions of messages beside one that is nearly empty.
+"""The effect of a long backlog: a broker with millions of messages against a nearly empty one.
 
 Both run at the same time and are measured in turn, the other one suspended; the best round of each
 counts. The nearly empty one holds just enough to have a middle that is not among its last 32 MiB,

@@ -1,4 +1,4 @@
-"""`python -m bench.client`, and the suite `client`: our own client, beside Java's.
+"""`python -m bench.client`, and the suite `client`: our own client against Java's.
 
 Both clients talk to the same SparrowMQ broker in a process of its own. In this suite the column
 "Apache" is Apache's Java client.

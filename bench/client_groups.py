@@ -1,4 +1,4 @@
-"""How long a group takes: to compute its shares, until a join or a kill has settled."""
+"""How long a group takes to compute its shares, and to settle after a join or a kill."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The clients for RocketMQ that PyPI offers: whether they can be measured here at all."""
+"""The RocketMQ clients on PyPI, and whether they can be measured here at all."""
 
 import subprocess
 import venv

@@ -1,4 +1,4 @@
-"""What one process sends with our own client: asynchronously, in batches, and from threads."""
+"""The send rate of one process with our own client: asynchronous, in batches, and from threads."""
 
 import asyncio
 import resource

@@ -1,4 +1,4 @@
-"""Both brokers up, the same load on each in turn, and every run kept."""
+"""Runs the same load on both brokers in turn and keeps every result."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""`python -m bench.delivery [--quick] [--pending N]`: messages that are not delivered at once.
+"""`python -m bench.delivery [--quick] [--pending N]`: delayed, timed and transactional messages.
 
 Needs no Java. Ratios compare CPU times in the same run, so that they mean the same on any machine.
 """

@@ -1,4 +1,4 @@
-"""The CPU of a whole broker for delayed messages and transactions, beside that for plain sends.
+"""CPU time of a whole broker for delayed messages and transactions, compared with plain sends.
 
 Several connections, each with one request under way, as synchronous producers have it.
 """

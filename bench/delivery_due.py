@@ -1,4 +1,4 @@
-"""How late messages are delivered when many of them are due, in a broker of its own."""
+"""How late messages are delivered when many are due at once, in a separate broker process."""
 
 import time
 from collections.abc import Callable, Iterator

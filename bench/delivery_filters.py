@@ -1,4 +1,4 @@
-"""What a filtered pull costs the broker for each message that it leaves out, without sockets."""
+"""The cost of a filtered pull per message that the broker skips, without sockets."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Many pending timers in a broker of its own: filled over a socket, killed, started again."""
+"""Many pending timers in a separate broker: filled over a socket, killed, started again."""
 
 import random
 import socket

@@ -1,4 +1,4 @@
-"""What delayed messages and transactions cost the handlers, as multiples of a plain send."""
+"""The cost of delayed messages and transactions in the handlers, as multiples of a plain send."""
 
 import asyncio
 import time

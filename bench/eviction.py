@@ -1,4 +1,4 @@
-"""Files out of the page cache, so that the next to read them waits for the device."""
+"""Evicts files from the page cache, so that the next read waits for the device."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Figures, what they have to be, and whether they are."""
+"""Figures, their targets, and whether they are met."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -1,4 +1,4 @@
-"""The broker's work for one message, in this process and without sockets: CPU time of the thread.
+"""CPU time of the broker for one message, in this process and without sockets.
 
 Needs no Java and little time; the least of many rounds is what the machine can do. Use it before
 and after a change of the hot path; `tests/guard` counts calls on the same requests.

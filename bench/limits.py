@@ -1,4 +1,4 @@
-"""What limits and de-duplication add to a send, in CPU time, and what a window costs to keep.
+"""CPU time that limits and de-duplication add to a send, and the memory of a window.
 
 A send with and without are timed in turn on the path of `hot_path`, in one process: the machine's
 moods meet both, and differences of the least of each are what is compared.

@@ -1,4 +1,4 @@
-"""What the numbers were taken on, and what a process uses."""
+"""Describes the machine of a run, and measures the resources of a process."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Masters with and without a slave, SparrowMQ's and Apache's, each with a load of its own."""
+"""Masters with and without a slave, SparrowMQ's and Apache's, each under its own load."""
 
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""What a second copy costs: a master alone, with a slave, waiting for it; Apache's beside them.
+"""The cost of a second copy: a master alone, with a slave, and waiting for it; and Apache's.
 
 All of it in one run and in turn, so that figures can be compared; the processes of the others are
 suspended meanwhile.

@@ -1,4 +1,4 @@
-"""The report: a table on the terminal, and as JSON and Markdown where it is to be kept."""
+"""The report: a table on the terminal, and as JSON and Markdown to keep."""
 
 import json
 from collections.abc import Iterable

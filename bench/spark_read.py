@@ -1,4 +1,4 @@
-"""`python -m bench.spark_read [--rows N]`: our source beside spark-sql-kafka, on the same data.
+"""`python -m bench.spark_read [--rows N]`: our source against spark-sql-kafka on the same data.
 
 One run on two cores, servers included. Both read the same bodies from eight queues or partitions:
 count, noop (every column), an aggregate, and Parquet; ours from the broker and from its log files,

@@ -1,4 +1,4 @@
-"""What the store costs by itself: append, batch, read, recovery, rebuild, memory.
+"""The cost of the store by itself: append, batch, read, recovery, rebuild, memory.
 
     python bench/store.py [messages]
 

@@ -1,4 +1,4 @@
-"""What is measured beside Apache's broker, with the targets of the design."""
+"""The benchmarks against Apache's broker, with the targets of the design."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

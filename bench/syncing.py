@@ -1,4 +1,4 @@
-"""Thread or helper process: how many syncs each finishes beside a busy loop, and what it costs it.
+"""Thread or helper process: syncs each completes next to a busy loop, and the cost to the loop.
 
 python bench/syncing.py [seconds]
 """

@@ -1,4 +1,4 @@
-"""Patience for tests on real servers: a machine that stands still for a moment is no failure."""
+"""Patience for tests on real servers: a machine that freezes for a moment is not a failure."""
 
 import inspect
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""An operator in a simulated cluster, and the clients that it looks at."""
+"""An operator in a simulated cluster, and the clients it inspects."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""docs/admin.md: its examples run as pasted, one after the other, and name what exists."""
+"""docs/admin.md: its examples run as pasted, one after the other, and use only existing names."""
 
 import os
 import re

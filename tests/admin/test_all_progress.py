@@ -1,4 +1,4 @@
-"""Progress of all groups at once is what brokers say of each group."""
+"""Progress of all groups at once equals what brokers report for each group."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What a broker that is emptied waits for: readers, delayed messages, retries, transactions."""
+"""What a drain waits for: readers, delayed messages, retries, transactions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

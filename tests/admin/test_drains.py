@@ -1,4 +1,4 @@
-"""Operators empty brokers: nothing that was acknowledged is left behind, and nothing new comes."""
+"""Operators drain brokers: no acknowledged message is left behind, and no new ones arrive."""
 
 import asyncio
 

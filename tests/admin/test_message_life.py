@@ -1,4 +1,4 @@
-"""Messages by time, followed as they come, traced, and handed to a member."""
+"""Messages by time, tailed, traced, and handed to a member."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Finding stored messages: by id, by key, by place."""
+"""Finding stored messages: by id, by key, by queue and offset."""
 
 import asyncio
 from typing import Any

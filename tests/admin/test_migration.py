@@ -1,4 +1,4 @@
-"""Up to which time a group has consumed a topic, from how far it is in each queue."""
+"""The time up to which a group has consumed a topic, derived from its progress per queue."""
 
 from datetime import UTC, datetime, timedelta
 

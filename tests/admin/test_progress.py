@@ -1,4 +1,4 @@
-"""Lag of groups, and moving them: by place, by time, to where another group is."""
+"""Lag of groups, and moving them: to an offset, to a time, or to the progress of another group."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Who owns which queue and why: as members report it, and as it is inferred where they do not."""
+"""Who owns which queue and why, as members report it or as it is inferred."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""An operator changes roles: which slave is taken, and what is said when none can be."""
+"""An operator changes roles: which slave is chosen, and the error if none can be."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the benchmark calls met, missed and unknown."""
+"""When the benchmark reports a target as met, missed or unknown."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Crashes: at calls of the disk, one after the other, and such that take what was synced."""
+"""Crashes at each disk call in turn, including some that lose synced data."""
 
 import random
 from collections.abc import Callable, Iterator

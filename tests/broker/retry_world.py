@@ -1,4 +1,4 @@
-"""A message that the group billing fails on, in a world of deliveries."""
+"""A message that the group billing fails to consume, in a DeliveryWorld."""
 
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message_ext import MessageExt

@@ -1,4 +1,4 @@
-"""What Apache's broker finds of pending timers, and what we make of its files."""
+"""The pending timers that we write for Apache's broker, and how we read its files."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""A broker whose name belongs to another master does not start; one that loses its name says so."""
+"""A broker whose name belongs to another master does not start; one that loses its name logs it."""
 
 import logging
 from collections.abc import Callable

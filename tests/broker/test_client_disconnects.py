@@ -1,4 +1,4 @@
-"""Clients that say goodbye, or nothing for two minutes, are forgotten."""
+"""Clients that unregister, or are silent for two minutes, are removed."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What lasts a while lasts as long when the clock is set meanwhile, forward or back."""
+"""Intervals keep their length when the clock is set meanwhile, forward or back."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Commits that were answered, and brokers that are killed at any moment after that."""
+"""Acknowledged commits survive brokers that are killed at any moment after that."""
 
 import asyncio
 import errno

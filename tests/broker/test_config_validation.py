@@ -1,4 +1,4 @@
-"""A broker's settings are checked when they are made: the text says what was given and what may."""
+"""A broker's settings are validated when built: the error names the value and the allowed ones."""
 
 from pathlib import Path
 from typing import Any

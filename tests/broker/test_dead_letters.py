@@ -1,4 +1,4 @@
-"""What is due and has no place to go becomes a dead letter, and no later message waits for it."""
+"""A due message without a destination becomes a dead letter and blocks no later message."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""When a message in the timer queue is due, by what it says."""
+"""When a message in the timer queue is due, according to its properties."""
 
 import pytest
 

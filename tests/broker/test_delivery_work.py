@@ -1,4 +1,4 @@
-"""What delayed messages and transactions may cost the handlers, in calls and instructions.
+"""The budget of delayed messages and transactions in the handlers, in calls and instructions.
 
 As in `tests/guard`: a budget that is exceeded on purpose is raised in the commit that needs it.
 """

@@ -1,4 +1,4 @@
-"""A killed broker has delivered more than it had saved: it finds out, and repeats nothing."""
+"""A killed broker had delivered more than it saved: it detects that and repeats nothing."""
 
 from collections.abc import Iterator
 from random import Random

@@ -1,4 +1,4 @@
-"""A full disk: what the broker keeps beside its log is saved when there is space, and not lost."""
+"""A full disk: state outside the log is saved once there is space, and is not lost."""
 
 import logging
 from collections.abc import Iterator

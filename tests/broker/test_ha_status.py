@@ -1,4 +1,4 @@
-"""Request 907 and runtime information say how far slaves are; 908 is noted on a slave."""
+"""Request 907 and runtime information report the lag of slaves; a slave records 908."""
 
 from sparrowmq.protocol.body import KVTable
 from sparrowmq.protocol.codes import ResponseCode

@@ -1,4 +1,4 @@
-"""What a running broker does by itself: it cleans up, and saves how far it has come."""
+"""Background work of a running broker: it cleans up and saves its progress."""
 
 from collections.abc import Callable
 from typing import Any

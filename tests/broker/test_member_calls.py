@@ -1,4 +1,4 @@
-"""Operators' questions reach the live member they are about."""
+"""Operators' requests reach the live member they are about."""
 
 from sparrowmq.net.routes import Reply
 from sparrowmq.protocol.codes import ResponseCode

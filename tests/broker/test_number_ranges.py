@@ -1,4 +1,4 @@
-"""Numbers that Java's types, and the files, have no room for."""
+"""Numbers that do not fit Java's types or the files."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The files of consumer offsets: whose they were before, and what is saved while groups go on."""
+"""The files of consumer offsets: whose they were, and what is saved under load."""
 
 import asyncio
 import random

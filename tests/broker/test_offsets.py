@@ -1,4 +1,4 @@
-"""Offsets: what queues have, where groups stand, and what of it survives."""
+"""Offsets of queues, progress of groups, and which of it survives."""
 
 import pytest
 

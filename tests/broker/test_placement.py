@@ -1,4 +1,4 @@
-"""Where a message waits first, by its properties: `place` decides it, and so does `place_quickly`
+"""Where a message is stored first, by its properties: `place` decides it, as does `place_quickly`
 wherever it decides at all."""
 
 from collections.abc import Iterator, Mapping

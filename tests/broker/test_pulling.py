@@ -1,4 +1,4 @@
-"""Pulling: what is found, and how a pull is answered that finds nothing or is not allowed."""
+"""Pulling: what is found, and the answers to a pull that finds nothing or is not allowed."""
 
 import pytest
 

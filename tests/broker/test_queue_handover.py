@@ -1,4 +1,4 @@
-"""A member that takes no locks gets nothing of a queue until its owner has let go of it."""
+"""A member that takes no locks gets no messages of a queue until its owner has released it."""
 
 import asyncio
 from collections.abc import Callable

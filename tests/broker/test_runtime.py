@@ -1,4 +1,4 @@
-"""How the broker is doing, and cleaning up at an operator's word."""
+"""Runtime information of the broker, and cleaning up on an operator's request."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""System flags of clients: whatever bits a message carries, what is acknowledged is delivered."""
+"""System flags of clients: an acknowledged message is delivered, whatever bits it carries."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Messages with a delivery time are taken back in time, and only those that were meant."""
+"""Messages with a delivery time can be recalled in time, and only the intended ones."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator

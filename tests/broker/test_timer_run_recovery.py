@@ -1,4 +1,4 @@
-"""Runs of timers that are lost, wrong or of another queue are made again from the queue itself."""
+"""Runs of timers that are lost, wrong or of another queue are rebuilt from the queue itself."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Transactions after kills, power cuts and a full disk: what was said about one stays said."""
+"""Transactions after kills, power cuts and a full disk: an acknowledged end stays valid."""
 
 import random
 from collections.abc import Iterator

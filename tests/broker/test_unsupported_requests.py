@@ -1,4 +1,4 @@
-"""What is not served is answered clearly, and the connection stays."""
+"""Unsupported requests are answered clearly, and the connection stays."""
 
 from typing import ClassVar
 

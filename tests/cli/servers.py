@@ -1,4 +1,4 @@
-"""Servers and commands as processes of their own: started, stopped, given limits."""
+"""Servers and commands in separate processes: started, stopped, given limits."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Servers that do not answer: one that is not there, a broker that hangs, one that refuses, and one
+"""Servers that do not answer: an absent one, a broker that hangs, one that refuses, and one
 that answers all but some requests."""
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Apache's broker.conf: every key of its example files is taken over, explained or refused."""
+"""Apache's broker.conf: every key of its example files is applied, explained or refused."""
 
 import re
 from pathlib import Path

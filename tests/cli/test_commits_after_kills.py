@@ -1,4 +1,4 @@
-"""Commits that a broker answered, and the broker killed at once, as a process of its own."""
+"""Acknowledged commits of a broker process that is killed right afterwards."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""`sparrowmq consume --count N`: N messages, at once, and the next run begins with the next one."""
+"""`sparrowmq consume --count N`: N messages at once, and the next run starts after them."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""How `sparrowmq consume` ends: nothing that was shown comes again, nothing unshown is lost."""
+"""How `sparrowmq consume` ends: no shown message is repeated, no unshown one is lost."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""A broker that is registered and dead: changes go on without it, and say so; exit code 3."""
+"""A registered broker that is dead: changes continue without it and report it; exit code 3."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A broker is emptied under load as a process, is killed on the way, and nothing is lost."""
+"""A broker process is drained under load and killed on the way, and nothing is lost."""
 
 import os
 import signal

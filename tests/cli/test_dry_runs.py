@@ -1,4 +1,4 @@
-"""`--dry-run`: a command shows what it would do, says that it did nothing, and did nothing."""
+"""`--dry-run`: a command shows what it would do, reports that it did nothing, and did nothing."""
 
 import json
 import shlex

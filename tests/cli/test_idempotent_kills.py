@@ -1,4 +1,4 @@
-"""A broker in a process of its own is killed under idempotent producers, over and over."""
+"""A broker process is killed under idempotent producers, over and over."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Where the pages for monitoring are: the ready line says it, and they answer there."""
+"""The address of the monitoring pages: the ready line names it, and they answer there."""
 
 import re
 from pathlib import Path

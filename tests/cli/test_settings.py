@@ -1,4 +1,4 @@
-"""Where a setting's value comes from, and what is said when it cannot be used."""
+"""Where a setting's value comes from, and the error if it cannot be used."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A command that a signal ends while it changes something says so, and what to do next."""
+"""A command that a signal ends during a change reports that, and what to do next."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`sparrowmq store follow`: a slave that went its own way is made to follow again."""
+"""`sparrowmq store follow`: a diverged slave is made to follow again."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""`sparrowmq store repair`: what it prints, when it asks, and what it leaves behind."""
+"""`sparrowmq store repair`: what it prints, when it asks, and the files it leaves."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""A TOML file: every setting with its line, every mistake with what was meant."""
+"""A TOML file: every setting with its line, every mistake with a suggestion."""
 
 import re
 from pathlib import Path

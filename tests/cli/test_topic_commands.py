@@ -1,4 +1,4 @@
-"""`sparrowmq topic …`: what is done, and what is refused with an exit code and a line."""
+"""`sparrowmq topic …`: what they do, and what they refuse with an exit code and an error line."""
 
 import json
 

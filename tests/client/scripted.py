@@ -1,4 +1,4 @@
-"""Brokers that answer as a test says, in virtual time: for what real ones do seldom."""
+"""Brokers that answer as a test decides, in virtual time: for what real ones rarely do."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Background loops of a client that fail unexpectedly: failures are reported, the loops go on."""
+"""Background loops of a client that fail unexpectedly: they report the failure and continue."""
 
 import asyncio
 import itertools

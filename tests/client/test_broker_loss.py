@@ -1,4 +1,4 @@
-"""A connection to a broker that is lost: the routes that name the broker are asked for at once."""
+"""A lost connection to a broker: the routes that name the broker are requested at once."""
 
 from collections import Counter
 from dataclasses import replace

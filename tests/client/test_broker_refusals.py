@@ -1,4 +1,4 @@
-"""Members whose broker does not lock, unlock or store: they go on, and try again."""
+"""Members whose broker does not lock, unlock or store: they keep running and try again."""
 
 from types import ModuleType
 from typing import NoReturn

@@ -1,4 +1,4 @@
-"""Starts and stops that are cancelled at each of their steps: nothing of them stays."""
+"""Starts and stops that are cancelled at each of their steps: nothing is left running."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence

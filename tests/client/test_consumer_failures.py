@@ -1,4 +1,4 @@
-"""What becomes of messages whose handler fails, hangs, or cannot give them back."""
+"""What becomes of messages whose handler fails or hangs, or that cannot be sent back."""
 
 import asyncio
 import logging

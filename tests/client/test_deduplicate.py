@@ -1,4 +1,4 @@
-"""HandlerCalls once what is delivered twice."""
+"""Handles messages once that are delivered twice."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Producers that name a topic for what a limit of another one refuses."""
+"""Producers that divert messages to another topic when a limit refuses them."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Flow control and pauses: when a queue is not pulled, and what says so."""
+"""Flow control and pauses: when a queue is not pulled, and how that is reported."""
 
 import asyncio
 from typing import NoReturn

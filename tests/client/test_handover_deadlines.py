@@ -1,4 +1,4 @@
-"""How long a queue stays with a handler that does not end, and how long its taker waits."""
+"""How long a queue stays with a handler that does not end, and how long its next owner waits."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Plain functions of users that do not return: a process of its own ends all the same, or waits."""
+"""Handler functions that do not return: the process ends anyway, or waits for them."""
 
 import subprocess
 import sys

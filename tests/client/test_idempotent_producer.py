@@ -1,4 +1,4 @@
-"""A send of an idempotent producer is repeated where it was, and nowhere else."""
+"""An idempotent producer repeats a send to the same queue and to no other."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a lite pull consumer polls, and what of it counts as consumed."""
+"""What a lite pull consumer polls, and which messages count as consumed."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Lite pull: going elsewhere in a queue, and standing still in one."""
+"""Lite pull: seeking and pausing."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Members whose master is gone: they go on from its slave, or wait, and come back to it."""
+"""Members whose master is gone: they continue from its slave or wait, and return to it."""
 
 import asyncio
 import logging

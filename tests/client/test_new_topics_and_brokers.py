@@ -1,4 +1,4 @@
-"""Consumers whose topic, or a broker of it, comes into being after them."""
+"""Consumers that start before their topic exists, or before one of its brokers."""
 
 import pytest
 

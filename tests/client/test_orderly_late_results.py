@@ -1,4 +1,4 @@
-"""Orderly consumption: batches and results of a queue that goes in the middle of a wait."""
+"""Orderly consumption: batches and results of a queue that is lost during a wait."""
 
 import asyncio
 from collections.abc import Callable

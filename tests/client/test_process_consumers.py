@@ -1,4 +1,4 @@
-"""Members that would harm each other are refused at the call, or reported by name."""
+"""Members that would disturb each other are refused at the call, or reported by name."""
 
 import asyncio
 import logging

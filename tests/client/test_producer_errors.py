@@ -1,4 +1,4 @@
-"""What a producer raises says what happened, and carries it as attributes for programs."""
+"""A producer's errors explain what happened and carry the facts as attributes."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

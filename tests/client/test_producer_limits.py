@@ -1,4 +1,4 @@
-"""Producers whose broker refuses messages by a limit: they wait, or take another broker."""
+"""Producers whose broker refuses messages because of a limit: they wait, or use another broker."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Taking a message back that waits for its delivery time."""
+"""Recalling a message that waits for its delivery time."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Brokers that may have to call a producer have heard of it, also those that were away at first."""
+"""Brokers that may have to call a producer know it, even those that were away at first."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What a producer does when a send fails: which failures it repeats, where, and how long."""
+"""What a producer does when a send fails: which failures it retries, where, and for how long."""
 
 import asyncio
 import re

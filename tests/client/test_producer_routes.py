@@ -1,4 +1,4 @@
-"""Where a producer gets its queues from: routes, polls of them, and what is wrong with some."""
+"""Where a producer gets its queues from: routes, route polling, and invalid routes."""
 
 import asyncio
 import gc

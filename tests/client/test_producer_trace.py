@@ -1,4 +1,4 @@
-"""Message trace: what RocketMQ's tools find out about a message afterwards."""
+"""Message trace: what RocketMQ's tools can tell about a message afterwards."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What a member knows of the progress in a queue when it comes, and when it goes."""
+"""The progress of a queue that a member sees when it takes the queue and when it leaves it."""
 
 from collections.abc import Sequence
 

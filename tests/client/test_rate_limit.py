@@ -1,4 +1,4 @@
-"""Consumers that take so many messages a second and no more, in virtual time to the message."""
+"""Consumers with a limit of messages a second, exact to the message in virtual time."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whatever the user's code raises is a failed message, or a failed call: it ends no consumer.
+"""Any exception in the user's code is a failed message or a failed call and ends no consumer.
 
 Only the end of the consumer itself passes, and KeyboardInterrupt and SystemExit in the main thread.
 """

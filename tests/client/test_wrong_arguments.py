@@ -1,4 +1,4 @@
-"""Arguments that cannot be meant are refused where they are given, and nothing is sent."""
+"""Invalid arguments are refused at the call, and nothing is sent."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""What every page offers to those who do not see it or have no mouse."""
+"""Every page works with a screen reader and without a mouse."""
 
 from html.parser import HTMLParser
 

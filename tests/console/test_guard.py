@@ -1,4 +1,4 @@
-"""Nothing of the console is reached without its guard: host, login, origin, token, role."""
+"""Every request to the console passes its guard: host, login, origin, token, role."""
 
 import asyncio
 from pathlib import Path

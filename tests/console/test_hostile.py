@@ -1,4 +1,4 @@
-"""Visitors and clients that mean harm: nothing breaks, holds the loop, or fills the memory."""
+"""Malicious visitors and clients: nothing breaks, blocks the loop, or fills the memory."""
 
 import asyncio
 import json

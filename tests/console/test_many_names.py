@@ -1,4 +1,4 @@
-"""Ten thousand topics and a thousand groups: fifty rows a page, and questions about those only."""
+"""Ten thousand topics and a thousand groups: fifty rows a page, and requests about those only."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Pages over a simulated cluster: what they show, what their forms do, what a silent broker is."""
+"""Pages over a simulated cluster: contents, forms, and how a silent broker looks."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""What the sampler asks of a large cluster: little, and still all its groups in one round."""
+"""The sampler sends few requests to a large cluster and still covers all groups in one round."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Templates, style and script: escaped, without inline code, readable for everybody."""
+"""Templates, style and script: escaped, without inline code, readable and accessible."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reads of what the page cache holds: they start nothing on the device, whatever it lacks."""
+"""Reads from the page cache only: they never start a read of the device."""
 
 import mmap
 import os

@@ -1,4 +1,4 @@
-"""The helper process: syncs, tells errors as they are, and never outlives its parent."""
+"""The helper process: it syncs, reports errors unchanged, and never outlives its parent."""
 
 import asyncio
 import contextlib

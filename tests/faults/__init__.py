@@ -1,1 +1,1 @@
-"""Faults on purpose, and the one checker that says whether a promise was broken."""
+"""Injected faults, and the one checker that decides whether a promise was broken."""

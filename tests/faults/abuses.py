@@ -1,4 +1,4 @@
-"""Ways to abuse a broker without breaking its protocol. Each holds its grip inside of the block."""
+"""Ways to abuse a broker without breaking its protocol. Each lasts until its block ends."""
 
 import selectors
 import socket

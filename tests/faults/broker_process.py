@@ -1,4 +1,4 @@
-"""A broker in a process of its own, to be killed."""
+"""A broker in a separate process, to be killed."""
 
 import contextlib
 import json

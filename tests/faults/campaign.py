@@ -1,4 +1,4 @@
-"""Scorecard row 20: what clients did and saw while everything happened at once, and its judge.
+"""Scorecard row 20: what clients did and saw while all faults happened at once, and its judge.
 
 Every message has an id, and a body computed from it. It counts as `ok` only when its send said so;
 any other end leaves it unknown. At the end, when everything is healed and drained:

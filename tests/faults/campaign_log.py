@@ -1,4 +1,4 @@
-"""What a broker's log holds, read from its files: where each message of a campaign lies.
+"""The contents of a broker's log, read from its files: the position of each campaign message.
 
 Says what a power cut took, what retention deleted, and which message a committed offset passed.
 """

@@ -1,4 +1,4 @@
-"""Row 20 with real servers: a broker and a name server in processes of their own.
+"""Row 20 with real servers: a broker and a name server in separate processes.
 
 Producers and members live in this process, one client each; a Spark stream, where there is one, in
 a driver of its own. A power cut is kill -9, after which

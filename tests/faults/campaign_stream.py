@@ -1,4 +1,4 @@
-"""The Spark stream of a campaign: a driver in a process of its own, which may be killed.
+"""The Spark stream of a campaign: a driver in a separate process, which may be killed.
 
 `python -m tests.faults.campaign_stream NAME-SERVER FOLDER [--planted]`
 

@@ -1,4 +1,4 @@
-"""The one checker of all fault tests: what was attempted, what was promised, what is read back.
+"""The one checker of all fault tests: attempted, acknowledged and read messages.
 
 A message's body and properties follow from its id, so whatever comes back can be judged by itself.
 

@@ -1,4 +1,4 @@
-"""A group whose members are processes: forked, told to leave, killed and stopped by signals."""
+"""A group whose members are processes: forked, asked to leave, killed and stopped by signals."""
 
 import asyncio
 import multiprocessing

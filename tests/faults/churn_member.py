@@ -1,4 +1,4 @@
-"""A member of a group in a process of its own, which tells over a pipe what it does.
+"""A member of a group in a separate process that reports its actions over a pipe.
 
 Lines are written before anything else happens, so that a killed member has told everything:
 

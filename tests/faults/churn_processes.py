@@ -1,4 +1,4 @@
-"""Row 9 with real processes: a name server, a broker, and members that come, go and crash."""
+"""Row 9 with real processes: a name server, a broker, and members that join, leave and crash."""
 
 import asyncio
 import contextlib

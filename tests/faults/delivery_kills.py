@@ -1,4 +1,4 @@
-"""Scorecard row 10: what a broker that is killed over and over owes its clients.
+"""Scorecard row 10: what a broker must still guarantee its clients when it is killed over and over.
 
 progress     a commit that was answered before a kill is never forgotten, and none is invented
 plain        every acknowledged message is delivered, and only what was just consumed comes again

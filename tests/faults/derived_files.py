@@ -1,4 +1,4 @@
-"""Scorecard row 5: what is derived from the log is deleted, and comes back identical."""
+"""Scorecard row 5: files derived from the log are deleted and rebuilt identically."""
 
 from dataclasses import dataclass, field
 from random import Random

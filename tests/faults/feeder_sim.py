@@ -1,4 +1,4 @@
-"""Load on simulated hosts: something is sent again and again until the feeder is told to stop."""
+"""Load on simulated hosts: a feeder sends again and again until it is stopped."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

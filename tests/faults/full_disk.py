@@ -1,4 +1,4 @@
-"""Scorecard row 6: the disk fills up and gets room again, over and over, under a running store.
+"""Scorecard row 6: the disk fills up and gets space again, over and over, under a running store.
 
 Three disks: the recording one with a capacity; a small tmpfs in a user namespace of its own; and,
 where the machine forbids that, an ordinary directory under RLIMIT_FSIZE.

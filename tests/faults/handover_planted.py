@@ -1,4 +1,4 @@
-"""Bugs of the hand-over of queues, planted to see that the judges notice them."""
+"""Planted bugs of queue hand-over, which the judges must notice."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""As much as honest clients get done with a broker, and how long each of their requests takes.
+"""The throughput and the latencies of honest clients of a broker.
 
 Senders keep a few sends on their way at any time, so that the broker and not they set the pace.
 Readers ask for what needs no disk (a message that is there, their progress), one after the other:

@@ -1,4 +1,4 @@
-"""Frames that no client would send: valid ones taken as a pattern, and then spoilt."""
+"""Frames that no client would send: valid ones that are then corrupted."""
 
 import struct
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Scorecard row 13: input that was made to do harm, in process and over TCP.
+"""Scorecard row 13: malicious input, in process and over TCP.
 
 In process the decoders must answer every byte string with frames, requests or one of their own
 errors. Over TCP a broker has to stay up and small while a well-behaved connection goes on working.

@@ -1,4 +1,4 @@
-"""Name servers in processes of their own, to be killed and started again on the same port."""
+"""Name servers in separate processes, to be killed and restarted on the same port."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Row 12 in virtual time: two name servers die, two brokers and their clients go on."""
+"""Row 12 in virtual time: two name servers die, two brokers and their clients keep working."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Scorecard row 11: the order of an ordered group whose members come, go, freeze and crash.
+"""Scorecard row 11: the order of an ordered group whose members join, leave, freeze and crash.
 
 Seen from outside, the calls of handlers on one queue have to be one sequence:
 

@@ -1,4 +1,4 @@
-"""Scorecard row 7, its times: what honest clients notice while a broker is overloaded, and after.
+"""Scorecard row 7, latencies: what honest clients notice during and after an overload.
 
 ```
 before    honest load alone: what the broker gets done, and how much memory that takes

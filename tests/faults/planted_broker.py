@@ -1,4 +1,4 @@
-"""A broker with a planted bug: now and then it acknowledges a message that it never stores."""
+"""A broker with a planted bug: it sometimes acknowledges a message that it never stores."""
 
 from sparrowmq.cli.main import main
 from tests.faults.lying_store import plant_lying_store

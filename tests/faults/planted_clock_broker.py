@@ -1,4 +1,4 @@
-"""A broker with a planted bug: delays go by the clock alone, whatever it is set to."""
+"""A broker with a planted bug: delays follow the wall clock only, even when it is set."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A broker with two planted bugs: a handler that fails, and an answer that tells how."""
+"""A broker with two planted bugs: a failing handler, and an answer that discloses the failure."""
 
 import traceback
 from typing import Any

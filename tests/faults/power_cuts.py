@@ -1,4 +1,4 @@
-"""Scorecard row 2: the power fails at any call, and any part of what was not synced is lost."""
+"""Scorecard row 2: the power fails at any call, and any part of the unsynced data is lost."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

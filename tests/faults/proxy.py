@@ -1,4 +1,4 @@
-"""A TCP proxy that spoils connections: partitions, delay, half-open peers, resets, slow closes.
+"""A TCP proxy that breaks connections: partitions, delay, half-open peers, resets, slow closes.
 
 ```
 async with FaultyProxy("127.0.0.1", broker_port) as proxy:

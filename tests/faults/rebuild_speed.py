@@ -1,4 +1,4 @@
-"""How fast queues and index come back: a store on the real disk, its derived files deleted."""
+"""How fast queues and index are rebuilt, in a store on the real disk without derived files."""
 
 import shutil
 import tempfile

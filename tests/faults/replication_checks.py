@@ -1,4 +1,4 @@
-"""What a store has by itself, and whether two stores of one broker are the same.
+"""Checks of one store alone, and whether two stores of one broker are equal.
 
 A kill proves nothing about a second copy, for the page cache survives it. So every check opens one
 broker's disk alone, as it is or as a power cut leaves it.

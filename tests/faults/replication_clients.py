@@ -1,4 +1,4 @@
-"""Senders and a reader of a replicated broker, and what they learn.
+"""Senders and a reader of a replicated broker, and what they observe.
 
 A message counts as `ok` only when its broker answered SEND_OK and the sender had asked to wait for
 copies. A message that was seen is noted with the offset of its queue; it may vanish afterwards only

@@ -1,4 +1,4 @@
-"""Scorecard row 8 with two hosts: the cable is unplugged, and the old master lives on.
+"""Scorecard row 8 with two hosts: the cable is unplugged while the old master keeps running.
 
 ```
 west   master, takes messages and may acknowledge none ─▶ killed, cut where it split, follows east

@@ -1,4 +1,4 @@
-"""Scorecard row 7: peers that take as much as they can get, beside a client that is honest.
+"""Scorecard row 7: peers that take as many resources as they can, along with an honest client.
 
 While the abuse goes on the honest client has to be served, on its connection and on new ones, and
 afterwards as well. The broker stays up, takes no more memory than the limits allow, and logs no

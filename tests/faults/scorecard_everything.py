@@ -1,4 +1,4 @@
-"""Row 20 of the scorecard: everything at once."""
+"""Row 20 of the scorecard: all faults at once."""
 
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor

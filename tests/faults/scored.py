@@ -1,4 +1,4 @@
-"""A row of the scorecard and what became of it."""
+"""A row of the scorecard and its result."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A slow disk: every sync of a process takes longer by what a file says, for as long as it says so.
+"""A slow disk: every sync of a process takes longer by the number of milliseconds in a file.
 
 ```
 python -I -S slow_disk.py DESCRIPTOR     the helper that syncs for a broker, on such a disk

@@ -1,4 +1,4 @@
-"""A broker whose disk a test makes slow, by the file `<data>.sync-ms` beside its directory.
+"""A broker whose disk a test slows down through the file `<data>.sync-ms` beside its directory.
 
 `--planted` is a bug: it waits for its syncs in the loop, and serves nobody meanwhile.
 """

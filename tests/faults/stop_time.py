@@ -1,4 +1,4 @@
-"""Scorecard row 3, the broker: it is gone within a second of virtual time after a failed sync.
+"""Scorecard row 3, the broker: it stops within a second of virtual time after a failed sync.
 
 Senders wait for their answers, a consumer for messages, one client is frozen, and the name server
 may be as well. None of them may keep the broker alive.

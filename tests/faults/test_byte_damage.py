@@ -1,4 +1,4 @@
-"""Flipped and missing bytes: nothing wrong is served, nothing undamaged is lost."""
+"""Flipped and missing bytes: no damaged message is served, no intact one is lost."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Everything at once: all kinds of messages and members while everything goes wrong."""
+"""Everything at once: all kinds of messages and members under all kinds of faults."""
 
 import logging
 from pathlib import Path

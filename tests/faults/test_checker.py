@@ -1,4 +1,4 @@
-"""The checker finds what it is there for: each kind of broken promise, planted once."""
+"""The checker notices each kind of broken promise, planted once."""
 
 from collections.abc import Callable
 

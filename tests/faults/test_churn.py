@@ -1,4 +1,4 @@
-"""Members of a group come, go and crash: nothing is lost, and little is delivered twice."""
+"""Members of a group join, leave and crash: nothing is lost, and few messages are repeated."""
 
 from collections.abc import Callable
 

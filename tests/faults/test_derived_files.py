@@ -1,4 +1,4 @@
-"""Queues, index, checkpoint and marks are derived: deleted, they come back identical."""
+"""Queues, index, checkpoint and marks are rebuilt identically from the log after a deletion."""
 
 from itertools import count
 

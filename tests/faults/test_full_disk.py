@@ -1,4 +1,4 @@
-"""A full disk is answered and survived, and writing goes on when there is room again."""
+"""A broker answers and survives a full disk, and resumes writing when there is space again."""
 
 from pathlib import Path
 

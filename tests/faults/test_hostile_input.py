@@ -1,4 +1,4 @@
-"""Hostile input: refused in its own words, on its own connection, at no cost."""
+"""Hostile input is refused with a clear error, affects only its own connection, and is cheap."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A disk that fails: no acknowledgement after the first failed sync, nothing lost."""
+"""A failing disk: no acknowledgement after the first failed sync, and nothing is lost."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Without name servers everything goes on; with very many registrations they stay small."""
+"""Clusters keep working without name servers; with very many registrations they stay small."""
 
 import pytest
 

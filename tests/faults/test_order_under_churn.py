@@ -1,4 +1,4 @@
-"""An ordered group keeps its order whatever happens to its members."""
+"""An ordered group keeps its order while members join, leave, freeze and crash."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""A broker that is overloaded serves whom it can, tells the others, and is itself again after."""
+"""An overloaded broker serves what it can, refuses the rest, and recovers afterwards."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A broker that dies in a system call, or whose syncs fail; without processes: test_io_errors."""
+"""A broker that dies in a system call, or whose syncs fail; test_io_errors does it in process."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The proxy spoils connections the way it says."""
+"""The proxy breaks connections in the documented ways."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

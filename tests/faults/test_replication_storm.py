@@ -1,4 +1,4 @@
-"""What a storm waits for and compares: it must not blame brokers that do what they should."""
+"""What a storm waits for and compares: it must not blame brokers that behave correctly."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Peers that take what they can get: servers stay up, small, and there for honest clients."""
+"""Peers that take all they can get: servers stay up, use little memory and serve honest clients."""
 
 import json
 import socket

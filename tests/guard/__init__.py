@@ -1,1 +1,1 @@
-"""How much work one message is, counted: calls and instructions, never time."""
+"""The work of one message, counted in calls and instructions, never in time."""

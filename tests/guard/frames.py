@@ -1,4 +1,4 @@
-"""Requests as the Java client 5.5 writes them, byte for byte but for what has to change."""
+"""Requests as the Java client 5.5 writes them, byte for byte except for variable fields."""
 
 from sparrowmq.protocol.batch import encode_batch
 from sparrowmq.protocol.frame import encode_frame

@@ -1,4 +1,4 @@
-"""What one message may cost the broker, in calls and instructions: a guard of the hot path.
+"""The budget of one message in the broker, in calls and instructions: a guard of the hot path.
 
 Machines differ and so do their moods; how often Python calls something does not. A budget that is
 exceeded on purpose is raised here, in the commit that needs it and says why it is worth it.

@@ -1,4 +1,4 @@
-"""A broker with one connection to it, both in this process, and nothing between them."""
+"""A broker and one connection to it, both in this process and without sockets."""
 
 import asyncio
 import logging

@@ -1,1 +1,1 @@
-"""Other people's clients as judges: the same scenarios against SparrowMQ and Apache's servers."""
+"""Third-party clients as judges: the same scenarios against SparrowMQ and Apache's servers."""

@@ -1,4 +1,4 @@
-"""Every command of mqadmin 5.5.0, how it is run, and what of its output has to be the same.
+"""Every command of mqadmin 5.5.0, how it is run, and which part of its output must be equal.
 
 The commands run in this order, in one JVM, on a cluster that `scenarios/mqadmin.py` prepares. In
 arguments, {orders}, {billing} and so on stand for its names.

@@ -1,4 +1,4 @@
-"""A peer: one long-lived driver process around somebody else's client, spoken to in JSON lines."""
+"""A peer: one long-lived driver process around a third-party client, controlled with JSON lines."""
 
 import json
 import queue

@@ -1,4 +1,4 @@
-"""Single remoting requests written by hand, for answers that no client shows as they came."""
+"""Single remoting requests written by hand, for answers that no client shows unchanged."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Runs scenarios for every client on every target, several at a time, and compares outcomes."""
+"""Runs the scenarios for every client on every target, several at once, and compares outcomes."""
 
 import json
 import threading

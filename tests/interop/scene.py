@@ -1,4 +1,4 @@
-"""What a scenario is given: a peer, a cluster, names nobody else uses, and clean-up at its end."""
+"""The environment of a scenario: a peer, a cluster, unique names, and clean-up at the end."""
 
 import itertools
 import re

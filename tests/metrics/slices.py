@@ -1,4 +1,4 @@
-"""How long work goes on between two chances for others, counted in calls and not in time."""
+"""How long work runs before it yields to other tasks, counted in calls and not in time."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A slave that stands in for its master: only where that is supported, and read-only."""
+"""A slave that acts as its master: only if that is supported, and read-only."""
 
 from sparrowmq.protocol.headers.nameserver import AddWritePerm
 from tests.nameserver.world import world

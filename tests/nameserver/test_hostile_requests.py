@@ -1,4 +1,4 @@
-"""Every request code with every kind of nonsense: answered, never by a bug of ours."""
+"""Every request code with every kind of nonsense: answered, and never with an internal error."""
 
 import itertools
 import logging

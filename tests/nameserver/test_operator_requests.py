@@ -1,4 +1,4 @@
-"""What operators ask and change: clusters, topic lists, topics, settings."""
+"""Operators query and change clusters, topic lists, topics and settings."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Registrations that cannot be: refused with a reason, and nothing has changed."""
+"""Invalid registrations are refused with a reason and change nothing."""
 
 import struct
 import zlib

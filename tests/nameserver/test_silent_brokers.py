@@ -1,4 +1,4 @@
-"""Brokers that say nothing for two minutes are dropped, unless it was us who did not listen."""
+"""Brokers that are silent for two minutes are dropped, unless the server itself was frozen."""
 
 from sparrowmq.protocol.headers.nameserver import (
     BrokerHeartbeat,

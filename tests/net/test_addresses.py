@@ -1,4 +1,4 @@
-"""Addresses as host:port, and what is none."""
+"""Addresses as host:port, and invalid ones."""
 
 import pytest
 

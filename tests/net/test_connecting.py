@@ -1,4 +1,4 @@
-"""Connections to other servers: shared, opened again, and an end for everybody who waits."""
+"""Connections to other servers: shared, reopened, and failing for all waiting callers at once."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""What a connection knows of its peer, and what holds once the peer has gone."""
+"""What a connection knows about its peer, and how it behaves once the peer has gone."""
 
 import asyncio
 

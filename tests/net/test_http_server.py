@@ -1,4 +1,4 @@
-"""The pages beside a server: read with GET only, within limits of size, number and time."""
+"""The HTTP pages of a server: read with GET only, within limits of size, number and time."""
 
 import asyncio
 import logging

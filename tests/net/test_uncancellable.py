@@ -1,4 +1,4 @@
-"""Uncancellable steps: one that runs ends before its task is cancelled, and no other begins."""
+"""Uncancellable steps: a running one completes before its task ends, and no other starts."""
 
 import asyncio
 

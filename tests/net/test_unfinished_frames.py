@@ -1,4 +1,4 @@
-"""Frames that have begun and not ended hold no more than is allowed, and not for ever."""
+"""Incomplete frames use limited memory for a limited time."""
 
 import asyncio
 

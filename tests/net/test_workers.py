@@ -1,4 +1,4 @@
-"""Workers run blocking functions beside the loop, or inline where everything has to repeat."""
+"""Workers run blocking functions in threads, or inline in deterministic tests."""
 
 import asyncio
 import concurrent.futures

@@ -1,4 +1,4 @@
-"""Frames come out whole, whatever pieces they arrive in; lengths that lie are noticed early."""
+"""Frames are decoded from any fragmentation; wrong lengths are noticed early."""
 
 import struct
 from itertools import pairwise

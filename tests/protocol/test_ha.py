@@ -1,4 +1,4 @@
-"""The bytes of an HA connection, in whatever pieces they arrive."""
+"""The bytes of an HA connection, under any fragmentation."""
 
 from itertools import pairwise
 

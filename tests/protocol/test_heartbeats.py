@@ -1,4 +1,4 @@
-"""Heartbeats from Go and from older Java, and the fingerprint of version 2."""
+"""Heartbeats of Go and older Java clients, and the fingerprint of version 2."""
 
 import msgspec
 import pytest

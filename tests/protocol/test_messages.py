@@ -1,4 +1,4 @@
-"""Messages as users build them: what is sent, what is refused."""
+"""Messages as users build them: the fields sent and the errors."""
 
 from typing import Any
 

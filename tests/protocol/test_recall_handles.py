@@ -1,4 +1,4 @@
-"""Recall handles: what a timed send is answered with, and what is none."""
+"""Recall handles: the answer to a timed send, and invalid ones."""
 
 from base64 import urlsafe_b64encode
 

@@ -1,4 +1,4 @@
-"""Outlines of records in a row: the same as whole records say, and never of a damaged one."""
+"""Outlines of consecutive records: equal to the whole records, and never of a damaged one."""
 
 from collections.abc import Sequence
 from zlib import crc32

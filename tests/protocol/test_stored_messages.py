@@ -1,4 +1,4 @@
-"""Messages as they come back: lazily decoded, bounded, honest about broken bytes."""
+"""Messages as they are read back: lazily decoded, bounded, with errors for broken bytes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`.ci/run`: what has to pass is not left out where a tool could not be installed."""
+"""`.ci/run`: required checks are not skipped if a tool could not be installed."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""docs/compatibility.md says of every request code what the routes really do with it.
+"""docs/compatibility.md describes for every request code what the routes really do with it.
 
 `python -m tests.repo.test_compatibility_table` writes what the routes say into the page's table.
 """

@@ -1,4 +1,4 @@
-"""What a newcomer runs first works: the demo, and the example of the README as it stands there."""
+"""The first steps of a newcomer work: the demo, and the example of the README as printed."""
 
 import re
 import subprocess

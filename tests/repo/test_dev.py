@@ -1,4 +1,4 @@
-"""`./dev` sets itself up, repairs itself and says what is missing, seen on a tiny project."""
+"""`./dev` sets itself up, repairs itself and reports what is missing, tried on a tiny project."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The documents: their links lead somewhere, and they keep the promises made about them."""
+"""The documents: their links have targets, and they keep the promises made about them."""
 
 import re
 from pathlib import Path

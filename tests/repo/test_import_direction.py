@@ -1,4 +1,4 @@
-"""The import contracts of pyproject.toml catch what they are there for, on a skeleton package."""
+"""The import contracts of pyproject.toml catch forbidden imports, tried on a skeleton package."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The linter refuses what would make the core depend on the machine it runs on."""
+"""The linter refuses code that would make the core depend on its machine."""
 
 import json
 import re

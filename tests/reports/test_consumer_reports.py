@@ -1,4 +1,4 @@
-"""Consumers of RocketMQ users that stood still, started late or lost messages, by number."""
+"""Consumers of RocketMQ users that hung, started late or lost messages, by report number."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Delayed messages that never came, or came again, for users of RocketMQ, by number."""
+"""Delayed messages of RocketMQ users that never arrived, or arrived twice, by report number."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Requests that RocketMQ's servers of users took although they could not be right, by number."""
+"""Invalid requests that RocketMQ's servers accepted from users, by report number."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Requests and connections that cost RocketMQ's servers of users too much, by number."""
+"""Requests and connections that overloaded users' RocketMQ servers, by report number."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Transactions that were forgotten or asked about for ever in RocketMQ, by number."""
+"""Transactions that RocketMQ forgot or checked for ever, by report number."""
 
 import pytest
 

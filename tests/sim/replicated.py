@@ -1,4 +1,4 @@
-"""What simulations of a master and its slaves look at."""
+"""Helpers for simulations of a master and its slaves."""
 
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.protocol.message_ext import decode_messages

@@ -1,4 +1,4 @@
-"""A cluster under load while faults happen to it, and the check of what it promised.
+"""A cluster under load and faults, and the check of its promises.
 
 Every message has a unique body. Its sender counts it as `ok` only when the broker said so; any
 other end leaves it unknown. At the end, when everything is healed, all queues are read: every `ok`

@@ -1,4 +1,4 @@
-"""A broker that dies young starts again."""
+"""A broker that dies right after its start can be restarted."""
 
 from sparrowmq.broker.config import Flush
 from sparrowmq.testing.sim_cluster import SimCluster

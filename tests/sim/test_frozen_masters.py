@@ -1,4 +1,4 @@
-"""A master stands still, as by SIGSTOP, and its slave is promoted meanwhile."""
+"""A master is frozen, as by SIGSTOP, and its slave is promoted meanwhile."""
 
 import asyncio
 from collections.abc import Iterator

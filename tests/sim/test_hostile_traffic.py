@@ -1,4 +1,4 @@
-"""Limits among many clients, changed, removed and reached while everybody sends."""
+"""Limits among many clients: changed, removed and reached while all of them send."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Sends of an idempotent producer are stored once, whatever happens to the broker and its answers.
+"""Sends of an idempotent producer are stored once, even if the broker dies or answers are lost.
 
 Every message is sent until it is acknowledged, with the producer's own repetitions in between; a
 send that fails is sent anew under the same DEDUP_KEY, as a program would.

@@ -1,4 +1,4 @@
-"""The producer in a cluster that fails around it."""
+"""The producer in a cluster whose servers fail."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

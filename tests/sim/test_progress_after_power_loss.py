@@ -1,4 +1,4 @@
-"""Progress that outlived the messages it counted."""
+"""Progress that survived a power loss although its messages did not."""
 
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.replication.table_rules import OffsetChange

@@ -1,4 +1,4 @@
-"""What a master suggests to readers, and what a slave answers them."""
+"""When a master redirects readers to a slave, and what the slave answers."""
 
 from dataclasses import replace
 from typing import Any

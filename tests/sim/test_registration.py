@@ -1,4 +1,4 @@
-"""Brokers tell name servers that they live; name servers forget those that do not."""
+"""Brokers register with name servers, which drop those that stop."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""A master and its slaves in simulation: what is acknowledged, what is seen, what survives."""
+"""A master and its slaves in simulation: which messages are acknowledged, visible and durable."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What consumers may have seen of a master that replicates synchronously, when it starts again."""
+"""Which messages of a synchronous master consumers may see after it restarts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Peers that do not read cost the broker a bounded buffer, and other peers nothing."""
+"""Peers that do not read cost the broker a bounded buffer and do not affect other peers."""
 
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 

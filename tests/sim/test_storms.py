@@ -1,4 +1,4 @@
-"""What brokers acknowledged is there, in order, after any storm; and every storm repeats itself."""
+"""Acknowledged messages survive any storm, in order; and every storm is reproducible."""
 
 import os
 import random

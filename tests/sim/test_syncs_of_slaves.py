@@ -1,4 +1,4 @@
-"""A slave follows beside its other work: its loop waits for no sync of its disk."""
+"""A slave follows without blocking: its loop never waits for a sync of its disk."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator

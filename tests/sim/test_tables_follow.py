@@ -1,4 +1,4 @@
-"""A slave's tables are its master's: less than a second old, never ahead of its log, and all there
+"""A slave has its master's tables: less than a second old, never ahead of its log, and all there
 when it is promoted."""
 
 import asyncio

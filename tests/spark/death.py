@@ -1,4 +1,4 @@
-"""What executes a task of Spark gets kill -9, once, at a chosen step.
+"""Kills the process that executes a Spark task with SIGKILL, once, at a chosen step.
 
     before reading ── while ── after reading            the source's Python worker
     before sending ── while ── before the answer ── after sending        the sink's

@@ -1,4 +1,4 @@
-"""Who is killed where, in queries that Spark's executors run, and what may come twice of it."""
+"""Which process is killed at which step of a query, and which rows may be repeated."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Self

@@ -1,4 +1,4 @@
-"""A Spark cluster whose workers know nothing of this package reads and writes topics."""
+"""A Spark cluster whose workers do not have this package reads and writes topics."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Stored records to Arrow: the vectorised decoder says what the protocol's own decoder says."""
+"""Stored records to Arrow: the vectorised decoder agrees with the protocol's own decoder."""
 
 import zlib
 from collections.abc import Callable

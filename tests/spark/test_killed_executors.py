@@ -1,4 +1,4 @@
-"""Python workers of a local master that die at work: their tasks are not repeated."""
+"""Python workers of a local master that die during a task: their tasks are not repeated."""
 
 from __future__ import annotations
 

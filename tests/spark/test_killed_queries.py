@@ -1,4 +1,4 @@
-"""Drivers that are killed in the middle of a stream, and the queries that go on after them."""
+"""Drivers that are killed in the middle of a stream, and the queries that resume it."""
 
 from __future__ import annotations
 

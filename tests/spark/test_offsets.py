@@ -1,4 +1,4 @@
-"""Offsets of many queues: JSON, shares of a limit, pieces for tasks."""
+"""Offsets of many queues: JSON, shares of a limit, ranges for tasks."""
 
 import json
 

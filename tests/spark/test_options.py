@@ -1,4 +1,4 @@
-"""Options: texts in, one typed value out, and a useful sentence for everything that is wrong."""
+"""Options: texts in, one typed value out, and a useful error for every mistake."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The zip for executors: everything that runs there, and nothing that it would need besides."""
+"""The zip for executors: everything that runs there, without further dependencies."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Reading a piece of a queue: what brokers answer, and what a task makes of it."""
+"""Reading a range of a queue: brokers' answers, and how a task handles them."""
 
 from __future__ import annotations
 

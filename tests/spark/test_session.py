@@ -1,4 +1,4 @@
-"""What a session of ours does that Spark's own would not."""
+"""What our session adds to Spark's own."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

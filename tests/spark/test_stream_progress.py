@@ -1,4 +1,4 @@
-"""What others see of a stream: its lag, and the progress of its group."""
+"""The lag of a stream and the progress of its group, as operators see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark reports of an error of ours: its text, and no traceback of the process it was in."""
+"""How Spark reports our errors: with their text, and without a traceback of the worker."""
 
 from __future__ import annotations
 

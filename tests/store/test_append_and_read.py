@@ -1,4 +1,4 @@
-"""What goes in comes out: offsets, order, limits, filters, statuses."""
+"""Appended messages are read back: offsets, order, limits, filters, statuses."""
 
 import pytest
 

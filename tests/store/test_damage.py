@@ -1,4 +1,4 @@
-"""Flipped and cut bytes: nothing wrong is served, nothing undamaged is lost, all is reported."""
+"""Flipped and cut bytes: no damaged message is served, no intact one is lost, all is reported."""
 
 from random import Random
 

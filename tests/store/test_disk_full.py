@@ -1,4 +1,4 @@
-"""A full disk is an answer that ends with the shortage, without a restart."""
+"""A store refuses appends on a full disk and recovers without a restart."""
 
 import errno
 

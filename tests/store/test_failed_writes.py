@@ -1,4 +1,4 @@
-"""A write or sync that fails ends acknowledgements: there is no knowing what reached the disk."""
+"""A failed write or sync ends acknowledgements: it is unknown what reached the disk."""
 
 import errno
 from random import Random

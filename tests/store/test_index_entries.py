@@ -1,4 +1,4 @@
-"""Entries of many messages at once say what each alone would."""
+"""Index entries of many messages at once equal those of each message alone."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What a killed process leaves in an index file, for a broker that knows nothing of our mark."""
+"""Index files of a killed process, read by a broker that does not know our mark."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Index files whose header does not fit their entries are not believed."""
+"""Index files whose header disagrees with their entries are not trusted."""
 
 import pytest
 

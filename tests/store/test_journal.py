@@ -1,4 +1,4 @@
-"""The journal of consumer offsets: nothing synced is lost, a torn tail is no obstacle."""
+"""The journal of consumer offsets: no synced entry is lost, and a torn tail is tolerated."""
 
 import errno
 from random import Random

@@ -1,4 +1,4 @@
-"""The files on disk: what Apache demands of their names, lengths and ends."""
+"""The files on disk: names, lengths and ends as Apache's broker requires."""
 
 import struct
 from pathlib import Path

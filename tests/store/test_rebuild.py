@@ -1,4 +1,4 @@
-"""A rebuild makes queues and index from the log again, and keeps what the log does not have."""
+"""A rebuild recreates queues and index from the log, and keeps what the log does not contain."""
 
 from contextlib import suppress
 from random import Random

@@ -1,4 +1,4 @@
-"""The record's bytes: round trip, every single flip noticed, every cut refused."""
+"""The record's bytes: round trip, every flipped bit noticed, every truncation refused."""
 
 from zlib import crc32
 

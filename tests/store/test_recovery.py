@@ -1,4 +1,4 @@
-"""Starting again: after a normal stop, after a crash, after losing what is derived."""
+"""Restarting: after a normal stop, after a crash, after the loss of derived files."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""A repair keeps every message that can be read, and leaves a store in which nothing is wrong."""
+"""A repair keeps every readable message and leaves a store without damage."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""How long messages are kept, and what a filling disk changes about it."""
+"""How long messages are kept, also while the disk fills up."""
 
 import time
 

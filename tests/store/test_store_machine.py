@@ -1,4 +1,4 @@
-"""A store against a plain list: whatever is done to it, what it took is read back in order."""
+"""A store against a plain list: after any operations, stored messages are read back in order."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""One read of a queue's file serves several pulls, and never what is not there any more."""
+"""One read of a queue's file serves several pulls, and never returns units that are gone."""
 
 from sparrowmq.store.consume_queue import UNIT, ConsumeQueue, QueueFiles
 from sparrowmq.testing.recording_disk import RecordingDisk

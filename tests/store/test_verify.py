@@ -1,4 +1,4 @@
-"""`store verify`: a whole store is fine, and each damaged byte that matters is found."""
+"""`store verify`: an intact store has no findings, and each damaged byte that matters is found."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""`sparrowmq store`: exit codes that scripts can trust, and what the commands leave behind."""
+"""`sparrowmq store`: exit codes for scripts, and the files the commands leave."""
 
 import json
 import subprocess

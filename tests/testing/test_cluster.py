@@ -1,4 +1,4 @@
-"""`sparrowmq.testing.cluster`: real servers in this process, for anybody's tests."""
+"""`sparrowmq.testing.cluster`: real servers in this process, for users' tests."""
 
 import asyncio
 import errno

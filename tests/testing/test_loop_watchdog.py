@@ -1,4 +1,4 @@
-"""The watchdog finds what holds a loop, and nothing else."""
+"""The watchdog finds exactly the callbacks that block a loop."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Listening and connecting in the simulated network: addresses, ports and who is refused."""
+"""Listening and connecting in the simulated network: addresses, ports and refusals."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""The virtual loop: time jumps, order is stable, and what cannot end fails at once."""
+"""The virtual loop: time jumps, order is stable, and a wait that cannot end fails at once."""
 
 import asyncio
 import gc

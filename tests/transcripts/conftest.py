@@ -1,4 +1,4 @@
-"""`--update` writes what happens now into the transcripts; review the difference."""
+"""`--update` writes the current output into the transcripts; review the difference."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What commands cannot do themselves, so that a transcript has something to show.
+"""Prepares what commands cannot do themselves, so that a transcript has something to show.
 
 @ dead letter of billing in orders: body      a member of the group gives the message up
 @ member of billing in orders                 a member that is live until the story ends

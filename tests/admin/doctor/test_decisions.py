@@ -1,4 +1,4 @@
-"""Facts in, findings out: every id of the catalogue, and what looks alike and is none."""
+"""Facts in, findings out: every id of the catalogue, and healthy states that resemble a problem."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Scenes with name servers, brokers and topics that are not as they should be."""
+"""Scenes with misconfigured or failing name servers, brokers and topics."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Scenes with consumer groups that do not move, or not as they should."""
+"""Scenes with consumer groups that are stuck or misbehave."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A slave that says on its HA connection what a test wants said."""
+"""A slave that sends on its HA connection whatever a test chooses."""
 
 import asyncio
 

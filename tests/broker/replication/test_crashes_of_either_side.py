@@ -1,4 +1,4 @@
-"""Crashes at every call of either side's disk: the next start goes on, and nothing is lost.
+"""Crashes at every disk call of either side: the next start recovers, and nothing is lost.
 
 The process ends instead of a call that changes something; a kill leaves what was written, a power
 cut a part of it.

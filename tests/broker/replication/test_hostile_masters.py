@@ -1,4 +1,4 @@
-"""A master that sends what cannot be: the slave says so, keeps its log, and follows again."""
+"""A master that sends invalid data: the slave reports it, keeps its log, and follows again."""
 
 import struct
 from collections.abc import Callable

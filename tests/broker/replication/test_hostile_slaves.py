@@ -1,4 +1,4 @@
-"""Slaves that were not let in, lie, stall or fail: their master says so, and serves on."""
+"""Slaves that were not admitted, lie, stall or fail: their master logs it and keeps serving."""
 
 import errno
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Progress of groups over losses and returns of a master: it moves back by a rewind only."""
+"""Progress of groups when a master is lost and returns: only a rewind moves it back."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""A broker that may not follow tries for ever; both sides log that seldom."""
+"""A broker that may not follow keeps trying; both sides log that rarely."""
 
 from collections.abc import Callable
 from dataclasses import replace

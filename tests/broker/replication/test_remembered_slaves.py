@@ -1,4 +1,4 @@
-"""Slaves that a master remembers: listed with how far they are, and retired when they are gone."""
+"""Slaves that a master remembers: listed with their log end, and retired when they are gone."""
 
 import re
 from collections.abc import Callable, Iterator

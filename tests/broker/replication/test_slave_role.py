@@ -1,4 +1,4 @@
-"""What a slave does not do by itself, and when name servers learn of it."""
+"""What a slave must not do by itself, and when name servers learn of it."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""When a master sends its slaves what was appended: at once, or with a group of other sends."""
+"""When a master sends appended records to its slaves: at once, or grouped with other sends."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Quotas of sends: what passes, what is refused, and what is never counted."""
+"""Quotas of sends: which pass, which are refused, and which are never counted."""
 
 import asyncio
 from typing import Any

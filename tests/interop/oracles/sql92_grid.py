@@ -1,4 +1,4 @@
-"""SQL92 pairs that chance would miss: every text beside every literal, every operand everywhere."""
+"""SQL92 pairs that chance would miss: every text with every literal, every operand everywhere."""
 
 from collections.abc import Iterator
 from itertools import product

@@ -1,4 +1,4 @@
-"""SQL92: our filter beside Apache's on the same random pairs."""
+"""SQL92: our filter against Apache's on the same random pairs."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Strategies: our functions beside Apache's classes on the same random groups."""
+"""Strategies: our functions against Apache's classes on the same random groups."""
 
 import json
 from collections.abc import Iterator

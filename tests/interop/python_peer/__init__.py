@@ -1,1 +1,1 @@
-"""A driver around our own client, spoken to like those of Java and Go."""
+"""A driver around our own client, controlled like those of Java and Go."""

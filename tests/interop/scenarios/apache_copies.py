@@ -1,4 +1,4 @@
-"""Apache's brokers and ours copy each other's log, under load and through kills of either."""
+"""Apache's brokers and ours copy each other's log, under load and while either is killed."""
 
 import json
 from types import ModuleType

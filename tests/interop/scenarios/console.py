@@ -1,4 +1,4 @@
-"""The console, as its command starts it, beside brokers of either make: pages and forms."""
+"""The console, started by its command, with our brokers and Apache's: pages and forms."""
 
 import http.client
 import re

@@ -1,4 +1,4 @@
-"""A broker is emptied, stopped, started and taken back while Java, Go and Python clients go on."""
+"""A broker is drained, restarted and taken back under load of Java, Go and Python clients."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Store exchange: one broker opens what the other left, and the other way round."""
+"""Store exchange: each broker opens the store that the other has written."""
 
 import json
 import re

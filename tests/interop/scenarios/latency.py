@@ -1,4 +1,4 @@
-"""How long a message takes to a waiting push consumer: measured and printed, not asserted."""
+"""The latency of a message to a waiting push consumer: measured and printed, not asserted."""
 
 import statistics
 

@@ -1,4 +1,4 @@
-"""An answer to a send is lost on the way: unmodified clients send again, the broker stores once."""
+"""The answer to a send is lost: unmodified clients send again, and the broker stores it once."""
 
 from tests.faults.lossy_proxy import BEYOND_PROXY, Loss, LossyProxy
 from tests.interop import sparrow

@@ -1,4 +1,4 @@
-"""`sparrowmq migrate` from Apache's cluster to ours, and what commands show of Java members."""
+"""`sparrowmq migrate` from Apache's cluster to ours, and how commands show Java members."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Pull and lite pull consumers, and the questions about offsets."""
+"""Pull and lite pull consumers, and offset queries."""
 
 from tests.interop.outcomes import bodies, seen
 from tests.interop.registry import JAVA, PYTHON, Outcome, scenario

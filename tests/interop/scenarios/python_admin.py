@@ -1,4 +1,4 @@
-"""`sparrowmq.blocking.Admin` against both brokers: the same questions have the same answers."""
+"""`sparrowmq.blocking.Admin` against both brokers: the same calls have the same results."""
 
 from typing import Any
 

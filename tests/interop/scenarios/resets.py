@@ -1,4 +1,4 @@
-"""An operator resets a group whose members are consuming: they go on, and nobody is stopped."""
+"""An operator resets a group whose members are consuming: they continue without a restart."""
 
 import time
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""A broker restarts under load: nothing acknowledged is lost, consumers go on by themselves."""
+"""A broker restarts under load: no acknowledged message is lost, and consumers resume."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""Every way to send, and what is refused."""
+"""Every way to send, and the refusals."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Spark against whoever's broker: what Java sends is a table, a stream, and a group's progress."""
+"""Spark against either broker: Java's messages as a table and a stream, and a group's progress."""
 
 import json
 from pathlib import Path

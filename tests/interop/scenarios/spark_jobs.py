@@ -1,4 +1,4 @@
-"""The jobs of `sparrowmq pipeline` on whoever's broker, in one Spark session."""
+"""The jobs of `sparrowmq pipeline` on either broker, in one Spark session."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Spark writes to whoever's broker, Java consumes it, and Spark reads the broker's own files."""
+"""Spark writes to either broker, Java consumes it, and Spark reads the broker's own files."""
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Quotas, backlogs and de-duplication of SparrowMQ's broker, as unmodified clients meet them."""
+"""Quotas, backlogs and de-duplication of SparrowMQ's broker, as unmodified clients see them."""
 
 import shutil
 import signal

@@ -1,4 +1,4 @@
-"""Answers that no client shows as they came: requests written by hand, compared field by field."""
+"""Answers that no client shows unchanged: requests written by hand, compared field by field."""
 
 import json
 import re

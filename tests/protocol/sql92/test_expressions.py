@@ -1,4 +1,4 @@
-"""What an expression says about a message."""
+"""Evaluating expressions against messages."""
 
 import pytest
 

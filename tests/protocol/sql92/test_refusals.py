@@ -1,4 +1,4 @@
-"""Expressions that are refused, and what the error says."""
+"""Refused expressions and their errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Topics with a backlog, and what lies in them, for the tests of the jobs."""
+"""Topics with a backlog and their messages, for the tests of the jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What in the folder of an archive is its own, and what is not."""
+"""Which files in the folder of an archive belong to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An archive in a folder that is not its own, or whose log is not whole, touches nothing."""
+"""An archive in a foreign folder, or with an incomplete log, changes nothing."""
 
 from __future__ import annotations
 

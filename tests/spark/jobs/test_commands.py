@@ -1,4 +1,4 @@
-"""`sparrowmq pipeline`: what it says about wrong input, and while it runs."""
+"""`sparrowmq pipeline`: its output for wrong input and while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job remembers."""
+"""The journal of a job."""
 
 import fcntl
 from pathlib import Path

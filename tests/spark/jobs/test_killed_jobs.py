@@ -1,4 +1,4 @@
-"""Jobs whose driver is killed, really; `./dev faults --row 16` kills them at every step."""
+"""Jobs whose driver process is killed; `./dev faults --row 16` kills them at every step."""
 
 from __future__ import annotations
 

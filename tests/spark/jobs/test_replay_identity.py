@@ -1,4 +1,4 @@
-"""The same replay, however it is written down, is sent once."""
+"""The same replay is sent once in any spelling."""
 
 from __future__ import annotations
 
