@@ -58,6 +58,12 @@ def date_of(moment_ms: int) -> datetime:
     return datetime.fromtimestamp(min(max(moment_ms, _FIRST_MS), _LAST_MS) / 1000, UTC)
 
 
+def utc_text(moment: datetime) -> str:
+    """A moment with a zone, as commands and errors write it: `2026-11-15T13:30:00.250Z`."""
+    text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    return text.removesuffix("+00:00").removesuffix(".000") + "Z"
+
+
 def utc(moment_ms: int) -> int:
     """The zone whose local time is UTC."""
     return 0

@@ -280,7 +280,10 @@ def test_what_cannot_be_selected_or_read_is_refused_before_anything_is_sent() ->
             await admin.resend_dead_letters("billing", ids=["00FF"])
         with pytest.raises(NotFound, match="topic nope does not exist"):
             await admin.resend_dead_letters("billing", to="nope")
-        with pytest.raises(ValueError, match=r"since \(2\) is not before until \(1\)"):
+        with pytest.raises(
+            ValueError,
+            match=r"since \(.*00\.002Z\) is not before until \(.*00\.001Z\)",
+        ):
             await admin.resend_dead_letters("billing", since=2, until=1)
         with pytest.raises(ValueError, match="limit is 0, must be 1"):
             await admin.dead_letters("billing", limit=0)

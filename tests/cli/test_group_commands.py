@@ -248,6 +248,21 @@ def test_the_body_of_a_message_goes_to_a_file(desk: Desk, tmp_path: Path) -> Non
     assert desk.done(*place, "--body", "hex").splitlines()[-1] == "6f 72 64 65 72 20 30"
 
 
+def test_tail_and_get_say_the_same_of_a_message_as_json(desk: Desk) -> None:
+    first = ("--queue", str(FIRST.place), "--offset", "0")
+    got = desk.json("message", "get", "orders", *first)
+    since = ("--queue", str(FIRST.place), "--since", "-1h", "--count", "1")
+    tailed = desk.json("message", "tail", "orders", *since)
+    (item,), listed = got["items"], got["properties"]  # type: ignore[misc]
+    properties = {each["name"]: each["value"] for each in listed}  # type: ignore[attr-defined]
+    assert tailed["id"] == item["id"]
+    assert tailed["stored"] == item["stored"]
+    assert tailed["born"] == properties["born"]
+    assert str(tailed["attempts"]) == properties["attempts"]
+    assert tailed["properties"].items() <= properties.items()  # type: ignore[attr-defined]
+    assert "UNIQ_KEY" in tailed["properties"]  # type: ignore[operator]
+
+
 def test_a_topic_is_followed(desk: Desk) -> None:
     lines = desk.done("message", "tail", "orders", "--since", "-1h", "--count", "4").splitlines()
     assert lines[0] == "broker-a/0/0 [paid] o-0: order 0"
@@ -322,7 +337,7 @@ REFUSED = {
     "a range that holds nothing": (
         ["message", "get", "orders", "--since", "2026-11-15", "--until", "2026-11-14"],
         2,
-        "is not before until",
+        "since (2026-11-15T00:00:00Z) is not before until (2026-11-14T00:00:00Z)",
     ),
     "an id that is none": (["message", "get", "orders", "--id", "17"], 2, "hexadecimal digits"),
     "a trace of nothing": (["message", "trace"], 2, "give one of ID and --key"),

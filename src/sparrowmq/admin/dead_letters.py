@@ -16,6 +16,7 @@ from sparrowmq.admin.ranges import MessageRange, messages_of, range_ms, read_ran
 from sparrowmq.admin.topics import topic_names
 from sparrowmq.admin.values import BrokerFailure, time_of
 from sparrowmq.client.argument_checks import to_ms
+from sparrowmq.clock import utc_text
 from sparrowmq.protocol.headers.offsets import GetEarliestStoreTime, TimestampFound
 from sparrowmq.protocol.headers.statistics import GetTopicStats
 from sparrowmq.protocol.message import MessageQueue
@@ -192,8 +193,8 @@ def exported(letter: MessageExt) -> str:
         "keys": list(letter.keys),
         "properties": dict(letter.properties),
         "attempts": letter.reconsume_times,
-        "born": letter.born_at.isoformat(timespec="milliseconds"),
-        "died": letter.stored_at.isoformat(timespec="milliseconds"),
+        "born": utc_text(letter.born_at),
+        "died": utc_text(letter.stored_at),
         "broker": letter.broker_name,
         "queue": letter.queue_id,
         "offset": letter.queue_offset,

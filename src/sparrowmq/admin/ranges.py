@@ -17,6 +17,7 @@ from sparrowmq.admin.messages import pull_part
 from sparrowmq.admin.offsets import offset_at_time, queue_ends
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.client.argument_checks import check_whole, to_ms
+from sparrowmq.clock import date_of, utc_text
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_topic
@@ -87,7 +88,8 @@ def range_ms(
     begin = None if since is None else to_ms("since", since)
     end = None if until is None else to_ms("until", until)
     if begin is not None and end is not None and begin >= end:
-        raise ValueError(f"since ({since}) is not before until ({until})")
+        first, last = utc_text(date_of(begin)), utc_text(date_of(end))
+        raise ValueError(f"since ({first}) is not before until ({last})")
     return begin, end
 
 

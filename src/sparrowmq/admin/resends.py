@@ -34,6 +34,7 @@ from sparrowmq.admin.messages import find_unique, viewed
 from sparrowmq.admin.resend_locks import locked
 from sparrowmq.client.argument_checks import MAX_INT, check_time
 from sparrowmq.client.route_table import publish_queues
+from sparrowmq.clock import utc_text
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.dedup import DEDUP_KEY
 from sparrowmq.protocol.errors import ProtocolError
@@ -183,9 +184,7 @@ async def _resend_one(
 
 
 def _where(earlier: MessageExt) -> str:
-    return f"to {earlier.topic} at {earlier.stored_at.isoformat(timespec='seconds')}".replace(
-        "+00:00", "Z"
-    )
+    return f"to {earlier.topic} at {utc_text(earlier.stored_at.replace(microsecond=0))}"
 
 
 def target_of(group: str, letter: MessageExt, to: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import click
 
+from sparrowmq.clock import utc_text
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.message_ext import MessageExt
 
@@ -42,7 +43,17 @@ def body_field(body: bytes) -> dict[str, str]:
 
 
 def json_of(message: MessageExt) -> str:
-    """Everything about a message as one JSON object; a body that is not UTF-8 is in Base64."""
+    """Everything about a stored message as one JSON object; a body that is not UTF-8 is in Base64.
+    `attempts` counts how often its group has failed to handle it."""
+    return _json_of(message, message.reconsume_times)
+
+
+def delivered_json_of(message: MessageExt) -> str:
+    """The same for a message that is being delivered: `attempts` counts this delivery."""
+    return _json_of(message, message.reconsume_times + 1)
+
+
+def _json_of(message: MessageExt, attempts: int) -> str:
     document: dict[str, Any] = {
         "topic": message.original_topic,
         "broker": message.broker_name,
@@ -51,10 +62,10 @@ def json_of(message: MessageExt) -> str:
         "id": message.msg_id,
         "tag": message.tags,
         "keys": message.keys,
-        "properties": message.user_properties,
-        "born": message.born_at.isoformat(timespec="milliseconds"),
-        "stored": message.stored_at.isoformat(timespec="milliseconds"),
-        "attempts": message.reconsume_times + 1,
+        "properties": message.properties,
+        "born": utc_text(message.born_at),
+        "stored": utc_text(message.stored_at),
+        "attempts": attempts,
         **body_field(message.body),
     }
     return json.dumps(document, ensure_ascii=False)

@@ -17,11 +17,12 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, TextIO, TypeAlias
 
 from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.clock import utc_text
 
 Value: TypeAlias = bool | int | float | str | datetime | timedelta | Enum | Sequence["Value"] | None
 """A cell. None: the value is unknown. An empty text: there is nothing to show."""
@@ -187,7 +188,7 @@ def _plain(value: Value) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
-        return _time(value)
+        return utc_text(value)
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, str) or not isinstance(value, Sequence):
@@ -289,7 +290,7 @@ def cell(value: Value, *, plain: bool = False) -> str:
         case str():
             return harmless(value)
         case datetime():
-            return _time(value)
+            return utc_text(value)
         case timedelta():
             return f"{value.total_seconds():.10g}" if plain else duration_text(value)
         case Enum():
@@ -319,11 +320,6 @@ def duration_text(value: timedelta) -> str:
         if number:
             parts.append(f"{number}{unit}")
     return sign + " ".join(parts[:2])
-
-
-def _time(value: datetime) -> str:
-    text = value.astimezone(UTC).isoformat(timespec="milliseconds")
-    return text.removesuffix("+00:00").removesuffix(".000") + "Z"
 
 
 def _words(key: str) -> str:

@@ -16,7 +16,7 @@ import click
 from sparrowmq.cli.commands.send import SendPace, rate_option
 from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.logs import with_log_level, without_client_warnings
-from sparrowmq.cli.message_output import Form, json_of, line_of, raw_of
+from sparrowmq.cli.message_output import Form, delivered_json_of, line_of, raw_of
 from sparrowmq.cli.option_types import Moment, Wait
 from sparrowmq.cli.remote import name_servers_option, run_remote
 from sparrowmq.cli.stop_signal import stop_signal
@@ -32,7 +32,7 @@ _WHERE = {
 }
 
 
-_FORMS: Mapping[str, Form] = {"text": line_of, "json": json_of, "body": raw_of}
+_FORMS: Mapping[str, Form] = {"text": line_of, "json": delivered_json_of, "body": raw_of}
 
 
 class Start(click.ParamType[datetime | ConsumeFromWhere]):

@@ -21,7 +21,7 @@ from sparrowmq.cli.option_types import Moment
 from sparrowmq.cli.output import Columns, Kind, Report, Table, Value, table
 from sparrowmq.cli.queues import MAX_OFFSET, QueueName, QueueType
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, topic_option, yes_option
-from sparrowmq.clock import date_of
+from sparrowmq.clock import date_of, utc_text
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.trace import TraceStep
 
@@ -180,7 +180,7 @@ def _message_table(
 def _properties(each: MessageExt) -> Table:
     own = {
         "topic": each.topic,
-        "born": each.born_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "born": utc_text(each.born_at),
         "born host": "{}:{}".format(*each.born_host),
         "offset id": each.offset_msg_id,
         "attempts": str(each.reconsume_times),

@@ -19,6 +19,7 @@ from sparrowmq.cli.commands.pipeline_options import name_server_option, spark_op
 from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.cli.message_output import body_field, body_line
 from sparrowmq.cli.option_types import Duration, Moment
+from sparrowmq.clock import utc_text
 from sparrowmq.protocol.names import DLQ_PREFIX
 from sparrowmq.spark.frames import origin_of
 from sparrowmq.spark.jobs.archive import (
@@ -237,7 +238,7 @@ def shown(row: Any, *, as_json: bool) -> str:
 
 
 def _text(value: object) -> str:
-    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
+    return utc_text(value) if isinstance(value, datetime) else str(value)
 
 
 def commands() -> list[click.Command]:

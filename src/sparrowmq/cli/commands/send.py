@@ -19,7 +19,7 @@ from sparrowmq.cli.remote import name_servers_option, run_remote
 from sparrowmq.cli.stop_signal import changing
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.clock import system_clock
+from sparrowmq.clock import system_clock, utc_text
 from sparrowmq.protocol.message import Message
 
 rate_option = click.option(
@@ -201,7 +201,7 @@ def _when(
     if len(named) > 1:
         raise click.UsageError(f"{' and '.join(named)} cannot be combined")
     if at is not None and at.timestamp() * 1000 <= system_clock():
-        raise click.UsageError(f"--at {at.isoformat()} is not in the future")
+        raise click.UsageError(f"--at {utc_text(at)} is not in the future")
     return {
         "sharding_key": sharding_key,
         "delay_level": delay_level or 0,
