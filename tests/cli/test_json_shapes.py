@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -19,7 +19,7 @@ from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.testing import Cluster, cluster
 from tests.cli.in_process import Ran, run
 from tests.cli.silent_broker import refusing_broker
-from tests.cli.test_operate_document import section
+from tests.cli.test_operate_document import options, section
 from tests.faults.store_run import LAYOUT, StoreRun
 from tests.patience import PATIENCE_S
 from tests.transcripts.stage import Stage
@@ -75,17 +75,6 @@ def test_every_command_with_json_has_a_shape_that_is_listed() -> None:
     known = [f"{each} " for each in shapes()]
     missing = {words for words in found if not any(each.startswith(f"{words} ") for each in known)}
     assert missing == (SERVERS | ON_SPARK | OF_ITS_OWN) & found
-
-
-def options(words: str) -> Iterable[str]:
-    """The options of a command."""
-    command: click.Command = app
-    for word in words.split():
-        assert isinstance(command, click.Group)
-        below = command.get_command(click.Context(command), word)
-        assert below is not None
-        command = below
-    return [option for each in command.params for option in each.opts]
 
 
 # ---- a cluster, and what it knows about itself
