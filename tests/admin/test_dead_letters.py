@@ -274,7 +274,7 @@ def test_dead_letters_are_written_down_as_lines_of_json() -> None:
 def test_what_cannot_be_selected_or_read_is_refused_before_anything_is_sent() -> None:
     async def work(client: Client) -> None:
         admin = await died(client, order(1))
-        with pytest.raises(NotFound, match="group nope has no dead letters"):
+        with pytest.raises(NotFound, match="group nope does not exist"):
             await admin.dead_letters("nope")
         with pytest.raises(NotFound, match=r"dead letter 00FF.* sparrowmq dlq show billing"):
             await admin.resend_dead_letters("billing", ids=["00FF"])

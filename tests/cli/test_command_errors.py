@@ -78,7 +78,7 @@ def test_every_setting_is_explained(setting: ServerSetting) -> None:
             ["topic", "lst"],
             "did you mean list? there are: create, delete, list, route, show, spread, stats",
         ),
-        (["group", "lag", "a/b"], "group 'a/b' has characters that are not allowed, only"),
+        (["group", "lag", "a/b"], "group 'a/b' has characters that are not allowed; allowed"),
         (["group", "lag", "g", "--topic", "a/b"], "topic 'a/b' has characters that are not"),
         (["pipeline", "xyzzy"], "no command 'xyzzy'; there are: archive, drain"),
         (["up", "--flushh", "1"], "--flush"),

@@ -101,6 +101,7 @@ def test_an_unreachable_name_server_is_a_finding() -> None:
 
 
 WRONG = [
+    (("message", "--key", "o-17"), 2, "sparrowmq doctor message --topic TOPIC --key KEY"),
     (("queue", "x"), 2, "'queue' cannot be examined, only cluster, topic, group, message"),
     (("topic",), 2, "which topic? write: sparrowmq doctor topic NAME"),
     (("group", "nope"), 1, "sparrowmq: group nope does not exist"),
@@ -164,3 +165,12 @@ def test_people_at_a_terminal_get_a_paragraph_for_each_finding(running: Cluster)
         "            $ sparrowmq topic show orders",
         "",
     ]
+
+
+def test_a_message_is_found_by_its_key_instead_of_its_id(running: Cluster) -> None:
+    at = ("--name-servers", running.name_server)
+    sent = run("send", "keyed", "hello", "--key", "o-17", *at)
+    ended = doctor(running, "message", "--topic", "keyed", "--key", "o-17")
+    assert f"checked message {sent.stdout.split()[1]} of topic keyed" in ended.stderr
+    missing = doctor(running, "message", "--topic", "keyed", "--key", "none")
+    assert "message with key none does not exist; topic keyed has none" in missing.stderr

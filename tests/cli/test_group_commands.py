@@ -163,10 +163,13 @@ def test_groups_are_created_changed_and_deleted(desk: Desk) -> None:
 def test_groups_are_paused_and_resumed(desk: Desk) -> None:
     ran = desk.run("group", "pause", "billing")
     assert (ran.returncode, ran.stdout) == (0, "BROKER\tRESULT\nbroker-a\tpaused\n")
-    assert "what members have fetched is handled still" in ran.stderr
+    assert "members still handle what they have fetched" in ran.stderr
     assert desk.json("group", "show", "billing")["state"] == "paused"
     assert desk.done("group", "resume", "billing").splitlines()[1] == "broker-a\tresumed"
     assert desk.json("group", "show", "billing")["state"] == "offline"
+    again = desk.run("group", "resume", "billing")
+    assert again.stdout == "BROKER\tRESULT\nbroker-a\tnot paused\n"
+    assert "group billing is not paused; nothing was changed" in again.stderr
 
 
 def test_a_pause_in_one_topic_is_shown_and_its_remedy_is_named(desk: Desk) -> None:
@@ -178,7 +181,11 @@ def test_a_pause_in_one_topic_is_shown_and_its_remedy_is_named(desk: Desk) -> No
     found = json.loads(desk.run("doctor", "group", "billing", "--json").stdout)["items"]
     (command,) = (each["command"] for each in found if each["finding"] == "paused")
     assert command == "sparrowmq group resume billing --topic orders"
+    whole = desk.run("group", "resume", "billing")
+    assert "is not paused; it is paused in orders; nothing was changed" in whole.stderr
     desk.done("group", "resume", "billing", "--topic", "orders")
+    again = desk.run("group", "resume", "billing", "--topic", "orders")
+    assert "is not paused in topic orders; nothing was changed" in again.stderr
     assert desk.json("group", "show", "billing")["state"] == "offline"
 
 
@@ -205,7 +212,7 @@ def test_a_reset_is_previewed_made_listed_and_undone(desk: Desk) -> None:
     assert "nothing was changed" in shown.stderr
     asked = desk.run("group", "reset", "moved", "--topic", "orders", "--to", "latest")
     assert asked.returncode == 1
-    assert "2 queues of topic orders: 4 messages are skipped, 0 delivered again" in asked.stderr
+    assert "2 queues of topic orders: 4 messages skipped, 0 delivered again" in asked.stderr
     only = ("--queue", "broker-a/1", "--by", "+1", "--yes")
     past = desk.json("group", "reset", "moved", "--topic", "orders", *only)
     assert (past["skipped"], past["repeated"]) == (1, 0)
@@ -349,7 +356,7 @@ REFUSED = {
     "dead letters that are not there": (
         ["dlq", "show", "nope"],
         1,
-        "group nope has no dead letters",
+        "group nope does not exist",
     ),
     "no choice of dead letters": (["dlq", "resend", "billing"], 2, "say which: --id"),
     "a pause of RocketMQ's own tools": (

@@ -62,6 +62,7 @@ def test_help_fits_on_a_screen_and_help_all_shows_the_rest(command: str, lines: 
     assert "Addresses:" in text
     assert "Settings and logs:" in text
     assert f"more options: sparrowmq {command} --help-all" in text
+    assert command != "up" or ("--console-port PORT" in text and "--no-console" in text)
     everything = run(command, "--help-all", COLUMNS="80").stdout
     settings = nameserver_settings() if command == "nameserver" else broker_settings()
     overruled = ("name-servers", "broker-id") if command == "up" else ()

@@ -67,7 +67,7 @@ def test_changing_the_callers_properties_does_not_change_the_message() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"topic": "a b"}, "only ^[%|a-zA-Z0-9_-]+$ is"),
+        ({"topic": "a b"}, "digits, %, |, _ and -"),
         ({"topic": ""}, "blank"),
         ({"topic": "t" * 128}, "at most 127"),
         ({"topic": "SCHEDULE_TOPIC_XXXX"}, "clients cannot send"),

@@ -10,6 +10,8 @@ from inspect import isawaitable
 
 from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, addresses_of, all_at_once
 from sparrowmq.admin.errors import NotFound
+from sparrowmq.admin.groups import find_group
+from sparrowmq.admin.members import connected
 from sparrowmq.admin.messages import find_messages, find_unique
 from sparrowmq.admin.offsets import offset_at_time, queue_ends
 from sparrowmq.admin.ranges import MessageRange, messages_of, range_ms, read_range, spans
@@ -111,6 +113,7 @@ async def _route(cluster: ClusterCalls, group: str) -> TopicRoute:
     except NotFound as error:
         if error.is_lost:
             raise
+        await find_group(cluster, group, await connected(cluster, group))
         raise NotFound(
             "dead-letter topic", dlq_topic(group), f"group {group} has no dead letters"
         ) from error

@@ -93,8 +93,8 @@ def open_child(port: int, *, as_json: bool) -> ConsoleChild | None:
         listener = open_listener(_HOST, port, or_next=True)
     except OSError as error:
         log.warning(
-            "no console: port %d and the next ones cannot be used (%s); --console-port chooses"
-            " another, --no-console none",
+            "no console on port %d or the next ones: %s; --console-port chooses another,"
+            " --no-console none",
             port,
             error.strerror or error,
         )

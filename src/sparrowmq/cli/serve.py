@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import random
+import re
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -50,6 +51,8 @@ _REMEDIES = {
 }
 
 
+_BIND = re.compile(r"error while attempting to bind on address \('([^']+)', (\d+)[^)]*\): ")
+"""How asyncio and uvloop begin the text of a socket that cannot listen."""
 _NOT_PERMITTED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 """Errors that another owner, mode or mount would fix."""
 
@@ -268,7 +271,7 @@ def _explain(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno in _NOT_PERMITTED and error.filename:
         return not_permitted(Path(os.fsdecode(error.filename)))
     if isinstance(error, OSError):
-        text = error.strerror or str(error)
+        text = _BIND.sub(r"cannot listen on \1:\2: ", error.strerror or str(error))
         remedy = _REMEDIES.get(error.errno or 0)
         if isinstance(error, socket.gaierror):
             remedy = "the host to listen on has no address: choose another with --listen"

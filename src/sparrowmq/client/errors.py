@@ -113,8 +113,8 @@ class StrategyFailed(ClientError):
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 attempt`, `2 attempts`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """`1 attempt`, `2 attempts`, `1,000 attempts`."""
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _causes(attempts: Sequence[tuple[str, str]]) -> Iterator[str]:

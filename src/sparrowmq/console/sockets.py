@@ -25,7 +25,8 @@ def open_listener(host: str, port: int, *, or_next: bool = False) -> socket.sock
         except OSError as error:
             listener.close()
             if error.errno != errno.EADDRINUSE or each == port + tries - 1:
-                raise
+                reason = (error.strerror or str(error)).lower()
+                raise OSError(error.errno, f"cannot listen on {host}:{each}: {reason}") from error
         else:
             return listener
     raise AssertionError("the last try has raised")

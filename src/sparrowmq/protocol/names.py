@@ -161,7 +161,10 @@ def _fault(kind: str, name: str, max_length: int) -> str | None:
         return f"the {kind} name is blank"
     shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
     if _LEGAL.fullmatch(name) is None:
-        return f"{kind} {shown!r} has characters that are not allowed, only ^[%|a-zA-Z0-9_-]+$ is"
+        return (
+            f"{kind} {shown!r} has characters that are not allowed; allowed are letters a to z and"
+            " A to Z, digits, %, |, _ and -"
+        )
     if len(name) > max_length:
         return f"{kind} {shown} has {len(name)} characters, at most {max_length} are allowed"
     return None

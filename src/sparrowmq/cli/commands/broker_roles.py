@@ -109,7 +109,7 @@ def _run(change: _Change, *, dry_run: bool, yes: bool, shell: Shell) -> None:
         _show(shell, found, is_done=False)
         shell.dry()
         return
-    shell.confirm(f"{found.broker} gets another master", found.broker, yes=yes)
+    shell.confirm(f"{found.broker} would get another master", found.broker, yes=yes)
     with changing(
         lambda: (
             f"{found.new_master} may be the master of {found.broker} by now, or soon. See which one"

@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.doctor.catalogue import CATALOGUE, About, Severity
 from sparrowmq.admin.doctor.findings import Examination, Finding, NotMade
+from sparrowmq.cli.commands.message import newest_with_key
 from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.option_types import Duration
 from sparrowmq.cli.output import Report, harmless, table
@@ -53,6 +54,7 @@ def _complete_about(_: click.Context, __: click.Parameter, incomplete: str) -> l
 )
 @click.argument("name", required=False, shell_complete=_complete_subject)
 @topic_option(help="The topic of the message.")
+@click.option("--key", metavar="KEY", help="Of a message, instead of ID: the newest with this key.")
 @click.option(
     "--severity",
     type=click.Choice([each.value for each in Severity]),
@@ -83,6 +85,7 @@ def doctor(
     about: str | None,
     name: str | None,
     topic: str | None,
+    key: str | None,
     severity: str,
     for_s: float,
     limit: int,
@@ -99,14 +102,19 @@ def doctor(
       sparrowmq doctor
       sparrowmq doctor group billing
       sparrowmq doctor message 0A000001… --topic orders
+      sparrowmq doctor message --topic orders --key o-17
       sparrowmq doctor --severity warning --json
     """
     if lists:
         shell.show(_catalogue())
         return
-    _check(about, name)
+    _check(about, name, topic, key)
 
     async def work(admin: Admin) -> Examination:
+        if key is not None:
+            assert topic is not None
+            newest = await newest_with_key(admin, topic, key)
+            return await admin.doctor(about, newest.msg_id, topic=topic, for_s=for_s)
         return await admin.doctor(about, name, topic=topic, for_s=for_s, limit=limit)
 
     examined = shell.ask(work)
@@ -116,9 +124,15 @@ def doctor(
         sys.exit(1)
 
 
-def _check(about: str | None, name: str | None) -> None:
+def _check(about: str | None, name: str | None, topic: str | None, key: str | None) -> None:
     if about is not None and about not in tuple(About):
         raise click.UsageError(f"{about!r} cannot be examined, only {', '.join(About)}")
+    if key is not None:
+        if about != About.MESSAGE or name is not None or topic is None:
+            raise click.UsageError(
+                "--key finds a message: sparrowmq doctor message --topic TOPIC --key KEY"
+            )
+        return
     if about not in (None, About.CLUSTER) and name is None:
         raise click.UsageError(f"which {about}? write: sparrowmq doctor {about} NAME")
 

@@ -4,6 +4,7 @@ import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError, AlreadyExists, NotFound
+from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.values import SettingChange
 from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.output import Report, Table, Value, table
@@ -270,19 +271,47 @@ def delete(name: str, keep_offsets: bool, dry_run: bool, yes: bool, shell: Shell
 # ---- pause
 
 
+_PAUSING = {True: "paused", False: "resumed"}
+
+
+def _is_so_already(found: GroupInfo, topic: str | None, *, paused: bool) -> bool:
+    """Whether it is certain that nothing has to be changed. Brokers say where a group is paused for
+    topics in which it has progress."""
+    if found.errors or not found.settings or (topic is not None and topic not in found.topics):
+        return False
+    if topic is None:
+        return all(each.may_consume is not paused for each in found.settings)
+    return all(
+        each.paused_topics is not None and (topic in each.paused_topics) is paused
+        for each in found.settings
+    )
+
+
 def _pausing(
     name: str, topic: str | None, shell: Shell, note: str, *, paused: bool, dry_run: bool
 ) -> None:
-    async def work(admin: Admin) -> list[str]:
-        change = admin.pause_group if paused else admin.resume_group
-        return await change(name, topic=topic, dry_run=dry_run)
+    where = f" in topic {topic}" if topic else ""
 
-    done, result = shell.change(work, dry_run=dry_run), "paused" if paused else "resumed"
+    async def work(admin: Admin) -> tuple[list[str], GroupInfo | None]:
+        change = admin.pause_group if paused else admin.resume_group
+        having = await change(name, topic=topic, dry_run=True)
+        found = await admin.group(name)
+        if _is_so_already(found, topic, paused=paused):
+            return having, found
+        return having if dry_run else await change(name, topic=topic), None
+
+    (done, unchanged), result = shell.change(work, dry_run=dry_run), _PAUSING[paused]
+    if unchanged is not None:
+        state = "paused already" if paused else "not paused"
+        elsewhere = ", ".join(map(str, unchanged.pauses))
+        but = f"; it is {elsewhere}" if elsewhere and not paused else ""
+        shell.show(Report([_results(done, state)]))
+        shell.say(f"group {name} is {state}{where}{but}; nothing was changed")
+        return
     shell.show(Report([_results(done, f"would be {result}" if dry_run else result)]))
     if dry_run:
         shell.dry()
         return
-    where = f" in topic {topic}" if topic else ""
     shell.done(f"group {name} {result}{where}")
     shell.say(note)
 
@@ -301,8 +330,8 @@ def pause(name: str, topic: str | None, dry_run: bool, shell: Shell) -> None:
       sparrowmq group pause billing --topic orders
     """
     note = (
-        "what members have fetched is handled still; they ask again, Java's every 3 s. Go on with:"
-        f" sparrowmq group resume {name}{f' --topic {topic}' if topic else ''}"
+        "members still handle what they have fetched, and ask again, Java's every 3 s. Resume it"
+        f" with: sparrowmq group resume {name}{f' --topic {topic}' if topic else ''}"
     )
     _pausing(name, topic, shell, note, paused=True, dry_run=dry_run)
 

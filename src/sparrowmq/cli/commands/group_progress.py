@@ -18,6 +18,7 @@ from sparrowmq.cli.output import Columns, Kind, Report, Table, Value, table
 from sparrowmq.cli.queues import Goal, QueueName, QueueType, Steps, chosen_queues
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, topic_option, yes_option
 from sparrowmq.cli.stop_signal import RUN_AGAIN
+from sparrowmq.client.errors import counted
 from sparrowmq.protocol.limits import BacklogAction, backlog_of
 from sparrowmq.protocol.message import MessageQueue
 
@@ -190,8 +191,8 @@ async def _owners(admin: Admin, name: str) -> dict[MessageQueue, str]:
 def _question(name: str, topic: str, moves: Sequence[OffsetMove]) -> str:
     skipped, repeated = (sum(each.skipped for each in moves), sum(each.repeated for each in moves))
     return (
-        f"Group {name} moves in {len(moves)} queue{'s' if len(moves) > 1 else ''} of topic {topic}:"
-        f" {skipped:,} messages are skipped, {repeated:,} delivered again"
+        f"group {name} would move in {counted(len(moves), 'queue')} of topic {topic}:"
+        f" {counted(skipped, 'message')} skipped, {repeated:,} delivered again"
     )
 
 
@@ -349,7 +350,9 @@ def clone(
         shell.warn(f"group {source} has no progress{f' in topic {topic}' if topic else ''}")
         sys.exit(1)
     if not dry_run:
-        what = f"Group {target} gets the progress of {source} in {len(moves)} queues"
+        what = (
+            f"group {target} would get the progress of {source} in {counted(len(moves), 'queue')}"
+        )
         shell.confirm(what, target, yes=yes)
         moves = shell.change(lambda admin: copy(admin, is_dry=False))
     rows: list[list[Value]] = [[each.queue.topic, each.queue.place, each.after] for each in moves]

@@ -118,6 +118,14 @@ def get(
         sys.exit(3)
 
 
+async def newest_with_key(admin: Admin, topic: str, key: str) -> MessageExt:
+    """The newest message with a key. Raises NotFound, NotAllAnswered."""
+    found = await admin.find_messages(topic, key, limit=1)
+    if not found:
+        raise _without_key(topic, key, found.errors)
+    return found[0]
+
+
 def _without_key(topic: str, key: str, errors: Sequence[BrokerFailure]) -> AdminError:
     name = f"with key {key}"
     if errors:
@@ -277,10 +285,7 @@ def trace(message_id: str | None, topic: str | None, key: str | None, shell: She
         wanted = message_id
         if wanted is None:
             assert topic is not None and key is not None
-            found = await admin.find_messages(topic, key, limit=1)
-            if not found:
-                raise _without_key(topic, key, found.errors)
-            wanted = found[0].msg_id
+            wanted = (await newest_with_key(admin, topic, key)).msg_id
         return _trace_report(await admin.trace(wanted, topic))
 
     shell.report(look)
@@ -402,7 +407,7 @@ def deliver(
       sparrowmq message deliver 7F0000010ACE18B4AAC2951B8A1F0000 --topic orders --group billing
     """
     if not dry_run:
-        what = f"A handler of group {group} gets message {message_id} once more"
+        what = f"a handler of group {group} would get message {message_id} once more"
         shell.confirm(what, group, yes=yes)
 
     async def work(admin: Admin) -> Delivered:

@@ -174,7 +174,8 @@ def _warnings(info: RebalanceInfo) -> list[str]:
     "events",
     multiple=True,
     metavar="EVENT",
-    help="join, leave, kill, vanish (also with =MEMBER), queues=N, broker=NAME; in this order.",
+    help="join, leave, kill, vanish (also with =MEMBER), queues=N, broker=NAME; in the order in"
+    " which they are given.  [default: join]",
 )
 @click.option(
     "--strategy",
@@ -214,7 +215,7 @@ def simulate_group(
     Nothing is changed.
 
     Shares, plans and times are the client's own. A live group is named; another is described by
-    --queues and --members.
+    --queues and --members. Without --event, one more member joins.
 
     \b
     Examples:
@@ -246,6 +247,8 @@ def simulate_group(
     if svg is not None:
         _draw(found, title, svg)
     shell.show(_report(found, before, with_moves=with_moves))
+    if not events:
+        shell.say("simulated: one more member joins; --event chooses something else")
     if svg is not None:
         shell.say(f"drawn: {svg}")
 

@@ -21,6 +21,7 @@ from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.clock import system_clock, utc_text
 from sparrowmq.protocol.message import Message
+from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic
 
 rate_option = click.option(
     "--rate",
@@ -178,13 +179,24 @@ def _sent_until_then(results: list[SendResult], count: int) -> str:
     return f"{len(results)} of {count} messages were sent, and perhaps one more"
 
 
+_MADE_BY_BROKERS = (
+    "topic {topic} does not exist, and is not created by a message: brokers create the retry and"
+    " dead-letter topic of a group when a member fails; send to a topic of your own, such as orders"
+)
+
+
 async def _is_missing(topic: str, name_servers: str) -> bool:
-    """Whether brokers would create the topic when a message comes."""
+    """Whether brokers would create the topic when a message comes. Raises UsageError for a topic
+    that only they should create."""
     async with Admin(name_servers) as admin:
         try:
             await admin.route(topic)
         except NotFound as error:
-            return not error.is_lost
+            if error.is_lost:
+                return False
+            if is_dlq_topic(topic) or is_retry_topic(topic):
+                raise click.UsageError(_MADE_BY_BROKERS.format(topic=topic)) from error
+            return True
     return False
 
 

@@ -225,19 +225,19 @@ def _up_command() -> SettingsCommand:
             click.Option(
                 ["--console-port"],
                 type=click.IntRange(0, 65535),
-                metavar="NUMBER",
+                metavar="PORT",
                 default=DEFAULT_PORT,
                 show_default=True,
-                help="The console's port; the next free one if it is taken.",
+                help="The console's port.",
             ),
             *common_options(),
             *options(all_settings(), hidden=("name-servers", "broker-id")),
         ],
         help=_UP,
         groups={
-            "Addresses": ("port", "nameserver-port", "listen", "insecure"),
+            "Addresses": ("port", "nameserver-port", "console-port", "no-console", "listen"),
             "Messages": ("brokers", "slaves", "data", "flush"),
-            "Settings and logs": _SETTINGS_AND_LOGS,
+            "Settings and logs": ("config", "log-level"),
         },
     )
 

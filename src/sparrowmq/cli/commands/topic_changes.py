@@ -136,8 +136,9 @@ def create(
         )
     given = {each: value for each, value in settings.items() if value is not None}
 
-    async def work(admin: Admin) -> dict[str, int] | None:
-        if if_missing and await _exists(admin, name):
+    async def work(admin: Admin) -> tuple[dict[str, int], frozenset[str]] | None:
+        before = await _brokers_with(admin, name)
+        if if_missing and before:
             return None
         try:
             targets = await admin.create_topic(
@@ -152,21 +153,27 @@ def create(
         except AlreadyExists as error:
             raise AdminError(_other_settings(name, error)) from error
         new = dict.fromkeys(targets, _most_queues(**settings)) if dry_run else {}
-        if dry_run and not await _exists(admin, name):
-            return new
+        if dry_run and not before:
+            return new, before
         found = (await admin.topic(name)).settings
-        return new | {each.broker: max(each.read_queues, each.write_queues) for each in found}
+        now = {each.broker: max(each.read_queues, each.write_queues) for each in found}
+        return new | now, before
 
-    made = shell.change(work, dry_run=dry_run)
-    if made is None:
+    done = shell.change(work, dry_run=dry_run)
+    if done is None:
         shell.say(f"topic {name} exists; nothing was changed")
         return
+    made, before = done
     columns = (("BROKER", "broker"), ("QUEUES", "queues"))
     shell.show(Report([table(columns, sorted(made.items()))]))
     if dry_run:
         shell.dry()
         return
-    shell.done(f"topic {name} is there")
+    if before >= made.keys():
+        shell.say(f"topic {name} exists already, with these settings; nothing was changed")
+        return
+    where = f" on {', '.join(sorted(made.keys() - before))}" if before else ""
+    shell.done(f"topic {name} was created{where}")
 
 
 def _most_queues(
@@ -177,14 +184,15 @@ def _most_queues(
     return max(read_queues or otherwise, write_queues or otherwise)
 
 
-async def _exists(admin: Admin, name: str) -> bool:
+async def _brokers_with(admin: Admin, name: str) -> frozenset[str]:
+    """The brokers that have a topic; none if it does not exist."""
     try:
-        await admin.route(name)
+        route = await admin.route(name)
     except NotFound as error:
         if error.is_lost:
             raise
-        return False
-    return True
+        return frozenset()
+    return frozenset(each.broker_name for each in route.queue_datas)
 
 
 def _other_settings(name: str, error: AlreadyExists) -> str:
