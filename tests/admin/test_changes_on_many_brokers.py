@@ -75,6 +75,32 @@ def test_nothing_is_deleted_while_a_broker_hangs_and_it_deletes_nothing_later(
         as_client(sim, work)
 
 
+PAUSES: dict[str, Callable[[Admin], Awaitable[list[str]]]] = {
+    "a group": lambda admin: admin.pause_group("billing"),
+    "a group in one topic": lambda admin: admin.pause_group("billing", topic="orders"),
+    "the resumption in one topic": lambda admin: admin.resume_group("billing", topic="orders"),
+}
+
+
+@pytest.mark.parametrize("pause", PAUSES)
+def test_no_group_is_paused_or_resumed_on_some_brokers_while_another_hangs(pause: str) -> None:
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=1)
+        await admin.create_group("billing")
+        for node in sim.brokers.values():  # what is sent now arrives when the broker goes on
+            await core_of(client).peers.connect(node.address)
+        sim.host("broker-b").pause()
+        with pytest.raises(AdminError, match="nothing was changed, since not all brokers answer"):
+            await PAUSES[pause](admin)
+        sim.host("broker-b").resume()
+        settings = (await admin.group("billing")).settings
+        assert [(each.may_consume, each.paused_topics) for each in settings] == [(True, set())] * 2
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        as_client(sim, work)
+
+
 def test_a_broker_that_was_sent_a_change_and_did_not_answer_may_have_made_it() -> None:
     async def work(client: Client) -> None:
         admin = Admin(client=client)

@@ -182,7 +182,9 @@ async def set_paused(
         wanted = wanted_group(None, may_consume=not paused)
         _, having = await _update(cluster, group, wanted, brokers=(), dry_run=dry_run)
         return having
-    await find_group(cluster, group, await connected(cluster, group))
+    online = await connected(cluster, group)
+    await find_group(cluster, group, online)
+    online.unreached()  # raises while a broker hangs, before any other is changed
     route = await cluster.route(check_topic(topic))
     names = sorted({each.broker_name for each in route.broker_datas})
     targets, away = await cluster.changeable(brokers=names)
