@@ -14,6 +14,7 @@ from sparrowmq import (
     NotFound,
     OffsetMove,
     ResetJournal,
+    ResetRecord,
 )
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import as_client, consuming, numbered, send
@@ -204,6 +205,41 @@ def test_a_reset_that_cannot_be_written_down_is_not_made(tmp_path: Path) -> None
         admin = await sold(client)
         with pytest.raises(AdminError, match="the reset cannot be written down in"):
             await admin.reset_with_journal("billing", "orders", "earliest", journal=journal, who="")
+        assert (await admin.lag("billing", "orders")).lag == 0
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+class FullAfter(ResetJournal):
+    """A journal whose disk is full after a number of records."""
+
+    def __init__(self, folder: Path, room: int) -> None:
+        super().__init__(folder)
+        self.room = room
+
+    def write(self, record: ResetRecord) -> None:
+        if self.room == 0:
+            raise AdminError(f"the reset cannot be written down in {self.folder}: no space")
+        self.room -= 1
+        super().write(record)
+
+
+def test_a_reset_is_reported_as_made_when_the_disk_of_its_journal_fills_up(
+    tmp_path: Path,
+) -> None:
+    journal = FullAfter(tmp_path, room=1)
+
+    async def work(client: Client) -> None:
+        admin = await sold(client)
+        made = await admin.reset_with_journal(
+            "billing", "orders", "earliest", journal=journal, who=""
+        )
+        assert (await admin.lag("billing", "orders")).lag == 6
+        assert made.record == journal.records("billing")[0]
+        assert made.record.state == "started"
+        journal.room = 1
+        await admin.undo_reset("billing", made.record.id, journal=journal, who="")
         assert (await admin.lag("billing", "orders")).lag == 0
 
     with SimCluster(seed=1).run() as sim:

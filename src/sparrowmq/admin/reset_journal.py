@@ -15,6 +15,7 @@ same name: a reset belongs to a cluster that still has one of the broker address
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -87,8 +88,10 @@ class ResetJournal:
             ) from error
 
     def forget(self, record: ResetRecord) -> None:
-        """Remove a record of a reset that moved nothing."""
-        self._path(record.id).unlink(missing_ok=True)
+        """Remove a record of a reset that moved nothing, if the folder can still be written: the
+        reason why it moved nothing matters more."""
+        with suppress(OSError):
+            self._path(record.id).unlink(missing_ok=True)
 
     def records(self, group: str | None = None) -> list[ResetRecord]:
         """The records of a group, or all, newest first. Files that are not records are skipped."""

@@ -69,14 +69,23 @@ async def journaled_reset(
     try:
         await apply_reset(cluster, plan)
     except PartlyReset:
-        journal.write(ended(record, PARTLY))
+        _rewritten(journal, record, ended(record, PARTLY))
         raise
     except AdminError:
         journal.forget(record)
         raise
-    done = ended(record, DONE)
-    journal.write(done)
-    return JournaledReset(moves=tuple(plan.moves), record=done)
+    now = _rewritten(journal, record, ended(record, DONE))
+    return JournaledReset(moves=tuple(plan.moves), record=now)
+
+
+def _rewritten(journal: ResetJournal, before: ResetRecord, after: ResetRecord) -> ResetRecord:
+    """The record that the journal has now. The offsets were moved: a disk that is full by now must
+    not make that a failure, and the record before suffices for an undo."""
+    try:
+        journal.write(after)
+    except AdminError:
+        return before
+    return after
 
 
 async def undo_reset(
@@ -119,7 +128,7 @@ async def undo_reset(
         kind=UNDO,
     )
     assert made.record is not None
-    journal.write(undone(record, made.record.id))
+    _rewritten(journal, record, undone(record, made.record.id))
     return JournaledReset(moves=made.moves, record=made.record, kept=kept)
 
 
