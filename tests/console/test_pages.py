@@ -220,6 +220,34 @@ def test_text_from_a_message_or_client_never_becomes_markup() -> None:
 # ---- changes
 
 
+def test_a_move_that_is_confirmed_many_times_at_once_is_made_once(tmp_path: Path) -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=2)
+        await send(client, *numbered("orders", 10))
+        async with consuming(client, "billing", "orders", 10):
+            pass
+        await visitor.get("/groups/billing")
+        fields = {"topic": "orders", "to": "earliest"}
+        preview = await visitor.post("/groups/billing/reset", fields)
+        fields["state"] = state_in(preview)
+        made = await asyncio.gather(
+            *(visitor.post("/groups/billing/reset", fields) for _ in range(5))
+        )
+        assert console.journal is not None and len(console.journal.records()) == 1
+        assert sorted(each.status for each in made) == [200] + [409] * 4
+        refused = next(each for each in made if each.status == 409)
+        assert "nothing was changed: another change was confirmed here" in refused.text
+        preview = await visitor.post("/groups/billing/undo", {})
+        fields = {"state": state_in(preview)}
+        await asyncio.gather(*(visitor.post("/groups/billing/undo", fields) for _ in range(5)))
+        assert [each.kind for each in console.journal.records()] == ["undo", "reset"]
+        assert (await admin.lag("billing")).lag == 0
+
+    with SimCluster(seed=5).run() as sim:
+        as_visitor(sim, work, resets_dir=tmp_path)
+
+
 def test_a_reset_is_previewed_made_undone_and_recorded(tmp_path: Path) -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
         admin = Admin(client=client)

@@ -136,6 +136,8 @@ class Application:
         self._routes = [route for each in ROUTES for route in self._starlette_routes(each)]
         self._pages = [(Route(each.path, _healthy), each.show) for each in ROUTES if each.show]
         """For live updates: finds the page of an address."""
+        self._under_way: set[str] = set()
+        """Addresses of confirmed changes that are being made."""
 
     def asgi(self, *, port: int) -> ASGIApp:
         """The application for a server that listens on `port`."""
@@ -178,13 +180,28 @@ class Application:
     def _action(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             view = await self._view(request)
-            found = await _answered(handler, view)
+            found = await self._acted(handler, view)
             if isinstance(found, Page) and found.template == _ERROR:
                 again = await self._form_again(view, found, request)
                 return again or self._response(view, found, request)
             return self._response(view, found, request)
 
         return answer
+
+    async def _acted(self, handler: Handler, view: View) -> Answer:
+        """The answer of an action. Confirmed changes of one address are made one at a time: each
+        compares the cluster with its preview first, and would find it as before if a button that
+        was pressed twice made two at once."""
+        if not view.entered("state"):
+            return await _answered(handler, view)
+        address = view.console.base + view.path
+        if address in self._under_way:
+            return error_page(409, _UNDER_WAY)
+        self._under_way.add(address)
+        try:
+            return await _answered(handler, view)
+        finally:
+            self._under_way.remove(address)
 
     async def _form_again(self, view: View, error: Page, request: Request) -> Response | None:
         """The page of the form with the error in it; None if there is no such page. It is the page
@@ -325,6 +342,12 @@ class Application:
             if match == Match.FULL:
                 return show, found["path_params"]
         return None
+
+
+_UNDER_WAY = (
+    "nothing was changed: another change was confirmed here and is still being made; see what came"
+    " of it before you repeat this one"
+)
 
 
 def _theme(request: Request) -> str:
