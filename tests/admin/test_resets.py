@@ -49,7 +49,8 @@ def test_a_reset_is_written_down_and_undone(tmp_path: Path) -> None:
         assert (record.who, record.state) == ("ann@desk", "done")
         assert record.cluster.names == "DefaultCluster"
         text = json.loads((journal.folder / f"{record.id}.json").read_text())
-        assert text["queues"][0] == {"broker": "broker-a", "queue": 0, "before": 3, "after": 0}
+        moved = {"broker": "broker-a", "queue": 0, "before": 3, "after": 0, "oldest": 0}
+        assert text["queues"][0] == moved
 
         shown = await admin.undo_reset("billing", journal=journal, who="bob", dry_run=True)
         assert (shown.record, len(journal.records())) == (None, 1)
@@ -162,7 +163,9 @@ def test_an_undo_that_was_killed_is_run_again(
         as_client(sim, work)
 
 
-def test_a_queue_without_progress_stays_when_its_reset_is_undone(tmp_path: Path) -> None:
+def test_a_reset_skips_all_of_a_queue_without_progress_and_an_undo_brings_all_of_it_back(
+    tmp_path: Path,
+) -> None:
     journal = ResetJournal(tmp_path)
 
     async def work(client: Client) -> None:
@@ -171,10 +174,15 @@ def test_a_queue_without_progress_stays_when_its_reset_is_undone(tmp_path: Path)
         await admin.create_group("billing")
         await admin.reset_offsets("billing", "orders", {FIRST: 0})
         await send(client, *numbered("orders", 2))
-        await admin.reset_with_journal("billing", "orders", "latest", journal=journal, who="ann")
+        made = await admin.reset_with_journal(
+            "billing", "orders", "latest", journal=journal, who="ann"
+        )
+        assert [each.skipped for each in made.moves] == [1, 1]
+        assert made.unread == (SECOND,)
         undone = await admin.undo_reset("billing", journal=journal, who="ann")
-        assert undone.moves == (OffsetMove(FIRST, 1, 0),)
-        assert undone.kept == (SECOND,)
+        assert undone.moves == (OffsetMove(FIRST, 1, 0), OffsetMove(SECOND, 1, 0))
+        assert undone.unread == (SECOND,)
+        assert (await admin.lag("billing", "orders")).lag == 2
 
     with SimCluster(seed=1).run() as sim:
         as_client(sim, work)

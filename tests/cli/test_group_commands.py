@@ -225,6 +225,21 @@ def test_a_reset_is_previewed_made_listed_and_undone(desk: Desk) -> None:
     assert desk.json("group", "lag", "moved")["lag"] == 4
 
 
+def test_a_reset_says_what_it_skips_where_a_group_has_never_read(desk: Desk) -> None:
+    desk.done("group", "create", "fresh")
+    latest = ("group", "reset", "fresh", "--topic", "orders", "--to", "latest")
+    shown = desk.run(*latest, "--dry-run")
+    assert steady(shown.stdout).splitlines()[1:] == [
+        "broker-a/0\t\t2\t2\t0\t",
+        "broker-a/1\t\t2\t2\t0\t",
+    ]
+    assert "never read: broker-a/0, broker-a/1; " in shown.stderr
+    desk.done(*latest, "--yes")
+    undone = desk.run("group", "undo", "fresh", "--yes")
+    assert "broker-a/0, broker-a/1: the group had no progress there; " in undone.stderr
+    assert desk.json("group", "lag", "fresh")["lag"] == 4
+
+
 def test_messages_are_found_by_key_id_place_and_time(desk: Desk) -> None:
     found = desk.done("message", "get", "orders", "--key", "o-1").splitlines()
     assert found[:2] == [
@@ -315,6 +330,11 @@ REFUSED = {
         ["group", "reset", "g", "--topic", "t", "--by", "1", "--queue", "3"],
         2,
         "'3' is not a queue; write broker-a/3",
+    ),
+    "a time in the future": (
+        ["group", "reset", "billing", "--topic", "orders", "--to", "2100-01-01", "--dry-run"],
+        2,
+        "`to` is 2100-01-01T00:00:00+00:00, which is in the future",
     ),
     "an offset that the queue does not have": (
         ["group", "reset", "billing", "--topic", "orders", "--to", "99", "--dry-run"],

@@ -804,9 +804,9 @@ class Admin(Block):
         dry_run: bool = False,
     ) -> JournaledReset:
         """Put a group back to where it was before a journaled reset: the one with this id, or the
-        last one. Queues in which it had no progress stay where they are. Raises NotFound, and,
-        unless `force`, AdminError if members have moved on since, or if the named reset was made in
-        another cluster of this name."""
+        last one. Queues in which it had no progress go to their oldest message. Raises NotFound,
+        and, unless `force`, AdminError if members have moved on since, or if the named reset was
+        made in another cluster of this name."""
         return await resets.undo_reset(
             self._cluster,
             group,

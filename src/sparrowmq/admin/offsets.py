@@ -9,8 +9,8 @@ commits. With members online such brokers can only move whole topics to a time.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -71,11 +71,14 @@ class OffsetMove:
     before: int | None
     """None if the group had no progress."""
     after: int
+    oldest: int | None = field(default=None, compare=False)
+    """The offset of the queue's oldest message; None if that was not asked."""
 
     @property
     def skipped(self) -> int:
-        """Messages that the group will not read."""
-        return 0 if self.before is None else max(0, self.after - self.before)
+        """Messages that the group will not read. Without progress it has read none of the queue."""
+        begin = self.oldest if self.before is None else max(self.before, self.oldest or 0)
+        return 0 if begin is None else max(0, self.after - begin)
 
     @property
     def repeated(self) -> int:
@@ -165,6 +168,12 @@ async def plan_reset(
     """Read where a group is and where it will go; nothing is moved. Raises ValueError, NotFound,
     and AdminError for an offset that a queue does not have."""
     goal = _checked_goal(topic, to, queues)
+    if isinstance(goal, int) and goal > cluster.client.clock():
+        when = datetime.fromtimestamp(goal / 1000, UTC).isoformat(timespec="seconds")
+        raise ValueError(
+            f"`to` is {when}, which is in the future, where no message is yet; 'latest' skips all"
+            " that is there now"
+        )
     route = await cluster.route(check_topic(topic))
     online = await connected(cluster, check_group(group))
     known = await find_group(cluster, group, online)
@@ -283,7 +292,7 @@ async def _planned(
             after = min(high, max(low, await offset_at_time(cluster, address, queue, goal)))
         else:
             after = low if goal == "earliest" else high
-        return _Planned(OffsetMove(queue, before, after), low, high)
+        return _Planned(OffsetMove(queue, before, after, low), low, high)
 
     return list((await all_at_once({queue: partial(plan, queue) for queue in queues})).values())
 

@@ -198,6 +198,7 @@ def _plain(record: ResetRecord) -> dict[str, Any]:
                 "queue": move.queue.queue_id,
                 "before": move.before,
                 "after": move.after,
+                "oldest": move.oldest,
             }
             for move in record.moves
         ],
@@ -227,6 +228,7 @@ def _read(path: Path) -> ResetRecord | None:
                     MessageQueue(topic, str(each["broker"]), int(each["queue"])),
                     None if each["before"] is None else int(each["before"]),
                     int(each["after"]),
+                    None if each.get("oldest") is None else int(each["oldest"]),
                 )
                 for each in value["queues"]
             ),

@@ -36,8 +36,9 @@ class JournaledReset:
     moves: tuple[OffsetMove, ...]
     record: ResetRecord | None
     """Its record in the journal; None for a dry run."""
-    kept: tuple[MessageQueue, ...] = ()
-    """Queues that an undo leaves where they are: the group had no progress there before."""
+    unread: tuple[MessageQueue, ...] = ()
+    """Queues in which the group had no progress before the reset: it had read nothing there.
+    Brokers cannot take progress away, so an undo sets them to their oldest message at the reset."""
 
 
 async def journaled_reset(
@@ -54,8 +55,9 @@ async def journaled_reset(
 ) -> JournaledReset:
     """Move a group and record where it was."""
     plan = await plan_reset(cluster, group, topic, to, queues=queues)
+    unread = tuple(each.queue for each in plan.moves if each.before is None)
     if dry_run:
-        return JournaledReset(moves=tuple(plan.moves), record=None)
+        return JournaledReset(moves=tuple(plan.moves), record=None, unread=unread)
     record = new_record(
         kind=kind,
         cluster=await this_cluster(cluster),
@@ -75,7 +77,7 @@ async def journaled_reset(
         journal.forget(record)
         raise
     now = _rewritten(journal, record, ended(record, DONE))
-    return JournaledReset(moves=tuple(plan.moves), record=now)
+    return JournaledReset(moves=tuple(plan.moves), record=now, unread=unread)
 
 
 def _rewritten(journal: ResetJournal, before: ResetRecord, after: ResetRecord) -> ResetRecord:
@@ -107,15 +109,10 @@ async def undo_reset(
     _check_made_here(record, here, force=force)
     is_cut = record.state != DONE or journal.has_cut_undo(record)
     goal = await _places_before(cluster, record, may_be_before=is_cut, force=force)
-    kept = tuple(move.queue for move in record.moves if move.before is None)
-    if not goal:
-        raise AdminError(
-            f"group {group} had no progress before reset {record.id}: there is nothing to go back"
-            f" to; sparrowmq group reset {group} --topic {record.topic} --to earliest starts over"
-        )
+    unread = tuple(move.queue for move in record.moves if move.before is None)
     if dry_run:
         plan = await plan_reset(cluster, group, record.topic, goal, queues=())
-        return JournaledReset(moves=tuple(plan.moves), record=None, kept=kept)
+        return JournaledReset(moves=tuple(plan.moves), record=None, unread=unread)
     made = await journaled_reset(
         cluster,
         group,
@@ -129,7 +126,7 @@ async def undo_reset(
     )
     assert made.record is not None
     _rewritten(journal, record, undone(record, made.record.id))
-    return JournaledReset(moves=made.moves, record=made.record, kept=kept)
+    return JournaledReset(moves=made.moves, record=made.record, unread=unread)
 
 
 async def this_cluster(cluster: ClusterCalls) -> ResetCluster:
@@ -164,9 +161,9 @@ def _check_made_here(record: ResetRecord, here: ResetCluster, *, force: bool) ->
 async def _places_before(
     cluster: ClusterCalls, record: ResetRecord, *, may_be_before: bool, force: bool
 ) -> dict[MessageQueue, int]:
-    """Where each queue was, or its oldest message now. Raises AdminError if members have moved on.
-    `may_be_before`: the reset or an undo was interrupted, so that some queues may still, or again,
-    be there."""
+    """Where each queue was, or its oldest message then or now. Raises AdminError if members have
+    moved on. `may_be_before`: the reset or an undo was interrupted, so that some queues may still,
+    or again, be there."""
     brokers = sorted({move.queue.broker_name for move in record.moves})
     masters = await cluster.masters(brokers=brokers)
 
@@ -176,10 +173,14 @@ async def _places_before(
         return await committed(cluster, address, record.group, move.queue), low, high
 
     found = await all_at_once({move: partial(look, move) for move in record.moves})
+    goals = {
+        move: min(high, max(low, (move.oldest or low) if move.before is None else move.before))
+        for move, (_, low, high) in found.items()
+    }
     gone_on = [
         f"{move.queue.place} is at {now}, not {move.after}"
         for move, (now, _, _) in found.items()
-        if now != move.after and not (may_be_before and now == move.before)
+        if now != move.after and not (may_be_before and now in (move.before, goals[move]))
     ]
     if gone_on and not force:
         raise AdminError(
@@ -187,11 +188,7 @@ async def _places_before(
             f" ({'; '.join(gone_on[:3])}{' …' if len(gone_on) > 3 else ''}); nothing was changed:"
             " an undo would deliver or skip other messages than the reset did, --force does it"
         )
-    return {
-        move.queue: min(high, max(low, move.before))
-        for move, (_, low, high) in found.items()
-        if move.before is not None
-    }
+    return {move.queue: goal for move, goal in goals.items()}
 
 
 # ---- what it would do to limits

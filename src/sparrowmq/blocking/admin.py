@@ -726,9 +726,9 @@ class Admin(Facade[AsyncAdmin]):
         dry_run: bool = False,
     ) -> JournaledReset:
         """Put a group back to where it was before a journaled reset: the one with this id, or the
-        last one. Queues in which it had no progress stay where they are. Raises NotFound, and,
-        unless `force`, AdminError if members have moved on since, or if the named reset was made in
-        another cluster of this name."""
+        last one. Queues in which it had no progress go to their oldest message. Raises NotFound,
+        and, unless `force`, AdminError if members have moved on since, or if the named reset was
+        made in another cluster of this name."""
         return self._wait(
             lambda admin: admin.undo_reset(
                 group, reset_id, journal=journal, who=who, force=force, dry_run=dry_run

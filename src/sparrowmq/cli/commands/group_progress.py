@@ -22,6 +22,9 @@ from sparrowmq.client.errors import counted
 from sparrowmq.protocol.limits import BacklogAction, backlog_of
 from sparrowmq.protocol.message import MessageQueue
 
+_MOST_NAMED = 8
+"""Queues named in one sentence."""
+
 
 def reset_journal() -> ResetJournal:
     """The journal of this user: `$XDG_STATE_HOME/sparrowmq/resets/`."""
@@ -118,7 +121,19 @@ def reset(
             lambda admin: move(admin, is_dry=False),
             next_step=_after_a_stop(journal, name, is_repeatable=by is None),
         )
-    _show_moves(shell, planned, owners, name, dry_run=dry_run)
+    _show_moves(shell, planned, owners, name, _never_read(planned.unread), dry_run=dry_run)
+
+
+def _never_read(queues: Sequence[MessageQueue]) -> str:
+    return (
+        f"never read: {_places(queues)}; SKIPPED counts from the oldest message, and since progress"
+        " cannot be taken away again, group undo sets such a queue to that message"
+    )
+
+
+def _places(queues: Sequence[MessageQueue]) -> str:
+    more = f" and {len(queues) - _MOST_NAMED:,} more" if len(queues) > _MOST_NAMED else ""
+    return ", ".join(each.place for each in queues[:_MOST_NAMED]) + more
 
 
 def _after_a_stop(journal: ResetJournal, name: str, *, is_repeatable: bool) -> Callable[[], str]:
@@ -201,9 +216,11 @@ def _show_moves(
     made: JournaledReset,
     owners: Mapping[MessageQueue, str],
     name: str,
+    unread: str,
     *,
     dry_run: bool,
 ) -> None:
+    """`unread` is said if there are queues in which the group had no progress."""
     facts: dict[str, Value] = {
         "id": made.record.id if made.record else "",
         "skipped": sum(each.skipped for each in made.moves),
@@ -212,8 +229,8 @@ def _show_moves(
     if made.record is None:
         del facts["id"]
     shell.show(Report([_moves_table(made.moves, owners)], facts=facts))
-    for queue in made.kept:
-        shell.say(f"{queue.place}: the group had no progress there, it stays where it is")
+    if made.unread:
+        shell.say(unread)
     if dry_run:
         shell.dry()
     elif made.record is not None:
@@ -290,7 +307,11 @@ def undo(
         topic = planned.moves[0].queue.topic
         shell.confirm(_question(name, topic, planned.moves), name, yes=yes)
         planned = shell.change(lambda admin: move(admin, is_dry=False))
-    _show_moves(shell, planned, owners, name, dry_run=dry_run)
+    set_back = (
+        f"{_places(planned.unread)}: the group had no progress there; it is set to the oldest"
+        " message at the reset, and reads all from there"
+    )
+    _show_moves(shell, planned, owners, name, set_back, dry_run=dry_run)
 
 
 def _records_table(records: Sequence[ResetRecord]) -> Table:
