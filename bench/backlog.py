@@ -79,7 +79,7 @@ def _in_turn(
     for number in range(rounds):
         for side, other in (sides, sides[::-1]):
             with suspended(other.pids):
-                os.sync()  # what was written before is nobody's burden now
+                os.sync()  # so that earlier writes do not slow the measured run
                 measure(side, number)
 
 

@@ -54,7 +54,7 @@ class Contender:
 
     def close(self) -> None:
         """End what was started, by its own pid."""
-        # Apache's servers take many seconds for a goodbye that nobody needs here.
+        # Apache's servers take many seconds for an orderly stop, which is not needed here.
         sign = signal.SIGKILL if self.name == "Apache" else signal.SIGTERM
         for server in self.servers:
             if server.is_running():

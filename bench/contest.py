@@ -139,7 +139,7 @@ def contest(folder: Path, effort: Effort, *, sync_flush: bool = False) -> Iterat
 
 def _side(stack: ExitStack, folder: Path, start: Start, sync_flush: bool) -> Side:
     client = stack.enter_context(Driver(folder / "client"))
-    # Loads the client's classes; nobody listens there.
+    # Loads the client's classes; no server listens there.
     client.run("first_send", name_server="127.0.0.1:1", limit=0)
     broker = start(folder / "broker", sync_flush)
     stack.callback(broker.close)
@@ -161,7 +161,7 @@ def learn(contest: Contest) -> None:
 
 
 def brief(row: Row) -> str:
-    """The numbers somebody who waits wants to see."""
+    """The figures shown while a run is in progress."""
     shown = []
     for name, unit in (("per_s", "/s"), ("broker_cpu_us", "µs CPU"), ("e2e_p50_ms", "ms")):
         if name in row:

@@ -28,7 +28,7 @@ def delivery(folder: Path, effort: Effort) -> list[Figure]:
 
 
 def measure(folder: Path, pending_count: int) -> list[Figure]:
-    """The figures, each part in a folder of its own."""
+    """The figures, each part in a separate folder."""
     folder.mkdir(parents=True, exist_ok=True)
     return [
         *ratios_of_a_broker(folder / "cpu"),

@@ -36,7 +36,7 @@ class Figure:
     unit: str
     ours: float
     peer: float | None = None
-    """Of what it is compared with: Apache's broker or client, Kafka, or an empty broker."""
+    """The figure of the peer: Apache's broker or client, Kafka, or an empty broker."""
     target: Target | None = None
 
     @property

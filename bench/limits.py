@@ -31,7 +31,7 @@ from tests.guard.workload import QUEUES, Wired, wired
 _ROUNDS = 40
 _REQUESTS = 2_000
 _KNOWN = 100_000
-"""Messages of a window, when nothing else is said."""
+"""Messages of a window by default."""
 _KILLS = 3
 _SEND_S = 3.0
 """What clients give a send."""

@@ -96,7 +96,7 @@ def _ignore(_: object) -> None:
 
 
 def anonymous_mb() -> int:
-    """What this process takes that is no file."""
+    """Memory of this process that is not mapped from files."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon"):
             return int(line.split()[1]) // 1024

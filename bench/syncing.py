@@ -36,7 +36,7 @@ class ThreadSyncer:
 
 
 async def measure(store: Store, syncer: Syncer, seconds: float) -> tuple[int, int, float]:
-    """Appends and syncs in the time given, and the longest the loop stood still."""
+    """Appends and syncs in the time given, and the longest time the loop was blocked."""
     put = PutMessage("bench", 0, 0, 0, 1, _HOST, 0, bytes(128), b"", uniq_key="")
     syncs = appends = 0
     longest = 0.0

@@ -30,4 +30,4 @@ def be_patient(set_item: Callable[[dict[str, Any], str, float], None] = dict.__s
 
 
 PATIENT = "from tests.patience import be_patient; be_patient()\n"
-"""For programs of their own: they run in the root of the repository and begin with this."""
+"""For separate programs: they run in the root of the repository and begin with this."""

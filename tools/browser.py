@@ -1,6 +1,6 @@
 """Finds the browser that tests of the console drive: Debian's chromium, or one like it.
 
-A small file of its own: `./dev` asks before anything is installed, the tests afterwards.
+A small separate file: `./dev` uses it before anything is installed, the tests afterwards.
 """
 
 import shutil

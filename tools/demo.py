@@ -293,7 +293,7 @@ def conclude_spark(rows: int, found: list[City], orders: Orders) -> int:
 
 @contextmanager
 def console_beside(name_server: str) -> Iterator[str]:
-    """The address of a web console that runs in a process of its own meanwhile."""
+    """The address of a web console that runs in a separate process meanwhile."""
     with open_listener("127.0.0.1", CONSOLE_PORT, or_next=True) as listener:
         number = listener.fileno()
         command = [sys.executable, "-m", "sparrowmq", "console", "--fd", str(number)]

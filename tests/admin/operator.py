@@ -25,7 +25,7 @@ T = TypeVar("T")
 def as_operator(
     sim: RunningCluster, work: Callable[[Admin], Awaitable[T]], *, timeout_s: float = 5.0
 ) -> T:
-    """What an operator gets, on a host of its own."""
+    """The result of an operator's work on its own host."""
 
     async def run(client: Client) -> T:
         return await work(Admin(client=client, timeout_s=timeout_s))

@@ -12,7 +12,7 @@ from sparrowmq.testing import Cluster
 from tests.patience import PATIENCE_S
 
 LIFECYCLE = {"start", "stop"}
-"""Both have them as well, with a documentation of their own."""
+"""Both have these too, with their own documentation."""
 
 
 def operations(kind: type) -> dict[str, inspect.Signature]:

@@ -61,7 +61,7 @@ def test_nothing_is_deleted_while_a_broker_hangs_and_it_deletes_nothing_later(
         admin = Admin(client=client)
         await admin.create_topic("orders", queues=1)
         await admin.create_group("billing")
-        for node in sim.brokers.values():  # what is sent now arrives when the broker goes on
+        for node in sim.brokers.values():  # requests sent now arrive when the broker resumes
             await core_of(client).peers.connect(node.address)
         sim.host("broker-b").pause()
         with pytest.raises(AdminError, match="nothing was changed, since not all brokers answer"):

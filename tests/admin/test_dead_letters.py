@@ -237,7 +237,7 @@ def test_dead_letters_are_resent_to_their_topic_or_to_a_chosen_one() -> None:
     async def work(client: Client) -> None:
         admin = await died(client, order(1), order(2))
         await admin.create_topic("repaired", queues=2)
-        # which still knows both messages, and takes them under keys of their own
+        # which still knows both messages, and accepts them under new keys
         await admin.update_topic("orders", attributes={"sparrowmq.dedup": "on"})
         first = (await admin.dead_letters("billing", newest=False)).messages[0]
         (elsewhere,) = await admin.resend_dead_letters("billing", ids=[first.msg_id], to="repaired")

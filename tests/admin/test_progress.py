@@ -73,7 +73,7 @@ def test_lag_counts_unread_messages_per_queue_per_topic_and_in_total() -> None:
 
 
 def test_queues_on_a_broker_without_progress_count_as_unread_in_every_view() -> None:
-    """A topic is put on another broker when its readers are gone: nobody has read what is there."""
+    """The topic was added to another broker after its readers left: its queues there are unread."""
     elsewhere = MessageQueue("orders", "broker-b", 0)
 
     async def spread(client: Client) -> None:

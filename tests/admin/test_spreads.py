@@ -171,7 +171,7 @@ def test_a_broker_that_drains_gets_no_topic_and_one_without_a_master_neither() -
 
 
 def test_a_topic_can_be_made_while_a_broker_drains() -> None:
-    """It is registered without write permission there, and that is no failure."""
+    """It is registered there without write permission, which is not a failure."""
     with SimCluster(brokers=2).run() as sim:
 
         async def work(admin: Admin) -> None:

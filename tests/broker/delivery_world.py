@@ -1,4 +1,4 @@
-"""A broker without sockets and loops: requests are calls, and time passes when a test says so."""
+"""A broker without sockets and loops: requests are calls, and a test advances the time."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""A store whose syncs end when a test says so, and sends that wait for them."""
+"""A store whose syncs a test completes by hand, and sends that wait for them."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ class KeptRequest:
 
     @property
     def connection(self) -> "KeptRequest":
-        """Each comes from a peer of its own."""
+        """Each comes from a different peer."""
         return self
 
     def answer(self, reply: Reply) -> None:
@@ -50,7 +50,7 @@ class KeptRequest:
 
 
 class Bench:
-    """A store whose syncs end when the test says so."""
+    """A store whose syncs the test completes by hand."""
 
     def __init__(self, sim: Simulation, flush: Flush) -> None:
         self.sim = sim

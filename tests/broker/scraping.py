@@ -50,7 +50,7 @@ class MonitoredWorld(World):
 
 
 async def monitor(node: BrokerNode) -> None:
-    """Serve the pages of a broker for ever."""
+    """Serve the pages of a broker until cancelled."""
     async with monitored(node.server):
         await asyncio.Event().wait()
 

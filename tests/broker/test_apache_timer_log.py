@@ -91,7 +91,7 @@ def test_apache_continues_to_read_the_queue_after_its_last_message(world: Delive
     world.deliver()
     last = log_place(world, 1)
     world.stop()
-    # Its last unit is of the last message, in a second long ago: nobody looks at it again.
+    # Its last unit is of the last message, in a second long past, which is never read again.
     assert units(world)[-1][4:7] == (-8 * 86_400_000, *last)
 
 

@@ -338,7 +338,7 @@ class Witness:
             self.promise({place: self.states(offsets)[place]})
 
     async def write(self) -> None:
-        """Journal or save while members and operators go on."""
+        """Journal or save while members and operators keep committing."""
         life = self.life
         write = self.rng.choice((life.table.save, life.table.journal))
         before = self.states(life.offsets)

@@ -43,7 +43,7 @@ def test_a_store_without_damage_logs_no_warning(
 
 
 def test_a_drain_that_cannot_be_read_keeps_the_broker_from_starting(world: World) -> None:
-    """Started all the same, it might take messages that nobody expects there."""
+    """If it started anyway, it might accept messages that belong elsewhere."""
     world.sim.run(_begin(world), on=world.sim.host("broker-a"))
     node = world.sim.brokers["broker-a"]
     node.stop()

@@ -172,7 +172,7 @@ def test_latencies_come_from_the_sample_and_grow_with_time(world: MonitoredWorld
     world.sim.advance(16)
     assert value(scraped(world), name, **group) == pytest.approx(96_000, abs=1_100)
     world.commit("billing", "orders", 0, 2)
-    assert value(scraped(world), name, **group) == 0  # at once: the offset says so
+    assert value(scraped(world), name, **group) == 0  # at once, by the offset
 
 
 def test_the_latency_of_a_group_that_was_not_sampled_yet_is_left_out(

@@ -109,7 +109,7 @@ FOUND, MOVED = ResponseCode.SUCCESS, ResponseCode.PULL_OFFSET_MOVED
         (10, 7, (MOVED, END)),
         (10, 3, (MOVED, 3)),  # pulled and not handled: it comes again
         (5, 2, (MOVED, 2)),
-        (10, -1, (MOVED, 0)),  # broadcasting: nobody knows what was handled
+        (10, -1, (MOVED, 0)),  # broadcasting: the broker does not know what was handled
     ],
 )
 def test_a_position_that_counts_lost_messages_is_sent_back(

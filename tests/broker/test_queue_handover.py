@@ -52,7 +52,7 @@ def waiting_pull(world: World, client: TalkingClient, offset: int = 3) -> asynci
 
 
 def answer(world: World, asked: asyncio.Task[Response]) -> tuple[int, int, float]:
-    """Its code, where it says to go on, and how long it took."""
+    """Its code, its next offset, and how long it took."""
     began_s = world.sim.now_s
     response = world.sim.wait(asked)
     return response.code, response.header(Pulled).next_begin_offset, world.sim.now_s - began_s
@@ -245,7 +245,7 @@ def test_an_owner_that_came_back_on_another_connection_does_not_wait_for_itself(
 
 
 def test_a_member_that_locks_queues_is_never_kept_waiting(world: World) -> None:
-    """It waits for the lock before it pulls; if it pulls all the same it has waited enough."""
+    """It waits for the lock before it pulls; if it pulls anyway it has waited enough."""
     _, other = owner_and_java(world)
     assert lock(other, FIRST) == set()
     other.beat(subscribes("billing"))

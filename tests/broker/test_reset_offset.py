@@ -228,7 +228,7 @@ def test_a_late_commit_of_a_member_does_not_undo_a_reset(consumed: World) -> Non
 
 
 def test_commits_count_again_when_the_member_that_was_moved_pulls_on(consumed: World) -> None:
-    """Java 4.9 and Go go on committing their old progress for 10 s after they were moved."""
+    """Java 4.9 and Go keep committing their old progress for 10 s after a reset."""
     member = joins(consumed, "a", "JAVA")
     pull = waiting_pull(member, 3)
     consumed.sim.until_idle()
@@ -307,7 +307,7 @@ def start_again(world: World, end: Callable[[BrokerNode], None]) -> None:
     node = world.sim.brokers["broker-a"]
     end(node)
     node.start()
-    world.sim.clients.clear()  # the next request needs a connection of its own
+    world.sim.clients.clear()  # the next request needs a new connection
     world.client("a").beat(subscribes("billing"))
 
 

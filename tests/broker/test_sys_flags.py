@@ -65,7 +65,7 @@ class Sender:
 
     @property
     def body(self) -> bytes:
-        """What the flag says it is, where anybody knows what that would be."""
+        """The body, compressed as the flag says if it names a known type."""
         if not self.flag & COMPRESSED:
             return PLAIN
         try:

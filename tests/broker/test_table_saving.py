@@ -442,7 +442,7 @@ LARGE_REQUESTS: dict[str, tuple[RequestHeader, bytes]] = {
 
 
 def test_no_large_request_holds_the_loop(tmp_path: Path) -> None:
-    """A broker of its own: here, collecting the garbage of all tests takes longer."""
+    """A separate broker: in this process, collecting the garbage of all tests takes longer."""
 
     async def ask_all(address: str) -> list[int]:
         async with asyncio.TaskGroup() as tasks:

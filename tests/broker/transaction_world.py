@@ -17,7 +17,7 @@ def half(world: DeliveryWorld, body: bytes = b"an order", **properties: str) -> 
 def end(
     world: DeliveryWorld, sent: Sent, kind: int, *, asked: bool = False, group: str = GROUP
 ) -> Reply:
-    """What a producer says of its own accord; with `asked`, to a question."""
+    """A producer ends a transaction by itself, or with `asked` in answer to a check."""
     header = EndTransaction(
         producer_group=group,
         tran_state_table_offset=sent.queue_offset,
@@ -43,7 +43,7 @@ def answer(world: DeliveryWorld, peer: Peer, kind: int) -> Reply:
 
 
 def producer(world: DeliveryWorld, name: str = "p1", group: str = GROUP) -> Peer:
-    """A live producer; what it is asked are its calls."""
+    """A live producer; its calls are the checks it received."""
     peer = Peer(name)
     world.broker.producers.join(group, LiveMember(name, peer.connection, "JAVA", 500, world.now_ms))
     return peer

@@ -66,7 +66,7 @@ def note(client: Answered, request: Request[Any]) -> Reply | None:
 
 
 class TalkingClient:
-    """A client with one connection, on a host of its own."""
+    """A client with one connection, on its own host."""
 
     def __init__(self, sim: RunningCluster, name: str) -> None:
         self.name = name

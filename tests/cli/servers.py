@@ -44,7 +44,7 @@ def sparrowmq(
 
 
 def sparrowmq_on_a_full_disk(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command whose output goes where there is no space left."""
+    """Run a command whose output goes to a full device."""
     with Path("/dev/full").open("w") as full:
         return subprocess.run(
             [sys.executable, "-c", AS_A_COMMAND, *arguments],

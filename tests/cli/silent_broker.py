@@ -125,7 +125,7 @@ def _registered(
 
 
 class _Held:
-    """A registration, in a loop of its own."""
+    """A registration, in its own event loop."""
 
     def __init__(self, name_server: str, name: str, address: str, topics: tuple[str, ...]) -> None:
         self.is_registered = threading.Event()

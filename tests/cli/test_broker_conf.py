@@ -20,7 +20,7 @@ fileReservedTime=48
 brokerRole=ASYNC_MASTER
 flushDiskType=ASYNC_FLUSH
 """
-# Keys of conf/ in Apache's distribution with a value that is used there, and what is said here.
+# Keys of conf/ in Apache's distribution with a value that is used there, and our message about it.
 EXAMPLES = {
     "listenPort=30911": "",
     "haListenPort=10912": "",

@@ -1,4 +1,4 @@
-"""`sparrowmq console`, and the console beside `sparrowmq up`."""
+"""`sparrowmq console`, and the console of `sparrowmq up`."""
 
 import re
 import socket

@@ -118,7 +118,7 @@ def test_json_has_the_shape_that_is_listed(
     assert shape(command, ended.stdout) == shapes()[command]
 
 
-# ---- clusters of their own
+# ---- separate clusters
 
 
 def test_groups_messages_and_dead_letters_have_the_shapes_that_are_listed(

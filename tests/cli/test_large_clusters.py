@@ -140,7 +140,7 @@ def test_a_list_asks_only_about_what_it_prints(
     assert set(asked) == set(questions)
     for question, number in questions.items():
         assert number in (None, asked[question])
-    assert asked["GetConsumerConnections"] <= GROUPS + 150  # brokers have some groups of their own
+    assert asked["GetConsumerConnections"] <= GROUPS + 150  # brokers have some system groups
 
 
 @pytest.fixture(scope="module")

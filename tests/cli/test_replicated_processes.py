@@ -71,7 +71,7 @@ def test_a_slave_whose_log_was_damaged_gets_the_bytes_from_its_master(tmp_path: 
 @pytest.mark.slow
 def test_a_master_that_waited_for_its_slave_serves_when_that_is_back(tmp_path: Path) -> None:
     master, slave = tmp_path / "master", tmp_path / "slave"
-    with HeldPort(beside=(-2, 1)) as held:  # the slave comes back where its master looks for it
+    with HeldPort(beside=(-2, 1)) as held:  # the slave returns to its port
         as_slave = ("--broker-id", "1", "--port", str(held.port))
         with up(master, *SYNC) as server:
             at = ("--name-servers", server.name_server)

@@ -23,7 +23,7 @@ def at(sparrowmq_session_cluster: Cluster) -> tuple[str, str]:
 
 
 def shown(body: bytes) -> str:
-    """A body in one line: what is no text, and what would control a terminal, as \\xNN."""
+    """A body in one line: bytes that are not text or would control a terminal as \\xNN."""
     text = body.decode("utf-8", "backslashreplace")
     return re.sub("[\x00-\x08\x0a-\x1f\x7f-\x9f]", lambda each: f"\\x{ord(each[0]):02x}", text)
 

@@ -78,7 +78,7 @@ def unusable(setting: ServerSetting) -> str:
 def refused(
     setting: ServerSetting, way: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str | None:
-    """What is said about a value; None when it is taken. The text begins with what was written."""
+    """The error about a value, which begins with what was written; None if it is accepted."""
     written, flags = WAYS[way](setting, text, folder)
     server = "nameserver" if setting in nameserver_settings() else "broker"
     with monkeypatch.context() as patch:

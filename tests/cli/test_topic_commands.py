@@ -25,7 +25,7 @@ def test_a_topic_that_exists_with_other_settings_is_refused_and_update_is_named(
     sparrowmq_session_cluster: Cluster,
 ) -> None:
     at = ("--name-servers", sparrowmq_session_cluster.name_server)
-    for _ in range(2):  # the same once more is no difference
+    for _ in range(2):  # a repetition makes no difference
         assert run("topic", "create", "cli-twice", "--queues", "2", *at).returncode == 0
     refused = run("topic", "create", "cli-twice", "--queues", "4", *at)
     assert (refused.returncode, refused.stdout) == (1, "")

@@ -32,7 +32,7 @@ async def using(sim: RunningCluster, name: str, work: Work[T], **options: Any) -
 
 
 def run(sim: RunningCluster, work: Work[T], *, name: str = "reader", **options: Any) -> T:
-    """The same on a host of its own; what the work returned."""
+    """The same on a separate host; returns the result of the work."""
     return sim.run(using(sim, name, work, **options), on=sim.host(name))
 
 

@@ -44,7 +44,7 @@ def stored_offset(sim: RunningCluster, queue_id: int = 0, topic: str = TOPIC) ->
 
 
 class Member:
-    """A started push consumer on a host of its own. `got` is what its handler was given."""
+    """A started push consumer on its own host. `got` lists the bodies its handler received."""
 
     def __init__(
         self,

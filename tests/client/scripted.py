@@ -46,7 +46,7 @@ log = logging.getLogger("tests.client")
 
 
 class SentWithTrace(MessageSent, frozen=True, kw_only=True):
-    """A broker with settings of its own: where it is, and whether it wants message trace."""
+    """A broker with its own settings: its region, and whether message trace is on."""
 
     CONSTANTS: ClassVar[Mapping[str, str]] = {}
 
@@ -267,7 +267,7 @@ class World:
         )
 
     def produce(self, work: Callable[[Producer], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
-        """Run the work with a started producer, on a host of its own; its result."""
+        """Run the work with a started producer, on its own host; returns the result."""
 
         async def on_the_host() -> Any:
             client = self.client()

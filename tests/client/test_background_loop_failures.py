@@ -151,7 +151,7 @@ def test_an_invalid_route_from_a_name_server_ends_no_loop(
         member.leave()
 
 
-# ---- a client that has died all the same
+# ---- a client that has died anyway
 
 
 def dying_client(sim: RunningCluster) -> tuple[LitePullConsumer, Callable[[BaseException], None]]:
@@ -244,7 +244,7 @@ def test_run_raises_the_error_that_ended_its_consumer() -> None:
 def test_cancelled_tasks_are_reported_too_and_the_stop_is_clean(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Some programs cancel everything on the loop to end themselves, and some go on afterwards."""
+    """Some programs cancel every task on the loop to end, and some keep running afterwards."""
 
     async def cancel_all() -> None:
         for task in asyncio.all_tasks():

@@ -84,7 +84,7 @@ def test_a_broker_that_comes_back_is_found_before_the_next_poll(away_s: float) -
 def test_the_only_broker_of_a_topic_is_found_on_another_port_before_the_next_poll(
     away_s: float,
 ) -> None:
-    """Meanwhile its topics have no route, and the client goes on with the one it had."""
+    """Meanwhile its topics have no route, and the client keeps using the old one."""
     with SimCluster(seed=1).run() as sim:
         member = settled_member(sim)
         broker = sim.brokers["broker-a"]

@@ -45,7 +45,7 @@ def seen(request: pytest.FixtureRequest, tmp_path: Path) -> Seen:
 
 
 class Handled:
-    """A plain handler that notes what it gets, and fails where the test says so."""
+    """A plain handler that notes what it gets, and fails where the test chooses."""
 
     def __init__(self, fails: Callable[[Sequence[MessageExt]], None] | None = None) -> None:
         self.bodies: list[bytes] = []

@@ -299,7 +299,7 @@ def test_what_cannot_be_diverted_is_refused_before_anything_is_sent(
         topic(sim, "orders")
         sim.wait(produce(sim, refused, make, when_refused=OTHER))
         assert bodies(sim, "orders") == []
-        if work is not _request:  # nobody answers
+        if work is not _request:  # no consumer replies
             sim.wait(produce(sim, work, make, when_refused={"others": "orders-overflow"}))
             assert bodies(sim, "orders") == [b"x"]
 

@@ -36,7 +36,7 @@ from tests.sim.replicated import TOPIC, follows
 from tests.sim.slaves import MASTER, SLAVE, send, with_slave
 
 LIMIT_S = 5.0
-"""A member goes on from the slave at most so long after its master is gone."""
+"""The time within which a member continues from the slave after its master is gone."""
 FEW_AT_ONCE: dict[str, Any] = {
     "limits": FlowLimits(messages=1),
     "pull_batch": 1,
@@ -65,7 +65,7 @@ def stored_at(sim: RunningCluster, node: BrokerNode) -> int:
 
 
 def freeze(sim: RunningCluster, node: BrokerNode) -> float:
-    """Its host stands still, as after a power cut: no connection is closed, and name servers list
+    """Its host freezes, as after a power cut: no connection is closed, and name servers list
     the broker. When that was."""
     node.host.pause()
     return sim.now_s

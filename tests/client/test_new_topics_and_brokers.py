@@ -65,7 +65,7 @@ def test_a_topic_that_is_lost_again_is_reported_again(caplog: pytest.LogCaptureF
 def test_a_topic_that_never_appears_does_not_affect_the_other_topics(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """However often it was asked for: 2.0 to the power of so many rounds is no number any more."""
+    """After any number of rounds: 2.0 to the power of that many would overflow."""
     caplog.set_level("DEBUG", "sparrowmq.client")
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)

@@ -53,7 +53,7 @@ class Handler:
 
 
 def stopped_and_continued(sim: RunningCluster, handler: Handler, *, orderly: bool) -> Member:
-    """A member stands still for 15 s in the middle of a message; another one takes its queue."""
+    """A member freezes for 15 s in the middle of a message; another one takes its queue."""
     create_topic(sim)
     send(sim, *(b"%d" % number for number in range(40)))
     first = Member(sim, handler.handle, name="a", orderly=orderly, workers=1)
@@ -178,7 +178,7 @@ def test_who_slept_over_an_answer_does_not_take_the_broker_for_unreachable(
 
 
 class Reader:
-    """A lite pull consumer on a host of its own that does what the test says."""
+    """A lite pull consumer on its own host, controlled by the test."""
 
     def __init__(self, sim: RunningCluster, name: str) -> None:
         self.sim, self.host = sim, sim.host(name)

@@ -26,7 +26,7 @@ def produce(
     name: str = "producer",
     **settings: Any,
 ) -> SimTask[T]:
-    """Run the work with a producer on a host of its own."""
+    """Run the work with a producer on its own host."""
 
     async def on_the_host() -> T:
         client = sim.client_on(name)

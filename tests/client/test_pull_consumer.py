@@ -124,7 +124,7 @@ def test_topics_are_balanced_over_the_group_and_silence_is_ignored() -> None:
         await asyncio.sleep(5)
         before = dict(membership_of(consumer).held)
         await asyncio.sleep(150)
-        assert membership_of(consumer).held == before  # none of them was taken anew
+        assert membership_of(consumer).held == before  # none of them was taken again
         return consumer.assignment()
 
     with SimCluster(seed=1).run() as sim:

@@ -20,7 +20,7 @@ from tests.client.scripted import world
 
 
 def on_host(sim: RunningCluster, name: str, work: Callable[[Producer], Any]) -> Any:
-    """Run the work with a producer of its own on a host of its own."""
+    """Run the work with its own producer on its own host."""
 
     async def run() -> Any:
         client = sim.client_on(name)

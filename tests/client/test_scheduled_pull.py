@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Scheduled:
-    """A scheduled pull on a host of its own."""
+    """A scheduled pull on its own host."""
 
     def __init__(
         self, sim: RunningCluster, name: str, callbacks: Mapping[str, PullCallback], **options: Any

@@ -1,4 +1,4 @@
-"""A stop that comes while something is being started: afterwards nothing of it runs."""
+"""A stop during a start: afterwards nothing is left running."""
 
 import asyncio
 from collections.abc import Callable

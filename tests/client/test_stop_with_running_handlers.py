@@ -48,7 +48,7 @@ def test_two_concurrent_stops_both_wait_for_handlers(
         return sim.now_s
 
     async def work() -> None:
-        # A client of its own, as users have it: the simulated one replaces it.
+        # The consumer's own client, as users have it: the simulated one replaces it.
         core = core_of(sim.client_on("member", routes))
         monkeypatch.setattr(group_consumer, "ClientCore", lambda config, routes: core)
         consumer = PushConsumer(

@@ -130,7 +130,7 @@ def fails_once(error: BaseException, seen: list[bytes]) -> Fail:
 
 
 def consume(user: User, seen: list[bytes], caplog: pytest.LogCaptureFixture) -> None:
-    """`a` fails once; it comes again, the others go on, and the stop is clean."""
+    """`a` fails once and is retried, the others are handled, and the stop is clean."""
     options = dict(user.options or {})
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
@@ -248,7 +248,7 @@ def test_a_handler_that_answers_its_end_with_an_error_ends_all_the_same() -> Non
         assert stored_offset(sim) == 0
 
 
-# ---- what is called beside the messages
+# ---- callbacks other than message handlers
 
 
 @pytest.mark.parametrize("error", EVERYWHERE, ids=lambda error: type(error).__name__)

@@ -1,4 +1,4 @@
-"""A console on a real port, in a thread of its own, for browsers."""
+"""A console on a real port, in its own thread, for browsers."""
 
 import asyncio
 import threading

@@ -50,7 +50,7 @@ def test_a_name_that_is_not_valid_in_an_address_is_refused(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Two clusters that know nothing of each other."""
+    """Two independent clusters."""
     with cluster(brokers=1) as first, cluster(brokers=1) as second:
         yield first, second
 

@@ -200,7 +200,7 @@ def test_a_user_message_can_be_copied_and_a_system_message_cannot() -> None:
 
 
 class Broken(Admin):
-    """Fails in a way that nobody expected."""
+    """Fails with an unexpected exception."""
 
     async def clients(self, **_: Any) -> Any:
         raise ZeroDivisionError("a secret of the machine")

@@ -251,7 +251,7 @@ def test_hourly_counts_are_marked_partial_if_more_messages_wait_than_were_read(
 
 
 class Books:
-    """Transactions that end as they are told."""
+    """Transactions that end as a test chooses."""
 
     def __init__(self, state: TransactionState) -> None:
         self.state = state

@@ -717,7 +717,7 @@ def test_what_a_group_waits_for_is_unknown_where_it_cannot_be_read(
 
 
 async def one_unread(client: Client, console: Console, visitor: Visitor) -> None:
-    """A group that has read nothing of three messages."""
+    """A group that has read none of three messages."""
     admin = Admin(client=client)
     await admin.create_topic("orders", queues=1)
     await send(client, *numbered("orders", 3))

@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def evicted(path: Path) -> Path:
-    """The same, with nothing of it in memory; skipped where that cannot be had or seen."""
+    """The same, evicted from memory; skipped where that is impossible or not observable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -35,7 +35,7 @@ def test_decoupling_gives_every_service_the_events_that_it_wants_in_order(
 ) -> None:
     run("decoupling")
     capsys.readouterr()
-    run("decoupling")  # a second run has nothing of the first
+    run("decoupling")  # a second run is independent of the first
     seen: dict[tuple[str, str], list[str]] = {}
     for line in capsys.readouterr().out.splitlines():
         service, _, order, _, event = line.split()

@@ -149,7 +149,7 @@ def deaf_waiters(abused: Abused) -> Iterator[None]:
 
 @contextmanager
 def huge_heartbeat(abused: Abused) -> Iterator[None]:
-    """One heartbeat that names many groups nobody knew."""
+    """One heartbeat that names many unknown groups."""
     with RawClient(abused.port) as wire:
         groups = [f"group-{number}" for number in range(abused.size)]
         head, _ = wire.call(HEARTBEAT, {}, heartbeat("huge", groups))

@@ -23,11 +23,11 @@ _WATCHDOG = {
 }
 """By program, the one that runs it under the watchdog; others choose for themselves."""
 _STARTS = (" open_in_role", " open_broker", " broker_running ProcessSyncer.start")
-"""Calls, in which a broker does what it does before it serves anybody."""
+"""Calls that a broker makes during its start, before it serves clients."""
 
 
 class BrokerProcess:
-    """Started when made; `port` is a free one of its own choice."""
+    """Started when created, on a free `port`."""
 
     watched_into: ClassVar[Path | None] = None
     """A file for the stalls of all brokers that a campaign starts without one: see `Watched`."""
@@ -51,7 +51,7 @@ class BrokerProcess:
             limit = ("--limit-ms", str(stall_ms))
             program = [_WATCHDOG[module], "--stalls", str(stalls), *limit]
         command = [*prefix, sys.executable, "-m", *program, "broker", "--port", "0"]
-        # Nobody listens there: these brokers stand alone, and nobody waits for a name server.
+        # No server listens there: these brokers run alone and need no name server.
         alone = ["--data", str(data), "--name-servers", "127.0.0.1:1", "--ha-port", "0"]
         with self.log.open("ab") as errors:
             self.process = subprocess.Popen(
@@ -87,7 +87,7 @@ class BrokerProcess:
 
     def _end(self, number: int) -> None:
         if self.process.poll() is not None:
-            return  # its number may be somebody else's by now
+            return  # its process id may belong to another process by now
         with contextlib.suppress(ProcessLookupError):
             if self._is_wrapped:
                 # A tracer that dies alone leaves what it traced behind.
@@ -113,7 +113,7 @@ class BrokerProcess:
 
 
 def stalls_of_service(lines: str) -> list[tuple[float, str]]:
-    """What held a loop, as the watchdog wrote it; not what its start did, which serves nobody."""
+    """Callbacks that blocked the loop, from the watchdog's file; the broker's start is left out."""
     found = []
     for line in lines.splitlines():
         stall = json.loads(line)

@@ -11,7 +11,7 @@ from tests.faults.checker import MessageId, Verdict
 from tests.faults.store_run import CONFIG, StoreRun, open_store, read_all
 
 _SKIPPED = ("config/", "lock", "abort")
-"""A flipped digit in a table is valid JSON; tables are the subject of their own tests."""
+"""A flipped digit in a table is valid JSON; tables have their own tests."""
 
 
 @dataclass

@@ -161,7 +161,7 @@ class Story:
         return sent - self.ended[group] - self.excused[""] - self.excused[group] - gone
 
     def take(self, body: bytes, where: str) -> MessageId | None:
-        """Whose body this is; None, and noted, where it is nobody's or damaged."""
+        """The message with this body; None, and recorded, if the body is invented or damaged."""
         message = identify(body)
         if message is None or message not in self.sendings:
             self.seen_wrong.append(f"phantom {where}: {body[:40]!r}")
@@ -335,7 +335,7 @@ def _judge_order(story: Story, judged: Judged) -> None:
 
 
 def _judge_overlaps(story: Story, judged: Judged) -> None:
-    """No two members work on one ordered queue, unless one of them stands still."""
+    """No two members work on one ordered queue, unless one of them is frozen."""
     wrong: list[str] = []
     last: dict[tuple[str, str, int], Call] = {}
     for call in sorted(story.calls, key=lambda call: call.began_s):

@@ -1,6 +1,6 @@
 """A broker for campaigns: its clock can be set, its loop is watched, and it may have a bug.
 
-Beside the data directory lie, by its name:
+Next to the data directory, with its name as a prefix:
 
 ```
 <data>.clock     8 bytes: nanoseconds by which the clock was set forward

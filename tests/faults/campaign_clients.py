@@ -5,7 +5,7 @@ plain      singles, batches and one-way sends     handled by push, lite and broa
 ordered    by sharding key                        by ordered and lite members
 later      delayed by level and by time           by push and broadcasting members
 trades     transactions with all three outcomes   by push and lite members
-flaky      handlers fail, once or always          by push members, and whoever reads dead letters
+flaky      handlers fail, once or always          by push members, and readers of dead letters
 fleeting   deleted and created again              by push, ordered and lite members
 ```
 """
@@ -64,7 +64,7 @@ class ClientWorld(Protocol):
 
     story: Story
     threads: Workers | None
-    """Where plain functions would run; None for threads of their own."""
+    """Where plain functions run; None for separate threads."""
     offsets_dir: Path
 
     @property
@@ -229,7 +229,7 @@ class HandlerFailed(Exception):
 
 @dataclass
 class Member:
-    """A consumer on a host of its own, which lives through what happens to servers."""
+    """A consumer on its own host, which survives the faults of servers."""
 
     world: ClientWorld
     name: str

@@ -120,7 +120,7 @@ class World(ClientWorld, ABC):
 
     @abstractmethod
     def step_clock(self, seconds: float) -> None:
-        """Set everybody's clock forward, or back."""
+        """Set the clocks of all processes forward or back."""
 
     # ---- hosts of members
 
@@ -189,14 +189,14 @@ def port(world: World, rng: Random) -> None:
 
 
 def power(world: World, rng: Random) -> None:
-    """The broker's machine loses power; everybody else lives on."""
+    """The broker's machine loses power; all other processes keep running."""
     with world.fault("power"):
         died_s = world.cut_power(rng.random() * 3)
         world.story.cuts.append(world.log.cut(died_s, world.disk))
 
 
 def pause(world: World, rng: Random) -> None:
-    """The broker stands still."""
+    """The broker freezes."""
     with world.fault("pause"):
         world.pause_broker(rng.choice((0.3, 2.0, 6.0)) * (0.5 + rng.random()))
 
@@ -218,14 +218,14 @@ def member(world: World, rng: Random) -> None:
 
 
 def stopped_member(world: World, rng: Random) -> None:
-    """A member stands still."""
+    """A member freezes."""
     name = rng.choice(sorted(world.members))
     with world.fault("stopped member", name):
         world.pause_member(name, rng.choice((1.0, 6.0)) * (0.5 + rng.random()))
 
 
 def driver(world: World, rng: Random) -> None:
-    """Spark's driver gets kill -9 while it reads, and another one goes on from its checkpoint."""
+    """Spark's driver is killed while it reads, and another one continues from its checkpoint."""
     assert world.stream is not None, "this world has no stream"
     deadline_s = world.now_s + _DRIVER_STARTS_S
     while not world.stream.is_reading and world.now_s < deadline_s:
@@ -246,14 +246,14 @@ def name_server(world: World, rng: Random) -> None:
 
 
 def clock_forward(world: World, rng: Random) -> None:
-    """Somebody sets the time."""
+    """The clock is set."""
     seconds = rng.choice((1, 30, 600)) * (0.5 + rng.random())
     with world.fault("clock forward", step_s=seconds):
         world.step_clock(seconds)
 
 
 def clock_back(world: World, rng: Random) -> None:
-    """Somebody sets the time back."""
+    """The clock is set back."""
     seconds = rng.choice((1, 20, 60)) * (0.5 + rng.random())
     with world.fault("clock back", step_s=-seconds):
         world.step_clock(-seconds)
@@ -268,7 +268,7 @@ def retention(world: World, rng: Random) -> None:
 
 
 def note_expired(world: World) -> None:
-    """Nobody has to see what retention deleted; what is younger than it may be is lost."""
+    """Groups need not see messages that retention deleted; deleting younger ones is a loss."""
     sendings = world.story.sendings
     gone = world.log.expire(world.disk)
     world.story.excuse(one for one in gone if world.now_s - sendings[one].attempted_s > KEPT_S)

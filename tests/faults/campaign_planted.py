@@ -66,7 +66,7 @@ def skip_after_failed_pulls(patch: Patch) -> None:
 
 
 async def _never(polls: RoutePolls) -> None:
-    """Ask nobody."""
+    """Ask no other broker."""
 
 
 def never_ask_again(patch: Patch) -> None:
@@ -109,7 +109,7 @@ def delete_the_young(patch: Patch) -> None:
 
 
 def believe_every_position(patch: Patch) -> None:
-    """A queue that got shorter, or began anew, is no reason to doubt what a member claims."""
+    """Trust a member's position although its queue got shorter or was recreated."""
     patch(Positions, "valid_end", lambda *_: None)
 
 

@@ -1,7 +1,7 @@
 """Row 20 with real servers: a broker and a name server in separate processes.
 
 Producers and members live in this process, one client each; a Spark stream, where there is one, in
-a driver of its own. A power cut is kill -9, after which
+a separate driver. A power cut is kill -9, after which
 whatever the store had not marked as durable is taken from its log.
 """
 
@@ -76,7 +76,7 @@ class ProcessWorld(World):
         self._wait(self._operator.start())
 
     def close(self) -> None:
-        """Everybody goes."""
+        """End all processes."""
         for life in self._lives.values():
             life.cancel()
         self._wait(asyncio.wait([*self._lives.values()], timeout=60))
@@ -97,7 +97,7 @@ class ProcessWorld(World):
         return self._loop.run_until_complete(coroutine)
 
     def _beside(self, function: Callable[[], Any]) -> Any:
-        """Do something that blocks while everybody lives on."""
+        """Run a blocking step while all clients keep running."""
         return self._loop.run_until_complete(self._loop.run_in_executor(None, function))
 
     def _start(self) -> BrokerProcess:

@@ -145,7 +145,7 @@ class SimWorld(World):
         self._sim.set_clock(round(seconds * 1000))
 
     def keep_files(self, directory: Path) -> None:
-        """Put the broker's files where somebody can look at them."""
+        """Write the broker's files to a directory for inspection."""
         for path, data in self._node.disk.files().items():
             target = directory / path
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -65,7 +65,7 @@ class Stream:
         (folder / "batches").mkdir(parents=True)
 
     def start(self) -> None:
-        """Start a driver, which goes on from the checkpoint when it is ready."""
+        """Start a driver, which continues from the checkpoint when it is ready."""
         with (self._folder / "driver.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -79,7 +79,7 @@ class Stream:
     def kill(self) -> None:
         """kill -9 for the driver and its Java machine; Spark's workers end with that."""
         if self._process is None or self._process.poll() is not None:
-            return  # its number may be somebody else's by now
+            return  # its process id may belong to another process by now
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 

@@ -143,7 +143,7 @@ class ProcessGroup:
         history.calls = [call for member in self.all for call in member.calls]
 
     async def end(self) -> None:
-        """Everybody leaves."""
+        """All members leave."""
         for member in self.live.values():
             await member.leave()
         self.live.clear()

@@ -27,7 +27,7 @@ _PAUSE_S = 0.01
 PATIENT = ("--busy-lag", "30s")
 """For brokers whose every refusal counts: a busy machine is not what is tested here."""
 STEADY = ("--session-timeout", "60s")
-"""Where nobody freezes: who gets no processor for 5 s is not gone, and dead ones close their
+"""If no member freezes: one without CPU time for 5 s is not gone, and dead ones close their
 connections."""
 
 

@@ -4,7 +4,7 @@
 levels, delays   never before their time has passed, and all of them come
 times            not before the broker's clock showed them
 transactions     asked about, and committed by the answer
-members          keep their connections: nobody was silent, whatever the clock said
+members          keep their connections: none was silent, in spite of the clock
 ```
 """
 

@@ -1,7 +1,7 @@
 """Killing or failing a process at its n-th system call, through strace.
 
 In process the recording disk does the same for every call of the store (`cut_at`, `fail`); this is
-for whole programs. A mapped write is no system call: what has to be hit is what strace sees.
+for whole programs. A mapped write is not a system call: only calls that strace sees can be hit.
 """
 
 import shutil

@@ -96,7 +96,7 @@ class Promises:
 
     def _was_safe(self, delivery: Delivery, next_life: int) -> bool:
         if delivery.life == next_life:
-            return True  # nobody died in between
+            return True  # no crash in between
         return self.known.get((delivery.life, delivery.queue_id), 0) > delivery.offset
 
     def repeated(self) -> int:

@@ -62,7 +62,7 @@ class Bookings:
 
 
 class Life:
-    """The clients of one life, which begin anew with what the broker kept."""
+    """The clients of one life, which start over with the state that the broker kept."""
 
     def __init__(self, name_server: str, promises: Promises, rng: Random, number: int) -> None:
         self._promises = promises
@@ -91,14 +91,14 @@ class Life:
         await self._consumer.start(self._handle)
 
     async def end(self) -> None:
-        """The broker is dead: nobody hears the goodbye."""
+        """The broker is dead, so clients cannot unregister."""
         await self._consumer.stop()
         await self._bank.stop()
         await self._producer.stop()
         await self.client.stop()
 
     async def use_everything(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Start what goes on until it is cancelled."""
+        """Start a task that runs until it is cancelled."""
         work = [self._send_plain(), self._send_later(), self._trade(), self._commit()]
         work += [self._watch(queue_id) for queue_id in range(QUEUES)]
         return [tasks.create_task(one) for one in work]

@@ -9,7 +9,7 @@ from sparrowmq.testing.sim_cluster import RunningCluster
 from tests.client.members import TOPIC
 
 Send = Callable[[Producer, int], Awaitable[object]]
-"""Sends, and is told how often it did so before."""
+"""Sends; its argument is the number of earlier sends."""
 
 
 def to_queues_in_turn(queues: int) -> Send:

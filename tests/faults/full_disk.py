@@ -1,6 +1,6 @@
 """Scorecard row 6: the disk fills up and gets space again, over and over, under a running store.
 
-Three disks: the recording one with a capacity; a small tmpfs in a user namespace of its own; and,
+Three disks: the recording one with a capacity; a small tmpfs in a separate user namespace; and,
 where the machine forbids that, an ordinary directory under RLIMIT_FSIZE.
 """
 
@@ -121,7 +121,7 @@ def on_recording_disk(cycles: int, seed: int, ledger: Ledger | None = None) -> F
 
 
 def on_tmpfs(directory: Path, cycles: int, seed: int, size: str = "16m") -> FullResult | None:
-    """In a file system of its own; None where the machine does not allow one."""
+    """In a separate file system; None if the machine does not allow one."""
     command = ["unshare", "-Urm", "sh", "-c", _TMPFS, "sh", size, str(directory)]
     try:
         allowed = subprocess.run([*command, "true"], capture_output=True, check=False)

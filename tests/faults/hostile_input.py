@@ -1,7 +1,7 @@
 """Scorecard row 13: malicious input, in process and over TCP.
 
 In process the decoders must answer every byte string with frames, requests or one of their own
-errors. Over TCP a broker has to stay up and small while a well-behaved connection goes on working.
+errors. Over TCP a broker has to stay up and small while a well-behaved connection keeps working.
 """
 
 import socket
@@ -82,7 +82,7 @@ def in_process(seed: int, count: int, decode: Decode = decode_all) -> HostileRes
 
 
 def over_tcp(seed: int, count: int, module: str = "sparrowmq") -> HostileResult:
-    """Send `count` spoilt frames to a broker; good sends go on between them."""
+    """Send `count` corrupt frames to a broker, with good sends between them."""
     result = HostileResult()
     rng = Random(seed)
     with tempfile.TemporaryDirectory() as name:
@@ -142,7 +142,7 @@ def _attack(
 
 
 def _exchange(port: int, frames: list[bytes], result: HostileResult) -> None:
-    """Send frames on a connection of their own and look at what comes back until it is quiet."""
+    """Send frames on a separate connection and read the answers until it is quiet."""
     result.frames += len(frames)
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection:
         try:

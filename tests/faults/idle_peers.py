@@ -32,7 +32,7 @@ _WRITTEN, _READ = 5, 512
 
 @contextlib.contextmanager
 def idle_peers(port: int, count: int) -> Iterator[None]:
-    """So many of them, in a process of their own."""
+    """A number of them, in a separate process."""
     command = [sys.executable, "-m", "tests.faults.idle_peers", str(port), str(count)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=_ROOT
@@ -60,7 +60,7 @@ class SlowWriter:
 
 
 class SlowReader:
-    """Has one reply under way, whose end it hardly ever sees."""
+    """Has one reply in flight, which it rarely reads to the end."""
 
     def __init__(self, wire: socket.socket) -> None:
         self._wire = wire
@@ -78,7 +78,7 @@ def _connect(port: int, number: int) -> socket.socket:
 
 
 def main() -> None:
-    """Connect, say so, and be slow until nobody cares any more."""
+    """Connect, report it, and be slow until stdin ends."""
     port, count = int(sys.argv[1]), int(sys.argv[2])
     allow_open_files(count + 100)
     wires = [_connect(port, number) for number in range(count)]

@@ -52,7 +52,7 @@ class RetryingRun(StoreRun):
 def fail_disk(
     seed: int, kind: str, *, sync_flush: bool, run_type: type[StoreRun] = StoreRun
 ) -> ErrorResult:
-    """Run a store until its disk fails, go on trying, start again on the healed disk and look."""
+    """Run a store until its disk fails, keep trying, restart on the healed disk and check."""
     rng = Random(seed)
     disk = RecordingDisk()
     result = ErrorResult(seed, kind)

@@ -206,7 +206,7 @@ async def one_life(
         connected.append(sender)
     async with asyncio.timeout(120):
         await life.over.wait()
-    # No goodbye: the kill meets requests that are on their way in both directions.
+    # No orderly close: the kill hits requests in flight in both directions.
     if kills:
         broker.process.kill()
     for sender in connected:

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a broker that loses answers to sends, in a thread of its own.
+"""A TCP proxy in front of a broker that loses answers to sends, in its own thread.
 
 with LossyProxy("127.0.0.2", broker_port, broker_port) as proxy:
     proxy.lose(Loss.SILENTLY)

@@ -37,7 +37,7 @@ _LOOK_S = 0.05
 
 
 class Flow:
-    """A producer and a consumer that go on whatever happens."""
+    """A producer and a consumer that keep running during the outage."""
 
     def __init__(self, outage: Outage) -> None:
         self.outage = outage
@@ -204,7 +204,7 @@ async def _many(brokers: int, topics: int, server: NameServerProcess) -> Registr
     async with asyncio.TaskGroup() as tasks:
         log = logging.getLogger("registrations")
         everybody = [Peers(tasks, log=log) for _ in range(brokers)]
-        # Each broker has a connection of its own, and all come at once, as after a restart.
+        # Each broker has its own connection, and all register at once, as after a restart.
         await asyncio.gather(
             *(_register(one, server.address, at, topics) for at, one in enumerate(everybody))
         )

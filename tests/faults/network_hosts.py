@@ -1,7 +1,7 @@
 """Two hosts on one machine: network namespaces that a cable joins, which can be unplugged.
 
 A proxy ends a connection or holds its bytes; a cable that is unplugged does neither. Both systems
-go on, nothing is refused or reset, and what was sent is sent again when the cable is back.
+keep running, nothing is refused or reset, and TCP resends the data when the cable is back.
 
 ```
 ┌─ west ──────────────┐   cable   ┌─ east ──────────────┐

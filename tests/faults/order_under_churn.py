@@ -28,7 +28,7 @@ class Fault:
     member: str
     at_s: float
     until_s: float = float("inf")
-    """When it went on; never, if it died."""
+    """When it resumed; never, if it died."""
     held: tuple[int, ...] = ()
     progress: dict[int, int] = field(default_factory=dict)
     """What the broker knew of it."""
@@ -130,7 +130,7 @@ def _may_go_back(before: Call, call: Call, faults: Iterable[Fault]) -> bool:
 
 
 def _ends_s(call: Call, faults: Iterable[Fault]) -> float:
-    """When nobody works on it any more: a dead or frozen member does not."""
+    """When no member works on it any more: a dead or frozen member does not."""
     ends_s = call.ended_s if call.ended_s is not None else float("inf")
     for fault in faults:
         if fault.member == call.member and call.began_s <= fault.at_s < ends_s:

@@ -27,7 +27,7 @@ class OrderlyChurn:
         self._rng = rng
 
     async def calm(self) -> None:
-        """Enough members, each queue has its owner, and everybody works."""
+        """Enough members, each queue has its owner, and every member works."""
         while len(self._group.live) < _MEMBERS:
             self._group.join()
             self.history.changes[JOIN] += 1
@@ -55,7 +55,7 @@ class OrderlyChurn:
         await member.leave()
 
     async def freeze(self, more_s: float) -> None:
-        """SIGSTOP one until all its queues have moved and some time more, then let it go on."""
+        """SIGSTOP one until all its queues have moved and some time more, then resume it."""
         member = self._any()
         progress = await self._running.progress()
         frozen = Fault(member.name, time.monotonic(), 0.0, tuple(member.held), progress, True)
@@ -108,7 +108,7 @@ class Feeder:
         self._total = total
 
     async def feed(self) -> None:
-        """Until everything is sent; never less than the pace while nobody is in a hurry."""
+        """Send everything, and keep the pace until `hurry` is set."""
         sent = 0
         while sent < self._total or not self.hurry.is_set():
             for _ in range(2):

@@ -2,7 +2,7 @@
 
 ```
 before    honest load alone: what the broker gets done, and how much memory that takes
-during    the same load beside the overload: answers, busy ones too, and memory
+during    the same load during the overload: answers, busy ones too, and memory
 after     the overload is gone: how long until the broker gets done what it did before
 ```
 
@@ -38,7 +38,7 @@ _WARM_S, _BEFORE_S, _DURING_S, _AFTER_S = 4.0, 6.0, 10.0, 9.0
 _WINDOW_S = 1.0
 _STEP_S = 0.1
 _HELD_MS = 600_000
-"""A sync that does not end before it is told to."""
+"""A sync that does not end until it is released."""
 _PLANTED_PATIENCE_S = 5.0
 _FEW_SENDS, _FEW_READS = 500, 50
 
@@ -86,7 +86,7 @@ def no_descriptors(overloaded: Overloaded) -> Iterator[None]:
 
 @contextmanager
 def new_groups(overloaded: Overloaded) -> Iterator[None]:
-    """A client whose heartbeat names many groups that nobody knew."""
+    """A client whose heartbeat names many unknown groups."""
     groups = [f"group-{number}" for number in range(overloaded.size)]
     with RawClient(overloaded.broker.port) as wire:
         head, _ = wire.call(HEARTBEAT, {}, heartbeat("huge", groups))

@@ -3,8 +3,8 @@
 ```
 async with FaultyProxy("127.0.0.1", broker_port) as proxy:
     ... connect to proxy.port ...
-    proxy.partition()        # bytes stop, nobody is told
-    proxy.heal()             # and go on where they stopped
+    proxy.partition()        # bytes stop, connections stay open
+    proxy.heal()             # and continue where they stopped
 ```
 """
 
@@ -66,13 +66,13 @@ class FaultyProxy:
         await self._server.wait_closed()
 
     def partition(self, direction: Direction = Direction.BOTH) -> None:
-        """Hold back bytes; connections stay open and nobody notices. One direction: half-open."""
+        """Hold back bytes; connections stay open and no peer notices. One direction: half-open."""
         for way, event in self._open.items():
             if way in direction:
                 event.clear()
 
     def heal(self) -> None:
-        """Let held bytes go on, accept connections again."""
+        """Release held bytes, accept connections again."""
         self._refuses = False
         for event in self._open.values():
             event.set()

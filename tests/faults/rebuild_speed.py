@@ -14,7 +14,7 @@ _NOW = 1_700_000_000_000
 
 
 def rebuild_speed(records: int) -> float:
-    """Records per second of processor time of a start that has to derive everything anew.
+    """Records per second of CPU time of a start that has to rebuild all derived files.
 
     The log lies in the page cache, so that on an idle machine it is the time that passes.
     """

@@ -48,7 +48,7 @@ def has_started_anew(node: BrokerNode) -> bool:
 
 @contextmanager
 def store_kept_aside(node: BrokerNode, now_ms: int) -> Iterator[Store]:
-    """The store that a broker had before it started anew."""
+    """The store that a broker had before it started over."""
     disk = RecordingDisk()
     for path, data in node.disk.files().items():
         if path.startswith(f"{_ASIDE}/"):

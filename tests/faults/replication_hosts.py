@@ -148,7 +148,7 @@ def part_from_live_master(
 
 
 def _bring_back(brokers: HostedBrokers) -> None:
-    """The old master becomes a slave: refused first, for it has messages of its own."""
+    """The old master becomes a slave: refused at first, because only it has some messages."""
     west, east = brokers.hosts.west, brokers.hosts.east
     refused = brokers.start("west", west, 1)
     _until_logged(refused, "differ from offset")

@@ -239,7 +239,7 @@ def messages_of(store: Store, queue_id: int, offset: int = 0) -> Iterator[ReadBa
 
 
 def until_acknowledged(port: int, ledger: Ledger, number: int) -> None:
-    """Send until a slave follows: SEND_OK says so. Raises TimeoutError."""
+    """Send until a slave follows, which SEND_OK shows. Raises TimeoutError."""
     limit_s = time.monotonic() + PATIENCE_S
     attempt = 0
     with RawClient(port) as client:

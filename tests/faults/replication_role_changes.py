@@ -70,7 +70,7 @@ def promote(storm: "Storm") -> None:
     # What the master sent still arrives: only a slave that has noticed its end can be compared.
     storm.reaches(lambda: not any(storm.follows(node) for node in storm.slaves))
     storm.note_roles()
-    if storm.master is not old:  # a hand-over that nobody saw succeed
+    if storm.master is not old:  # a hand-over whose success was not observed
         storm.start(old)
         return
     new, new_end = _longest(storm, storm.copies)

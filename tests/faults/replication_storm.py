@@ -154,7 +154,7 @@ class Storm:
     @property
     def copies(self) -> list[BrokerNode]:
         """Slaves whose log is the master's. One that parted is among them again when the master no
-        longer has what comes after its end: then it starts anew, and keeps its old log aside."""
+        longer has what comes after its end: then it starts over, and keeps its old log aside."""
         return [n for n in self.slaves if n not in self.parted or has_started_anew(n)]
 
     @property

@@ -1,6 +1,6 @@
 """Scorecard row 7: peers that take as many resources as they can, along with an honest client.
 
-While the abuse goes on the honest client has to be served, on its connection and on new ones, and
+During the abuse the honest client has to be served, on its connection and on new ones, and
 afterwards as well. The broker stays up, takes no more memory than the limits allow, and logs no
 failure of its own. How long the loop stood still is reported for every case.
 """
@@ -42,7 +42,7 @@ class Abuse:
     open_files: int | None = None
     """Of the broker, soft and hard."""
     is_survived_only: bool = False
-    """Whether nobody can be served meanwhile, only told so."""
+    """Whether requests can only be refused meanwhile, not served."""
     may_log: str = ""
     """A failure that belongs to it, as the log names it."""
 

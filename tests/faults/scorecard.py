@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 
 
 def keep(disk: RecordingDisk, name: str) -> Path:
-    """Put a disk's files where somebody can look at them."""
+    """Write a disk's files to a directory for inspection."""
     directory = KEPT / name
     for path, data in disk.files().items():
         target = directory / path
@@ -209,7 +209,7 @@ def full_disk(seed: int, small: bool) -> Scored:
 
 
 def resource_abuse(seed: int, small: bool, only: str = "") -> Scored:
-    """Row 7: what peers may take, and how honest clients fare beside overloads."""
+    """Row 7: limits on what peers may take, and honest clients during overloads."""
     scored = Scored(7, "resource abuse")
     abuses = [name for name, case in ABUSES.items() if only in name and (case.small or not small)]
     overloads = [name for name in OVERLOADS if only in name]

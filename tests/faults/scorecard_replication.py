@@ -20,7 +20,7 @@ from tests.patience import PATIENCE_S
 _KEPT = Path("build") / "faults"
 _WORKERS = 2
 _READABLE_S = 5.0
-"""A client goes on from the slave within this time. Not judged where other tests run."""
+"""A client continues from the slave within this time. Not judged next to other tests."""
 _CUTS_EACH = 10
 Result = TypeVar("Result")
 
@@ -65,7 +65,7 @@ def _killed_and_parted(seed: int, small: bool, scored: Scored, *, flush: str) ->
 
 
 def _unplugged(flush: str, results: list[KillResult]) -> str:
-    """A live old master in a network namespace of its own, where the machine has them."""
+    """A live old master in a separate network namespace, if the machine supports them."""
     try:
         results.append(part_from_live_master(flush, keep_in=_KEPT / f"row8-hosts-{flush}"))
     except NotAllowed as error:
@@ -77,7 +77,7 @@ def _changed_roles(_: int, small: bool, scored: Scored) -> str:
     counts = []
     for flush in ("async",) if small else ("async", "sync"):
         keep_in = _KEPT / f"row8-changes-{flush}"
-        # Beside other tests a send may have to wait for the machine.
+        # Next to other tests a send may have to wait for the CPU.
         timeout_s = PATIENCE_S if small else 3.0
         changes = 2 if small else 6
         result = change_roles(flush, changes=changes, timeout_s=timeout_s, keep_in=keep_in)

@@ -1,6 +1,6 @@
 """A broker whose clock a test sets: it shows the true time and what the file `clock` adds to it.
 
-The file lies beside the directory of messages and holds milliseconds, 8 bytes. Everything else in
+The file is next to the data directory and holds milliseconds, 8 bytes. Everything else in
 the process, and so all that measures intervals, has the real clocks. With `--stalls FILE` before
 the command its loop is watched.
 """

@@ -5,7 +5,7 @@ python -I -S slow_disk.py DESCRIPTOR     the helper that syncs for a broker, on 
 ```
 
 The file holds milliseconds, 8 bytes, and its path is in the environment: the helper gets nothing
-but a descriptor, and can import nothing of ours.
+but a descriptor, and cannot import our modules.
 """
 
 import mmap

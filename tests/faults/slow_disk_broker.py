@@ -1,6 +1,6 @@
 """A broker whose disk a test slows down through the file `<data>.sync-ms` beside its directory.
 
-`--planted` is a bug: it waits for its syncs in the loop, and serves nobody meanwhile.
+`--planted` is a bug: it waits for its syncs in the loop, and serves no client meanwhile.
 """
 
 import os

@@ -119,7 +119,7 @@ class _Tally:
         self._kills = self._messages = self._twice = 0
 
     def add(self, name: str, problems: list[str], messages: int, twice: int) -> None:
-        """Count a kill. It is told at once: on a small machine the last one is far away."""
+        """Count a kill and print it at once: on a small machine the run takes long."""
         print(f"    {name}: {len(problems) or 'nothing'} wrong, {twice} twice", flush=True)
         self._scored.failures += [f"{name}: {text}" for text in problems]
         self._kills += 1
@@ -158,7 +158,7 @@ class _World(AbstractContextManager["_World"]):
         self._running.__exit__(kind, error, traceback)
 
     def job(self, case: Case) -> "_KilledJob":
-        """A job with a topic of its own."""
+        """A job with its own topic."""
         topic = str(case).replace(" ", "-")
         return _KilledJob(self._running, self._spark, topic, Path(self._folder.name) / topic)
 

@@ -29,7 +29,7 @@ TOPIC = "queried"
 
 
 class Queries:
-    """Queries over one topic, each with a folder of its own; the first of a kind runs calmly."""
+    """Queries over one topic, each with its own folder; the first of a kind runs without faults."""
 
     def __init__(self, running: Cluster, spark: "SparkSession", folder: Path) -> None:
         self._running = running

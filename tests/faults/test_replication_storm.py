@@ -67,7 +67,7 @@ def _is_on_its_way(storm: Storm, slave: BrokerNode) -> bool:
 
 
 def part(storm: Storm) -> BrokerNode:
-    """Promote the slave of a master that has messages of its own; returns the old master."""
+    """Promote the slave of a master that has messages only it has; returns the old master."""
     storm.sim.advance(1.0)
     old, (slave,) = storm.master, storm.slaves
     storm.sim.paths.partition([old.host], [slave.host])

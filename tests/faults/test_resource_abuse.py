@@ -77,7 +77,7 @@ class Case:
     memory_mb: int
     options: tuple[str, ...] = ()
     is_survived_only: bool = False
-    """Whether nobody can be served meanwhile, only told so."""
+    """Whether requests can only be refused meanwhile, not served."""
 
 
 @contextmanager

@@ -153,7 +153,7 @@ async def measured(case: Case, folder: Path) -> Work:
         act = case.prepare(client)
         client.answers()
         work = count(act)
-        # Whoever answers nothing, or errors, works little.
+        # A broker that does not answer, or answers with errors, works little.
         assert client.answers() == [OK] * case.answers * ROUNDS
         return work
 

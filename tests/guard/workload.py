@@ -57,12 +57,12 @@ class Wired:
         self._transport = transport
 
     def feed(self, requests: list[bytes]) -> None:
-        """Each frame in a read callback of its own, as clients that wait for answers send them."""
+        """Each frame in a separate read callback, as from clients that wait for answers."""
         for frame in requests:
             self.receive(frame)
 
     def join(self) -> None:
-        """Be a member, as one is some seconds later: pulls wait for nobody."""
+        """Be a member since some seconds ago, so that pulls wait for no previous owner."""
         self.receive(frames.heartbeat(1))
         for group in tuple(self.broker.watched.rebalancing):
             self.broker.watched.end_rebalance(group)

@@ -16,12 +16,12 @@ GET_CLUSTER_INFO = 106
 READY_TIMEOUT_S = 180.0
 BROKER_NAME = "broker-a"
 BROKER_PORTS = (-2, 1)
-"""Beside a broker's port: the VIP channel and HA."""
+"""Offsets of the VIP channel and HA from a broker's port."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a scenario may ask of its own cluster. Broker properties use Apache's names."""
+    """The settings of a scenario's own cluster. Broker properties use Apache's names."""
 
     auto_create_topics: bool = True
     properties: tuple[tuple[str, str], ...] = ()
@@ -70,7 +70,7 @@ class Server:
 
 
 class Cluster:
-    """A name server and a broker on loopback with free ports and a data directory of their own."""
+    """A name server and a broker on loopback with free ports and their own data directory."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Cluster:
         self._broker.stop(sign)
 
     def close(self) -> None:
-        """End both servers. Apache's take many seconds for a goodbye that nobody needs here."""
+        """End both servers. An orderly stop of Apache's takes long and is not needed here."""
         sign = signal.SIGKILL if self.target == "apache" else signal.SIGTERM
         for server in (self._broker, self._name_server):
             if server is not None and server.is_running():

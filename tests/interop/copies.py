@@ -73,7 +73,7 @@ class Copy:
             self._server.stop(sign)
 
     def kill(self) -> None:
-        """End it without a goodbye."""
+        """Kill it."""
         self.stop(signal.SIGKILL)
 
     def close(self) -> None:

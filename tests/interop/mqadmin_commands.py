@@ -37,7 +37,7 @@ class Command:
     show: Show
     kind: Kind = Kind.SERVED
     limit_s: float = 60.0
-    """For commands that watch for ever."""
+    """For commands that watch without end."""
     refusal: str = "is not supported here"
     """What a refused command prints; some of them hide the text of the broker."""
 

@@ -84,11 +84,11 @@ class Peer:
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume it."""
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End the driver without a goodbye."""
+        """Kill the driver."""
         self._process.kill()
         self._process.wait()
 

@@ -74,6 +74,6 @@ class RawConnection:
 def call(
     address: str, code: int, fields: dict[str, str] | None = None, body: bytes = b""
 ) -> RawReply:
-    """One request on a connection of its own."""
+    """One request on a separate connection."""
     with RawConnection(address) as connection:
         return connection.call(code, fields, body)

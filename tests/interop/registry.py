@@ -21,7 +21,7 @@ class Scenario:
     clients: tuple[str, ...]
     needs: str
     lane: str
-    """Beside what it runs.
+    """What it may run in parallel with.
 
     shared: on the common cluster, one after the other for each client. apart: on servers of its
     own, several beside each other. spark: one after the other, there is one Spark in a process.

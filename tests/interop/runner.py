@@ -17,7 +17,7 @@ from tests.interop.registry import Scenario
 from tests.interop.scene import Scene
 
 APART, QUIET = 3, 7
-"""How many of these run beside each other: mostly they wait, for servers and for time to pass."""
+"""How many of these run in parallel: mostly they wait, for servers and for time to pass."""
 LONG = ("exchange", "peers")
 """What takes longest where others do not wait for it: servers start and stop all the time."""
 SLOWEST = 15
@@ -28,7 +28,7 @@ Turns = deque[tuple[Scenario, str]]
 
 
 class Target(Protocol):
-    """Somebody's servers."""
+    """The servers of either project."""
 
     NAME: str
     CAPABILITIES: frozenset[str]
@@ -58,7 +58,7 @@ class Tally:
         return f"scenarios × clients × brokers: {counts}{tail}"
 
     def slowest(self) -> list[str]:
-        """Where the time went, for whoever wants less of it."""
+        """A profile of the run, to make it faster."""
         longest = sorted(self.times, reverse=True)[:SLOWEST]
         total_s = sum(seconds for seconds, _ in self.times)
         head = f"{total_s:.0f} s of scenarios one after the other; the longest:"
@@ -119,7 +119,7 @@ class Run:
         return self._target.start(folder, settings)
 
     def _turns(self, lane: str, *clients: str) -> Turns:
-        """What there is to do in a lane. First the longest: nobody shall wait for it at the end."""
+        """The work of a lane, longest first, so that it does not delay the end of the run."""
         chosen = [one for one in self._able if one.lane == lane]
         chosen.sort(key=lambda one: (-one.lasts_s, one.needs not in LONG))
         return deque((one, client) for one in chosen for client in clients if client in one.clients)
@@ -139,7 +139,7 @@ class Run:
             self._one(one, client, cluster, name)
 
     def _peer(self, client: str, side: str) -> Peer:
-        # A driver does one thing at a time: every side has drivers of its own.
+        # A driver does one thing at a time: each target has separate drivers.
         name = client if side in (client, "alone") else f"{client}-{side}"
         if name not in self._peers:
             self._peers[name] = start_peer(client, self._folder / name)

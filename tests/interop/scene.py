@@ -139,7 +139,7 @@ class Scene:
     # ------------------------------------------------------------------ the rest
 
     def own_cluster(self, settings: Settings) -> "Scene":
-        """The same scenario on a cluster of its own, which ends with it."""
+        """The same scenario on a separate cluster, which ends with it."""
         return self.on(self._new_cluster(self.folder / f"cluster-{next(self._numbers)}", settings))
 
     def on(self, cluster: Cluster) -> "Scene":

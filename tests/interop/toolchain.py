@@ -12,7 +12,7 @@ CLIENTS = ("java5", "java4", "go", "python", "raw")
 """Peers; python is our own client, raw this process itself, writing single requests by hand."""
 APACHE_VERSION = "5.5.0"
 
-# Netty and the store reach into the JDK; Java 17 refuses that unless it is told.
+# Netty and the store reach into the JDK; Java 17 refuses that without these flags.
 JVM_FLAGS = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
@@ -114,7 +114,7 @@ def java_command(classpath: str, home: Path, heap: str, main: str, *args: str) -
     """A command line for one Java process whose logs and state stay under `home`."""
     # The machine's own warnings go to standard output otherwise, among the answers of a driver.
     logs = ["-Xlog:disable", "-Xlog:all=warning:stderr"]
-    # Without memory a driver's own thread dies and those of its clients go on: nobody answers.
+    # Without memory a driver's own thread dies and its clients' threads live on: no answers come.
     flags = ["-Xms64m", f"-Xmx{heap}", "-XX:+ExitOnOutOfMemoryError"]
     flags += [*SHORT_LIVED, *logs, *JVM_FLAGS]
     flags.append(f"-Duser.home={home}")

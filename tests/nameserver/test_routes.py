@@ -241,7 +241,7 @@ def test_a_client_that_asks_for_its_zone_gets_the_brokers_there() -> None:
         assert in_zone(w, "Zurich", mode=None) == everybody
         assert in_zone(w, "Zurich", mode="false") == everybody
         assert in_zone(w, "") == everybody
-        # A master that is away leaves its slaves to everybody.
+        # The slaves of a master that is away are visible to every client.
         assert in_zone(w, "zurich") == ["broker-a", "broker-c"]
         assert in_zone(w, "BERN") == ["broker-b", "broker-c"]
         assert in_zone(w, "Zurich", mode=None) == everybody

@@ -36,7 +36,7 @@ PATIENCE_S = 6.0
 
 
 class Caller:
-    """Somebody on a host of the simulation who calls the name server over one connection."""
+    """A client on a simulated host that calls the name server over one connection."""
 
     def __init__(self, sim: Simulation, host: Host) -> None:
         self.sim = sim

@@ -101,7 +101,7 @@ def test_waiting_calls_fail_when_the_connection_is_lost() -> None:
         errors = calling(w, work)
         assert [type(error) for error in errors] == [ConnectionLost] * 3
         assert w.sim.now_s < 2
-        w.sim.advance(70)  # their time would be up now, which must not matter to anybody
+        w.sim.advance(70)  # their timeouts would expire now, which must have no effect
 
 
 def test_a_one_way_call_is_sent_without_waiting() -> None:

@@ -199,7 +199,7 @@ def test_closing_ends_attempts_and_calls_that_are_under_way_with_an_error() -> N
 
 
 def test_closed_peers_open_no_connection_that_would_stay_open() -> None:
-    """Whoever lost its connection by the closing tries again at once."""
+    """A caller that lost its connection by the closing tries again at once."""
     with world() as w:
 
         async def work(peers: Peers) -> tuple[NetError, list[str]]:

@@ -66,7 +66,7 @@ class Deaf(asyncio.Protocol):
 
 
 def deaf_peer(w: World, requests: int, pause_s: float = 0) -> Deaf:
-    """Somebody who asks for a lot, all at once or one by one."""
+    """A client that requests a lot, all at once or one by one."""
 
     async def shout() -> Deaf:
         loop = asyncio.get_running_loop()
@@ -208,7 +208,7 @@ def test_a_connection_that_keeps_talking_stays() -> None:
 
 
 async def greet(wires: list[Wire]) -> list[Wire]:
-    """Everybody sends one request."""
+    """Every client sends one request."""
     for wire in wires:
         assert (await wire.ask(request(ECHO, {"text": "a"}))).code == ResponseCode.SUCCESS
     return wires

@@ -74,7 +74,7 @@ def test_the_settings_that_can_be_changed_are_listed_with_their_ranges() -> None
 
 
 def updated(row: re.Match[str]) -> str:
-    """A row with what the routes say; a request that nobody serves any more is "not yet"."""
+    """A row as the routes require; a request that no server serves any more is "not yet"."""
     code, name, state, _, note = row.groups()
     where = serving(int(code))
     if where != NOBODY:

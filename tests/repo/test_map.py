@@ -86,7 +86,7 @@ def misses(text: str) -> list[str]:
 
 
 def exists(name: str) -> bool:
-    """True for what exists, and for what is no name: a command, an option, a pattern."""
+    """True for existing names, and for other text: a command, an option, a pattern."""
     names = defined()
     if FILE.fullmatch(name):
         return any((folder / name).exists() for folder in (ROOT, PACKAGE))

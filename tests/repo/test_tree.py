@@ -32,7 +32,7 @@ INDEX_HOSTS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", MACHINE_PATHS)
 def test_no_file_names_a_path_of_a_developers_machine(pattern: str) -> None:
-    # A folder of the same name inside the project, such as tests/work/x, is no such path.
+    # A folder of the same name inside the project, such as tests/work/x, does not count.
     assert mentions(r"(?<![\w.\-*}>)])" + pattern) == []
 
 

@@ -83,7 +83,7 @@ def test_report_9455_a_broker_that_started_in_2050_is_registered_after_the_clock
         node, right = sim.brokers["broker-a"], sim.clock
         table = sim.name_servers["name-server-1"].server.table
         for topic, clock in (("future", lambda: right() + YEARS_MS), ("present", right)):
-            node.lose_power()  # without a goodbye: the name server remembers the year 2050
+            node.lose_power()  # without unregistering: the name server remembers the year 2050
             start_with(node, clock)
             sim.wait(sim.new_client(topic).send(topic, b"x"))
             sim.advance(1)

@@ -37,7 +37,7 @@ def test_report_678_an_index_that_became_durable_first_hides_no_message(seed: in
     flush(store, disk)
     for number in range(120, 240):
         store.append(message(number), number)
-    store.tick(1_000)  # queues and index are written, and nothing of it is durable
+    store.tick(1_000)  # queues and index are written, but not durable
     for path in disk.files():
         if path.startswith(("commitlog/", "index/", "checkpoint", "sparrowmq/")):
             disk.sync(path)

@@ -44,7 +44,7 @@ def send(sim: RunningCluster, *bodies: bytes, queue_id: int = 0) -> None:
 
 
 def pull_header(offset: int, **fields: Any) -> PullMessage:
-    """A pull that does not wait, unless `wait_s` says so."""
+    """A pull that does not wait unless `wait_s` is given."""
     wait_s = fields.pop("wait_s", 0.0)
     return PullMessage(
         **{

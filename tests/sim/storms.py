@@ -122,7 +122,7 @@ def read_queue(sim: RunningCluster, node: BrokerNode, queue_id: int) -> list[byt
 
 
 def group_faults(ledger: Ledger, queues: dict[tuple[str, int], list[bytes]]) -> list[str]:
-    """Every broken promise, in words; an empty list is what everybody hopes for."""
+    """A description of every broken promise; empty if all were kept."""
     found: list[str] = []
     for (sender, broker, queue_id), acknowledged in ledger.ok.items():
         held = queues[broker, queue_id]

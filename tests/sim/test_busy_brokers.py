@@ -67,7 +67,7 @@ def test_loop_iterations_of_less_than_200_ms_are_not_late(sim: RunningCluster) -
 
 
 def test_a_broker_starved_of_cpu_by_other_processes_refuses_nothing(sim: RunningCluster) -> None:
-    """Refusing would help nobody: the machine is slow for all of them."""
+    """Refusing would not help: the machine is slow for every process."""
     for _ in range(3):
         sim.host("broker-a").pause()
         sim.advance(0.5)

@@ -60,7 +60,7 @@ class Life:
         self.sim.wait(self.sim.client.send("orders", body, **properties))
 
     def look(self) -> None:
-        """Before the clock is set again: store times are told by the present one."""
+        """Before the clock is set again: store times follow the current one."""
         for record in records(self.sim.broker.store, "orders", self.seen):
             stored_ms = record.store_timestamp
             self.came.setdefault(record.body, []).append((stored_ms - self.sim.epoch_ms, stored_ms))
@@ -74,7 +74,7 @@ class Life:
         self.sim.set_clock(by_ms)
 
     def restart(self) -> None:
-        """Sometimes the clock is set in the same moment, or while nobody looks."""
+        """Sometimes the clock is set in the same moment, or while the broker is down."""
         broker = self.sim.brokers["broker-a"]
         began_ms = self.sim.monotonic()
         if self.rng.random() < 0.5:

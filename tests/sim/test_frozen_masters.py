@@ -114,7 +114,7 @@ def test_no_pause_is_so_short_that_two_masters_acknowledge(
 def test_a_report_that_is_read_before_the_timer_fires_confirms_nothing(
     sim: RunningCluster,
 ) -> None:
-    """A process that goes on reads its sockets first, and a send is stored then."""
+    """A resumed process reads its sockets first, and a send is stored then."""
     part_from_name_server(sim)
     promote(sim)
     feed = sim.brokers[OLD].broker.replication.feed
@@ -134,7 +134,7 @@ def test_what_was_reported_meanwhile_counts_when_it_is_still_the_master(
 
 
 def test_slaves_are_asked_as_well(sim: RunningCluster) -> None:
-    """No name server may be in reach: a slave that is a master now says so itself."""
+    """Possibly no name server is reachable: a slave that is a master now reports it itself."""
     sim.brokers[OLD].host.pause()
     sim.advance(FREEZE_S + 1)
     promote(sim)
@@ -146,7 +146,7 @@ def test_slaves_are_asked_as_well(sim: RunningCluster) -> None:
 
 @pytest.mark.parametrize("is_alone", [False, True])
 def test_a_master_that_is_still_the_master_serves_on(is_alone: bool, sim: RunningCluster) -> None:
-    """With the name server, or without anybody to ask."""
+    """With the name server, or without any server to ask."""
     sim.brokers[OLD].host.pause()
     sim.advance(FREEZE_S + 1)
     if is_alone:

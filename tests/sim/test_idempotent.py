@@ -1,7 +1,7 @@
 """Sends of an idempotent producer are stored once, even if the broker dies or answers are lost.
 
 Every message is sent until it is acknowledged, with the producer's own repetitions in between; a
-send that fails is sent anew under the same DEDUP_KEY, as a program would.
+send that fails is repeated under the same DEDUP_KEY, as a program would.
 """
 
 import asyncio

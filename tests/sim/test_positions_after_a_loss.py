@@ -2,7 +2,7 @@
 
 A queue that lost its end gives the same offsets to new messages. A member that stands past that
 end must not skip them, whoever wrote the member: ours say in which epoch of the log they learned
-their position; what Java and Go clients say counts only when this connection was told so.
+their position; positions of Java and Go clients count only if this connection was sent them.
 """
 
 import asyncio
@@ -155,7 +155,7 @@ def test_messages_that_are_pulled_and_not_handled_when_the_power_goes_are_not_lo
 
 
 def send_what_no_sync_covers(sim: RunningCluster, count: int) -> None:
-    """Stored when this returns, and acknowledged where nobody waits for the disk."""
+    """Stored when this returns, and acknowledged if sends do not wait for the disk."""
     node = sim.brokers["broker-a"]
     node.sync_s = NEVER_S
     end = node.broker.store.max_offset(TOPIC, 0) + count

@@ -16,7 +16,7 @@ def produce(
     *,
     retries: int = 2,
 ) -> asyncio.Future[None]:
-    """Run the work with a producer on a host of its own."""
+    """Run the work with a producer on its own host."""
 
     async def on_the_host() -> None:
         client = sim.client_on("producer")

@@ -209,7 +209,7 @@ def _stuck(sim: RunningCluster) -> int:
 
 
 def _frozen(sim: RunningCluster) -> int:
-    """It has everything, and acknowledged it before it stood still."""
+    """It has everything, and acknowledged it before it froze."""
     sim.until(lambda: has_all(sim))
     sim.advance(1)
     sim.brokers[NEW].host.pause()

@@ -199,7 +199,7 @@ def test_how_far_delivery_is_follows_too() -> None:
 
 def test_a_state_waits_for_the_log() -> None:
     # The slave has taken the delayed message and syncs it for long. The master delivers it
-    # meanwhile, and says so with a log end that the slave has not reached.
+    # meanwhile, and reports it with a log end that the slave has not reached.
     with SimCluster(slaves=1, flush=Flush.SYNC).run() as sim:
         sim.until(lambda: follows(sim))
         sim.advance(2.0)

@@ -1,4 +1,4 @@
-"""A Python as executors have it: pyspark, numpy and pyarrow, and nothing of this project."""
+"""A Python as executors have it: pyspark, numpy and pyarrow, and no module of this project."""
 
 import importlib.util
 import shlex

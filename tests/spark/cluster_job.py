@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 100
 ROWS_BEFORE_GATE = 6
 PADDING = bytes(70_000)
-"""More than the buffers between Spark and its workers hold back: what is read goes on at once."""
+"""More than the buffers between Spark and its workers hold: rows are passed on at once."""
 
 
 def main(master: str, name_server: str, store: str, directory: str, gates: str) -> None:
@@ -81,7 +81,7 @@ def _home(_: Iterable[int]) -> Iterable[str]:
 
 
 def gated(gates: str) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    """Rows that go on until the gate of their task, the first time that it is tried."""
+    """Rows up to the gate of their task, in its first attempt."""
 
     def through(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         import pyarrow as pa

@@ -30,7 +30,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def patient_sockets() -> Iterator[None]:
-    """A machine that stands still for longer than the 3 s of the defaults is no failure."""
+    """A machine that freezes for longer than the default of 3 s is not a failure."""
     with pytest.MonkeyPatch.context() as patch:
         for kind in (RemoteCluster, Remoting):
             patch.setattr(kind.__init__, "__defaults__", (PATIENCE_S,))
@@ -55,7 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "1",
             # A hundred queries over a few rows: compiling each to Java costs more than running it,
-            # and so does planning it anew after every stage.
+            # and so does planning it again after every stage.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.adaptive.enabled": "false",
@@ -71,7 +71,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def running() -> Iterator[Cluster]:
-    """A name server and a broker; every test uses topics of its own."""
+    """A name server and a broker; every test uses its own topics."""
     with cluster(store=SHORT_LOG) as started:
         yield started
 

@@ -43,7 +43,7 @@ def _kills() -> Iterator[Kill]:
         for point in points:
             yield Kill(WORKER, kind, point)
             yield Kill(EXECUTOR, kind, point)
-            # Between tasks a worker that dies is no matter of repeated tasks.
+            # A worker that dies between tasks does not repeat one.
             if point in READING + SENDING:
                 yield Kill(LONE, kind, point)
 

@@ -2,8 +2,8 @@
 
 `python -m tests.spark.killed_executors NAME-SERVER FOLDER MASTER KILL...`
 
-Where Spark does a task again the query has to go on by itself; where it does not (local masters) it
-has to fail, and to go on exactly there when it is started again. What comes out is compared with
+Where Spark repeats a task the query has to continue by itself; where it does not (local masters) it
+has to fail, and to resume exactly there after a restart. The output is compared with
 what the same query gives where no process dies.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class ExecutorKills:
-    """Queries over one topic, each with a folder of its own; the first of a kind runs calmly."""
+    """Queries over one topic, each with its own folder; the first of a kind runs without faults."""
 
     def __init__(self, name_server: str, spark: SparkSession, folder: Path) -> None:
         self._name_server = name_server
@@ -142,7 +142,7 @@ def main(name_server: str, folder: Path, master: str, kills: list[str]) -> None:
     for kill in kills:
         try:
             problems = list(judge.judged(Kill.of(kill)))
-        except Exception as error:  # the others are judged all the same
+        except Exception as error:  # the others are judged anyway
             problems = [f"could not be judged: {error!r}"[:2000]]
         print(json.dumps([kill, problems, judge.twice]), flush=True)
     spark.stop()

@@ -3,7 +3,7 @@ batch.
 
 `python -m tests.spark.killed_query NAME-SERVER files|topic TOPIC FOLDER POINT`
 
-Whoever starts it again, in a process that lives, finds the rest done by the same functions.
+A restart in a process that is not killed completes the rest with the same functions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ POINTS = {
     "files": ("before the plan", ROWS, "written", "committed", "checkpointed"),
     "topic": ("before the plan", ROWS, "committed", "checkpointed"),
 }
-"""A topic has no commit of its own: what is sent is sent."""
+"""A topic has no commit: a row that was sent stays sent."""
 COPIED = ("body", "tags", "keys")
 
 Through = Callable[["DataFrame"], "DataFrame"]
@@ -54,7 +54,7 @@ def unchanged(frame: DataFrame) -> DataFrame:
 
 
 def copy_of(topic: str, folder: Path) -> str:
-    """Where a query's rows go when they go to a topic; each folder has a topic of its own."""
+    """The output topic of a query; each folder has its own topic."""
     return f"{topic}-{folder.name}"
 
 

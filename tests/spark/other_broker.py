@@ -23,7 +23,7 @@ DEADLINE_S = 300.0
 
 
 class OtherBroker:
-    """A broker in a process of its own, beside those that the name server has already.
+    """A broker in a separate process, in addition to those that the name server has already.
 
     It keeps its port while it is away.
     """
@@ -84,7 +84,7 @@ class Gate:
         self._waiting, _ = self._listener.accept()
 
     def open(self) -> None:
-        """Let that task go on."""
+        """Resume that task."""
         if self._waiting is not None:
             self._waiting.close()
             self._waiting = None

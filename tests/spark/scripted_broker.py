@@ -104,7 +104,7 @@ class ScriptedBroker:
         return True
 
     def _route(self, topic: str, queues: int) -> bytes:
-        # As Java's fastjson writes it: bare numbers as keys are no JSON.
+        # As Java's fastjson writes it: bare numbers as keys are not JSON.
         return (
             f'{{"brokerDatas":[{{"brokerAddrs":{{1:"10.0.0.9:1",0:"{self.address}"}},'
             f'"brokerName":"broker-a","cluster":"c"}}],"filterServerTable":{{}},'

@@ -22,7 +22,7 @@ SMALL_JAVA = f"{QUICK_JAVA} -Xss512k"
 
 
 class Daemon:
-    """One process with all that it starts, in a process group of its own."""
+    """One process and its children, in a separate process group."""
 
     def __init__(self, command: list[str], environ: Mapping[str, str], directory: Path) -> None:
         directory.mkdir()
@@ -88,7 +88,7 @@ class Standalone:
 
 @contextmanager
 def standalone(directory: Path, workers: int = 2) -> Iterator[Standalone]:
-    """A master and workers of one core each, every one in a directory of its own."""
+    """A master and workers of one core each, every one in its own directory."""
     import pyspark
 
     home = Path(pyspark.__file__).parent

@@ -161,7 +161,7 @@ def test_a_gap_that_the_broker_jumps_over_is_data_loss_too() -> None:
         broker.on(PULL, lambda asked: jump if asked["queueOffset"] == "0" else answer(asked))
         with pytest.raises(DataLoss, match="30 messages"):
             offsets(QueueRange(QUEUE, 0, 100), options_for(broker))
-        # with a filter, a jump is what it is for
+        # with a filter, jumps are expected
         options = options_for(broker, sql="a = 1")
         assert offsets(QueueRange(QUEUE, 0, 100), options) == list(range(30, 100))
 

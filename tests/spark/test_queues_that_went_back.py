@@ -127,7 +127,7 @@ def without_epochs(offsets: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_offsets_of_an_earlier_release_are_compared_with_the_end(world: World) -> None:
-    """Where a queue has grown past them again, there is no way to know."""
+    """If a queue has grown past them again, the loss cannot be detected."""
     world.checkpoint = without_epochs(world.checkpoint)
     sent = world.send(2)
     assert by_stream(world, "true", available_now=True) == [sent]

@@ -93,7 +93,7 @@ def test_a_stream_overtaken_by_retention_fails_with_the_number_of_lost_messages(
     running, begin, earliest, end = overtaken
     reader = reader_of(running.name_server, TOPIC)
     assert from_json(reader.latestOffset(at(begin), ALL)) == {QUEUE: end}
-    for _ in range(2):  # a restart reads the same batch, and must not go on by itself
+    for _ in range(2):  # a restart reads the same batch, and must not skip it
         with pytest.raises(DataLoss, match=f"{earliest - begin} messages were deleted before"):
             bodies(reader, at(begin), at(end))
 

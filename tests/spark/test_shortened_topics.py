@@ -143,7 +143,7 @@ def test_a_drain_leaves_the_group_messages_stored_after_its_queue_went_back(
 def test_dead_letters_of_a_restarted_queue_are_not_mistaken_for_old_ones(
     spark: SparkSession, world: World, tmp_path: Path
 ) -> None:
-    """The topic of the world stands for one of dead letters: it was sent from, and made anew."""
+    """The world's topic stands for a dead-letter topic that was resent and then recreated."""
     letters = DeadLetters(name_server=world.running.name_server, group="unused")
 
     def sent_back() -> int:

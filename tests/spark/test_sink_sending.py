@@ -36,7 +36,7 @@ QUEUES = 4
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
-    """For tests that stop nothing; each has a topic of its own."""
+    """For tests that stop no server; each has its own topic."""
     with cluster(brokers=2, default_queues=QUEUES, store=SHORT_LOG) as started:
         yield started
 

@@ -45,7 +45,7 @@ def test_the_groups_progress_is_exactly_what_spark_has_committed(
     start = reader.initialOffset()
     first = reader.latestOffset(start, ReadMaxRows(10))
     bodies(reader, start, first)
-    # planned and read, but not committed: nothing of it may be seen at the broker
+    # planned and read, but not committed: the broker must not see any of it
     assert committed(running, "spark-group", topic) == from_json(start)
     second = reader.latestOffset(first, ALL)  # Spark hands over what it has committed
     assert committed(running, "spark-group", topic) == from_json(first)

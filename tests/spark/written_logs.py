@@ -90,7 +90,7 @@ messages = st.lists(
     ),
     max_size=60,
 )
-"""Body, topic, host, and whether the record has a CRC of its own."""
+"""Body, topic, host, and whether the record has its own CRC."""
 
 
 def hundred_messages(directory: Path) -> LogWriter:

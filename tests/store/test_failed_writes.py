@@ -105,7 +105,7 @@ def test_an_urgent_flush_syncs_the_log_alone() -> None:
 
 
 def test_a_flush_that_was_abandoned_is_completed_by_the_stop() -> None:
-    """A broker that stops cancels whoever waits for the syncer."""
+    """A broker that stops cancels the task that waits for the syncer."""
     for seed in range(10):
         disk = RecordingDisk()
         store = open_store(disk)

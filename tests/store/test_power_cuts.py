@@ -86,7 +86,7 @@ def test_a_power_cut_loses_only_a_suffix_that_was_not_durable(seed: int) -> None
         store = open_store(disk, report=told)
         sender.check(store)
         kept = sum(len(numbers(store, queue_id=queue_id)) for queue_id in range(QUEUES))
-        # What survived is the truth now; go on from there and cut again.
+        # The surviving messages are the new model; continue from there and cut again.
         for queue_id in range(QUEUES):
             sender.sent[queue_id] = numbers(store, queue_id=queue_id)
         sender.number = kept

@@ -18,7 +18,7 @@ def test_after_a_normal_stop_no_log_is_read() -> None:
     read: list[str] = []
     disk.on_call = lambda operation, path: read.append(path) if operation == "read" else None
     store = open_store(disk)
-    # eight bytes behind the end: has somebody else written there?
+    # eight bytes past the end: has another process written there?
     assert len([path for path in read if path.startswith("commitlog/")]) == 1
     disk.on_call = None
     assert everything(store) == list(range(COUNT))

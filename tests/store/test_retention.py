@@ -260,7 +260,7 @@ def test_a_clock_that_jumps_deletes_no_recent_files() -> None:
 
 
 def test_a_file_that_is_not_durable_yet_is_not_deleted() -> None:
-    """Somebody may be syncing it at this moment; its absence would count as a failed disk."""
+    """A sync may be running at this moment; its absence would count as a failed disk."""
     disk = RecordingDisk()
     store = open_store(disk)
     for number in range(300):

@@ -72,7 +72,7 @@ def test_what_a_crash_leaves_in_the_trash_goes_with_the_next_life() -> None:
         left = in_trash(restart)
         again.append(message(7), 3)
         again.tick(3)
-        assert again.delete_topic("orders", 4)  # beside what was left, under another name
+        assert again.delete_topic("orders", 4)  # next to the leftovers, under another name
         assert len(in_trash(restart)) > len(left)
         again.trash.empty()
         assert in_trash(restart) == []

@@ -117,7 +117,7 @@ def test_a_unit_past_the_last_message_of_its_queue_is_found() -> None:
 
 
 def killed_with_late_units() -> tuple[RecordingDisk, str, int]:
-    """A store that was killed, and where the last unit of a queue is: behind the checkpoint."""
+    """A store that was killed, and where the last unit of a queue is: past the checkpoint."""
     disk = RecordingDisk()
     run = StoreRun(disk, Random(7), sync_flush=False)
     for _ in range(17):

@@ -48,7 +48,7 @@ class Echo(Peer):
 
 
 class Stubborn(Peer):
-    """Keeps its side open when the other one says goodbye."""
+    """Keeps its side open when the other one closes."""
 
     def eof_received(self) -> bool | None:
         super().eof_received()

@@ -1,4 +1,4 @@
-"""Every commands/*.txt: commands against a cluster of its own, and what each prints."""
+"""Every commands/*.txt: commands against a separate cluster, and the output of each."""
 
 import re
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def test_a_command_prints_the_output_of_the_transcript(
 
 
 def leaves(command: click.Command, words: tuple[str, ...], above: click.Context) -> Iterator[str]:
-    """The words of every command that is no group."""
+    """The words of every command that is not a group."""
     if not isinstance(command, click.Group):
         yield " ".join(words)
         return

@@ -334,7 +334,7 @@ def still(info: ConsumerRunningInfo, **more: Any) -> GroupFacts:
 
 
 def told(info: ConsumerRunningInfo, **more: Any) -> GroupFacts:
-    """The member says so, and everything else is in order."""
+    """The member reports it, and everything else is in order."""
     return moved(GROUP.first.queues, GROUP.second.queues, info, info, **more)
 
 

@@ -56,7 +56,7 @@ async def a_message_is_delayed(scene: Scene) -> Examination:
 
 
 class Books:
-    """Transactions that end as they are told."""
+    """Transactions that end as a test chooses."""
 
     def __init__(self, state: TransactionState) -> None:
         self.state = state

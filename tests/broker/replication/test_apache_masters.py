@@ -198,7 +198,7 @@ def test_a_slave_that_is_longer_than_its_master_does_not_follow(
         sim.wait(sim.client.send(TOPIC, b"lost by the master" * 64))
     master.lose_power()
     sim.client.disconnect()
-    # Apache's master asks nobody before it serves an empty log.
+    # Apache's master serves an empty log without asking any other broker.
     master.config = replace(master.config, accept_loss="broker-a")
     master.start()
     sim.until(lambda: "it has messages that the master lost" in caplog.text)

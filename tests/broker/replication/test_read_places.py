@@ -30,7 +30,7 @@ MASTER = 0
         (2, True, [MASTER], {}, 2),
         (1, True, [MASTER], {"which_broker_when_consume_slowly": 0}, MASTER),
         (1, False, [MASTER], {"broker_id": 1}, 1),
-        # a slave whose master is away keeps everybody
+        # a slave whose master is away keeps every reader
         (1, False, [], {}, 1),
         (2, False, [], {"broker_id": 1}, 2),
     ],

@@ -130,7 +130,7 @@ class _EndNoted(MasterLink):
 def test_chunks_sent_before_a_master_died_are_stored_without_a_report(
     loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
-    """A slave that stood still finds chunks and the end of the connection together. uvloop raises
+    """A frozen slave finds chunks and the end of the connection together. uvloop raises
     for a write to a connection that has ended, and asyncio does not."""
 
     async def send_and_die(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -157,7 +157,7 @@ def test_chunks_sent_before_a_master_died_are_stored_without_a_report(
 
 
 def test_a_port_that_is_taken_is_named_with_its_purpose(tmp_path: Path) -> None:
-    """An operator who chose a port may not know of those beside it."""
+    """An operator who chose a port may not know that the adjacent ones are used too."""
 
     async def main(taken: int) -> None:
         server = master_in(tmp_path)

@@ -20,7 +20,7 @@ SLAVE = 1
 
 
 class Transfers(Bench):
-    """A master with one slave, which acknowledges when the test says so."""
+    """A master with one slave, which acknowledges when the test decides."""
 
     def __init__(self, sim: Simulation) -> None:
         self.replicas = Replicas(wanted=2, least=1, max_gap_bytes=1 << 20)

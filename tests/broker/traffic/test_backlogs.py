@@ -270,7 +270,7 @@ def test_a_backlog_survives_a_restart_and_counts_when_a_member_is_back() -> None
         admitted(world, 12)
         sim.advance(10)  # everything is on the disk
         sim.brokers["broker-a"].restart()
-        assert admitted(world, 1) == 1  # in doubt sends go on
+        assert admitted(world, 1) == 1  # in doubt sends continue
         sim.advance(2)
         assert admitted(world, 1) == 1
         world.client("back").beat(subscribes("billing"))

@@ -58,7 +58,7 @@ def test_a_clock_that_goes_back_adds_and_removes_no_tokens() -> None:
 @pytest.mark.parametrize(
     ("before", "taken", "after", "left"),
     [
-        (100, 0, 1000, 100),  # a higher limit is no reason for a burst
+        (100, 0, 1000, 100),  # a higher limit must not allow a burst
         (100, 0, 10, 10),
         (100, 50, 10, 5),
         (1000, 5000, 10, -40),  # four seconds stay four seconds

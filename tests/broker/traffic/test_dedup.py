@@ -38,7 +38,7 @@ Restart = Callable[[DeliveryWorld], None]
 
 
 def nothing(world: DeliveryWorld) -> None:
-    """It goes on."""
+    """No restart."""
 
 
 def stop_and_start(world: DeliveryWorld) -> None:

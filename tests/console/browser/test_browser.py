@@ -39,7 +39,7 @@ PAGES = {
 }
 
 
-# ---- pages that have no address of their own: how to get there
+# ---- pages without their own address: how to get there
 
 
 def _message(tab: Any) -> None:

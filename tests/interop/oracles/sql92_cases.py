@@ -147,7 +147,7 @@ class Sql92Cases:
         return [self.rng.choice(NAMES)]
 
     def limit(self, depth: int) -> list[str]:
-        """What may stand beside an order: a number, its negative, another property."""
+        """An operand of an order comparison: a number, its negative, another property."""
         pick = self.rng.random()
         sign = ["-"] if self.rng.random() < 0.15 else []
         if pick < 0.45:

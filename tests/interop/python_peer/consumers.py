@@ -63,7 +63,7 @@ class Member:
         )
 
     async def handle(self, messages: Sequence[MessageExt]) -> None:
-        """Remember, take the time that was told, reply if told to, refuse if told to."""
+        """Record the message, take the configured time, and reply or refuse as configured."""
         fails = self._command.get("fails", {})
         good = True
         for message in messages:
@@ -82,7 +82,7 @@ class Member:
 
 
 class PushConsumers:
-    """Each has a client of its own."""
+    """Each has its own client."""
 
     def __init__(self, producers: Producers) -> None:
         self._producers = producers
@@ -114,7 +114,7 @@ class PushConsumers:
         self._members[command["name"]].consumer.pause()
 
     async def push_resume(self, command: Command) -> None:
-        """Go on."""
+        """Resume."""
         self._members[command["name"]].consumer.resume()
 
     async def push_stop(self, command: Command) -> None:
@@ -221,7 +221,7 @@ class LitePullConsumers:
         return got
 
     async def lite_seek(self, command: Command) -> None:
-        """Go on elsewhere."""
+        """Seek."""
         await self._get(command).seek(queue_of(command), int(command["offset"]))
 
     async def lite_seek_to_begin(self, command: Command) -> None:

@@ -76,7 +76,7 @@ class Load:
 
 
 class Producers:
-    """Each has a client of its own."""
+    """Each has its own client."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Producer] = {}

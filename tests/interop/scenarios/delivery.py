@@ -237,7 +237,7 @@ def a_sql92_filter_selects_by_properties(scene: Scene) -> Outcome:
     return out
 
 
-# The Go client tells nobody that its heartbeat and its pulls were refused.
+# The Go client does not report that its heartbeat and its pulls were refused.
 @scenario(clients=(*JAVA, *PYTHON), needs="sql92")
 def a_broken_sql92_expression_is_refused(scene: Scene) -> Outcome:
     topic = scene.topic(queues=1)

@@ -52,7 +52,7 @@ def a_recalled_message_is_not_delivered(scene: Scene) -> Outcome:
     topic = own.topic(queues=1)
     consumer = own.push_consumer(topic)
     producer = recalling(own)
-    # Time enough to take it back even where everything stands still for a while.
+    # Time enough to recall it even if the machine freezes for a while.
     waits = [timed("taken back", 20), timed("before", 16), timed("after", 22)]
     sent = producer.send(topic, waits)
     recalled = producer.recall(topic, sent[0]["handle"])
@@ -185,7 +185,7 @@ LEVEL_3_MS = 10_000
 def a_group_with_a_retry_policy_retries_and_gives_up(scene: Scene) -> Outcome:
     """Apache's broker uses the policy for its gRPC clients only and waits for level 3.
 
-    What a retry waited for is told by its properties, however late a busy machine delivers it.
+    The properties of a retry show its delay, even if a busy machine delivers it late.
     """
     producer = scene.producer()
     topics = {word: scene.topic(word, queues=1) for word in POLICIES}
@@ -255,7 +255,7 @@ def _learns_at_once(scene: Scene, word: str, is_told: bool) -> bool:
         if has_moved and time.monotonic() < looks_at_s - 2:
             return True
         scene.wait_until(lambda: _held(first) == 2, "the first gave two away")  # noqa: B023
-        # A member that is told may be held up as well: it has to be so every time.
+        # A notified member may be delayed as well, so only a consistent difference counts.
         if has_time and not has_moved and not (is_told and attempt < 4):
             return False
     raise TimeoutError("the members took too long to tell who told them")

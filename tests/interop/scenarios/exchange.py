@@ -62,7 +62,7 @@ def _there_and_back(
 
 
 def _use(here: Scene, step: int, before: list[str]) -> list[str]:
-    """Go on where the group stood, find old keys, read all anew, and leave more behind."""
+    """Continue at the group's progress, find old keys, read all again, and send more messages."""
     topic = here.topic(queues=QUEUES) if step == 0 else here.name("orders")
     producer = here.producer()
     if before:
@@ -89,7 +89,7 @@ def _saved(here: Scene) -> int:
     loses it, and SparrowMQ then rightly refuses to start without a word from the operator.
     """
     file = here.cluster.store / "config" / "consumerOffset.json"
-    # Apache writes numbers as keys. Beside these offsets it keeps those of the last pulls.
+    # Apache writes numbers as keys. In addition to these offsets it keeps those of the last pulls.
     text = re.sub(r"([{,]\s*)(\d+)\s*:", r'\1"\2":', file.read_text())
     try:
         table = json.loads(text)["offsetTable"]

@@ -44,7 +44,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Change:
-    """Somebody came or went."""
+    """A member joined or left."""
 
     at_ms: int
     what: str
@@ -105,7 +105,7 @@ class MixedGroup:
             self._take(member, consumer.received())
 
     def got(self) -> set[str]:
-        """Bodies that reached anybody."""
+        """Bodies that reached any member."""
         here = {body for consumer in self._members.values() for body in consumer.bodies()}
         return here | {delivery.body for delivery in self.deliveries}
 
@@ -184,7 +184,7 @@ def _twice(change: Change, deliveries: list[Delivery], until_ms: int) -> Counter
 
 
 def _load(scene: Scene, topic: str) -> tuple[Peer, Producer]:
-    """A producer of its own process: the members' drivers do one thing at a time."""
+    """A producer in a separate process: the members' drivers do one thing at a time."""
     peer = start_peer("python", Path(scene.folder) / "load")
     scene.closing(peer.close)
     options = {"group": scene.name("producers"), "timeout_ms": 10_000}

@@ -50,7 +50,7 @@ def mqadmin_shows_how_far_slaves_are(scene: Scene) -> Outcome:
 
 
 def _without_speed(lines: list[str]) -> list[str]:
-    """The transfer speed is measured anew every second, so two calls may print two figures."""
+    """The transfer speed is measured every second, so two calls may print two figures."""
     return [re.sub(r"^(\S+ \d+ \d+) \S+ (OK .*)$", r"\1 \2", line) for line in lines]
 
 

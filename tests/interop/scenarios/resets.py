@@ -32,7 +32,7 @@ def reset(scene: Scene, topic: str, timestamp_ms: int, **fields: Any) -> dict[in
 
 
 def load(scene: Scene, topic: str) -> Producer:
-    """Messages all the time, from a process of its own: the driver does one thing at a time."""
+    """Constant load from a separate process: the driver does one thing at a time."""
     peer = start_peer("python", Path(scene.folder) / "load")
     scene.closing(peer.close)
     options = {"group": scene.name("producers"), "timeout_ms": 10_000}

@@ -50,7 +50,7 @@ def a_restart_under_load_loses_nothing(scene: Scene) -> Outcome:
 def _restart(own: Scene, bodies: Callable[[], list[str]], sign: signal.Signals) -> float:
     """End and start the broker; how long until the consumer gets something new again.
 
-    Without the time in which the machine stood still and could not even look.
+    Without the time in which the machine was frozen.
     """
     own.cluster.stop_broker(sign)
     own.pause(OUTAGE_S)

@@ -111,7 +111,7 @@ def a_topic_that_does_not_exist_is_created_by_the_first_send(scene: Scene) -> Ou
     got = scene.push_consumer(topic).received(12)
     queue_ids = {one["queue_id"] for one in sent}
     if scene.peer.name == "go":
-        # It asks for 4 queues whatever it is told, and uses them from its next look at the route
+        # It always asks for 4 queues, and uses them from its next poll of the route
         # on: 10 ms after its start, which may be before the last of these sends.
         queue_ids.discard(3)
     return {"statuses": statuses(sent), "queue_ids": queue_ids, "bodies": bodies(got)}

@@ -89,7 +89,7 @@ class _Jobs:
         }
 
     def drain(self) -> Outcome:
-        """To a topic with twenty queues, which is deleted when somebody has handled it."""
+        """To a topic with twenty queues, which is deleted once it has been consumed."""
         job = DrainJob(
             name_server=self._name_server,
             topic=self._topic,

@@ -138,7 +138,7 @@ def what_was_pulled_and_not_committed_is_in_flight(scene: Scene) -> Outcome:
 
         def shown() -> list[int]:
             stats = connection.call(CONSUME_STATS, {"consumerGroup": group, "topic": topic})
-            # Maps with objects for keys are no JSON that Python reads.
+            # Maps with objects for keys are not JSON that Python can read.
             names = ("brokerOffset", "pullOffset", "consumerOffset")
             found = [re.search(rf'"{name}":(\d+)', stats.body.decode()) for name in names]
             return [int(one[1]) if one else -1 for one in found]

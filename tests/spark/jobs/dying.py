@@ -1,4 +1,4 @@
-"""Jobs that die at a step: the tests let them raise, a process of its own is killed."""
+"""Jobs that die at a step: tests in this process let them raise, a separate process is killed."""
 
 from collections.abc import Callable
 

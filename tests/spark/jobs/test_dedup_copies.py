@@ -38,7 +38,7 @@ def dedup(running: Cluster, topic: str) -> None:
 
 
 def fill(running: Cluster, topic: str) -> list[bytes]:
-    """Messages with ids of their own, and with keys that the topic would know them by."""
+    """Messages with their own ids, and with keys that the topic would identify them by."""
     found = [b"%06d" % number for number in range(ROWS)]
     with Producer("tests", name_servers=running.name_server) as producer:
         for body in found:

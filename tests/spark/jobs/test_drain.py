@@ -235,7 +235,7 @@ def test_the_status_of_a_drain_shows_what_is_left_and_changes_nothing(
     assert list(queues_for(found).values()) == [20]
     assert not job.state.exists()
     assert topics(running) == before
-    with opened(job) as drain:  # nobody has claimed it meanwhile
+    with opened(job) as drain:  # no other run has claimed it meanwhile
         drain.prepare()
         assert drain.look().wanted == 30
     fill_topic(running, "drain-plan-other", 1)
@@ -247,7 +247,7 @@ def test_the_status_of_a_drain_shows_what_is_left_and_changes_nothing(
 def test_the_progress_of_a_drain_is_shown_whatever_the_next_batch_would_be(
     running: Cluster, tmp_path: Path
 ) -> None:
-    """--report and --hand-back copy nothing, so that nobody has to repeat how it was begun."""
+    """--report and --hand-back copy nothing, so they need not repeat the original arguments."""
     blocked(running, "drain-look", 4)
     with opened(job_of(running, tmp_path, "drain-look")) as drain:
         drain.prepare()
