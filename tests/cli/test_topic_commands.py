@@ -241,3 +241,18 @@ def test_a_topic_that_may_not_be_read_is_reported_as_such(
     ended = sparrowmq("consume", "cli-unread", "--group", "g", "--timeout", "1s", *at)
     text = "topic cli-unread has no queue that can be read: it has none, or its permission forbids"
     assert text in ended.stderr
+
+
+def test_a_deletion_names_brokers_that_are_drained_and_keep_the_topic() -> None:
+    with cluster(brokers=2) as running:
+        at = ("--name-servers", running.name_server)
+        assert run("topic", "create", "left", *at).returncode == 0
+        assert run("broker", "drain", "broker-a", "--yes", *at).returncode == 0
+        deleted = run("topic", "delete", "left", "--yes", *at)
+        assert (deleted.returncode, "broker-b\tdeleted" in deleted.stdout) == (0, True)
+        assert "broker-a is drained" in deleted.stderr
+        assert "sparrowmq topic delete left" in deleted.stderr
+        assert run("broker", "resume", "broker-a", *at).returncode == 0
+        again = run("topic", "delete", "left", "--yes", *at)
+        assert (again.returncode, "drained" in again.stderr) == (0, False)
+        assert "left" not in run("topic", "list", *at).stdout.splitlines()

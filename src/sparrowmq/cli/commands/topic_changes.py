@@ -358,9 +358,10 @@ def delete(name: str, dry_run: bool, yes: bool, shell: Shell) -> None:
       sparrowmq topic delete orders --yes
     """
 
-    async def look(admin: Admin) -> tuple[TopicInfo, Listing[TopicReader]]:
+    async def look(admin: Admin) -> tuple[TopicInfo, Listing[TopicReader], list[str]]:
         try:
-            return await admin.topic(name), await admin.topic_readers(name)
+            info, readers = await admin.topic(name), await admin.topic_readers(name)
+            return info, readers, sorted(await admin.drained_brokers())
         except NotFound as error:
             if error.is_lost or error.kind != "topic":
                 raise
@@ -368,7 +369,7 @@ def delete(name: str, dry_run: bool, yes: bool, shell: Shell) -> None:
                 f"topic {name} does not exist; those that do: sparrowmq topic list"
             ) from error
 
-    info, readers = shell.ask(look)
+    info, readers, drained = shell.ask(look)
     concerned = _concerned(name, info, readers)
     if dry_run:
         shell.show(concerned)
@@ -393,6 +394,11 @@ def delete(name: str, dry_run: bool, yes: bool, shell: Shell) -> None:
     ]
     shell.show(Report([table(_RESULT, rows)]))
     shell.done(f"topic {name} is deleted, with {info.messages:,} messages")
+    for broker in drained:
+        shell.warn(
+            f"{broker} is drained and not asked: if it has the topic, the topic is back after"
+            f" sparrowmq broker resume {broker}; then run sparrowmq topic delete {name} again"
+        )
 
 
 def _concerned(name: str, info: TopicInfo, readers: Listing[TopicReader]) -> Report:
