@@ -4,8 +4,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
+from sparrowmq.client.errors import BrokerRefused
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.protocol.headers.topics import CreateTopic
+from sparrowmq.protocol.headers.topics import CreateTopic, DeleteTopic
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 
@@ -28,10 +31,14 @@ def produce(
     return sim.host("producer").start(on_the_host())
 
 
-def create_topic(sim: RunningCluster) -> None:
+def create_topic(sim: RunningCluster, *, queues: int = 4) -> None:
     """On every broker, and known to the name servers."""
     header = CreateTopic(
-        topic="orders", default_topic="TBW102", read_queue_nums=4, write_queue_nums=4, perm=6
+        topic="orders",
+        default_topic="TBW102",
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=6,
     )
     for node in sim.brokers.values():
         sim.wait(sim.client.call(header, address=node.address))
@@ -92,3 +99,31 @@ def test_no_send_on_a_known_route_fails_while_all_name_servers_are_down_for_a_mi
             node.start()
         sim.wait(work)
         assert len(sent) == 240
+
+
+@pytest.mark.parametrize("key", [None, "a key"])
+def test_a_producer_leaves_queues_of_a_topic_created_again_with_fewer_at_once(
+    key: str | None,
+) -> None:
+    """The polls of the route come up to 30 s later."""
+    refused_s: list[float] = []
+    keys = iter(range(1_000))
+
+    async def send_for_ten_seconds(producer: Producer) -> None:
+        for _ in range(200):
+            try:
+                await producer.send(Message("orders", b"x"), key=key and f"{key} {next(keys)}")
+            except BrokerRefused:
+                refused_s.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(0.05)
+
+    with SimCluster().run() as sim:
+        create_topic(sim)
+        sending = produce(sim, send_for_ten_seconds)
+        sim.advance(2)
+        (broker,) = sim.brokers.values()
+        sim.wait(sim.client.call(DeleteTopic(topic="orders"), address=broker.address))
+        create_topic(sim, queues=1)
+        sim.wait(sending)
+        assert refused_s, "the topic must lose queues in which the producer sends"
+        assert refused_s[-1] - refused_s[0] < 2

@@ -232,6 +232,7 @@ class SendAttempts:
             rules.retries, self._client.rng, waits_for_limits=topic not in rules.diverted
         )
         while True:
+            self._note_missing_queue(topic, outcome)
             failures.add(failed, outcome)
             found = self._queues.known(topic) or await self.find(topic, turns.left_s)
             pause_s = await self._pause(failures, turns, failed, outcome, found.on)
@@ -361,6 +362,7 @@ class SendAttempts:
         left: str | None = None
         while not isinstance(outcome, SendResult):
             if not _may_send_to_again(outcome):
+                self._note_missing_queue(topic, outcome)
                 raise outcome
             failures.add(queue.broker_name, outcome, has_left=gone is not None)
             left = gone or left
@@ -403,6 +405,11 @@ class SendAttempts:
     def _look_again_soon(self, topic: str, outcome: SendResult | Exception) -> None:
         """For the next send, when this one fails: the polls ask every 30 s only."""
         if _may_be_elsewhere(outcome):
+            self._queues.refresh_soon(topic)
+
+    def _note_missing_queue(self, topic: str, outcome: SendResult | Exception) -> None:
+        """Get the route anew if the queue may be gone: a topic can be created again with fewer."""
+        if isinstance(outcome, BrokerRefused) and outcome.code == ResponseCode.INVALID_PARAMETER:
             self._queues.refresh_soon(topic)
 
     async def send_oneway(
