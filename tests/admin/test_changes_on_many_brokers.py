@@ -95,7 +95,9 @@ def test_no_group_is_paused_or_resumed_on_some_brokers_while_another_hangs(pause
             await PAUSES[pause](admin)
         sim.host("broker-b").resume()
         settings = (await admin.group("billing")).settings
-        assert [(each.may_consume, each.paused_topics) for each in settings] == [(True, set())] * 2
+        assert [(each.may_consume, each.paused_topics) for each in settings] == [
+            (True, frozenset())
+        ] * 2
 
     with SimCluster(seed=1, brokers=2).run() as sim:
         as_client(sim, work)

@@ -23,7 +23,7 @@ def kill_and_start(world: World) -> None:
 
 @pytest.mark.parametrize("delay", [{"TIMER_DELAY_MS": "1000"}, {"DELAY": "1"}], ids=" ".join)
 def test_what_was_delivered_late_is_not_delivered_again_after_a_kill(
-    delay: dict[str, str], world: World
+    delay: dict[str, Any], world: World
 ) -> None:
     world.topic("orders", 1)
     world.send("orders", b"later", **delay)

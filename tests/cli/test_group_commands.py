@@ -37,10 +37,10 @@ class Desk:
         assert ran.returncode == 0, ran.stderr
         return steady(ran.stdout)
 
-    def json(self, *arguments: str) -> dict[str, object]:
+    def json(self, *arguments: str) -> dict[str, Any]:
         ran = self.run(*arguments, "--json")
         assert ran.returncode == 0, ran.stderr
-        found: dict[str, object] = json.loads(ran.stdout)
+        found: dict[str, Any] = json.loads(ran.stdout)
         return found
 
 

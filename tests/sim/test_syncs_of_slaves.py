@@ -18,7 +18,8 @@ from sparrowmq.testing.sim_nodes import BrokerNode
 from tests.sim.replicated import follows, has_all
 from tests.sim.slaves import MASTER, SLAVE, with_slave
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 TOPICS = 30
 
 
