@@ -136,6 +136,47 @@ def busy() -> Iterator[tuple[tuple[str, ...], str]]:
             yield (*at, "--timeout", "300ms"), address
 
 
+@pytest.mark.parametrize(
+    ("command", "rows", "said"),
+    [
+        (
+            ("group", "lag", "billing", "--topic", "orders"),
+            [
+                "billing\torders\tbroker-a/0\t0\t0\t0\t0\t\t",
+                f"billing\torders\t{SILENT}/0\t?\t?\t?\t?\t?\t?",
+            ],
+            "lag: ≥0",
+        ),
+        (
+            ("group", "lag", "billing", "--by", "topic"),
+            ["billing\torders\t17\t≥0\t≥0\t", "billing\tpayments\t17\t≥0\t≥0\t"],
+            "lag: ≥0",
+        ),
+        (("group", "show", "billing"), ["orders\t17\t≥0\t", "payments\t17\t≥0\t"], "lag: ≥0"),
+        (
+            ("topic", "show", "orders", "--queues"),
+            [
+                "broker-a/0\t0\t0\t0\t",
+                f"{SILENT}/0\t?\t?\t?\t?",
+                "audit\t≥0\t≥0",
+                "billing\t≥0\t≥0",
+            ],
+            "messages: ≥0",
+        ),
+    ],
+    ids=["lag by queue", "lag by topic", "group", "topic"],
+)
+def test_sums_without_a_broker_that_hangs_are_marked_and_its_queues_are_unknown(
+    command: tuple[str, ...], rows: list[str], said: str, busy: tuple[tuple[str, ...], str]
+) -> None:
+    ended = run(*command, *busy[0])
+    assert ended.returncode == 3
+    assert [each for each in ended.stdout.splitlines() if each in rows] == rows, ended.stdout
+    assert said in ended.stderr.splitlines()
+    document = json.loads(run(*command, "--json", *busy[0]).stdout)
+    assert document["isComplete"] is False
+
+
 NEVER_SENT = "0A000001" + "F" * 24
 NOT_FOUND = [
     ("message", "get", "orders", "--id", NEVER_SENT),

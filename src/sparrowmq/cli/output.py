@@ -15,7 +15,7 @@ none.
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
@@ -28,6 +28,7 @@ Value: TypeAlias = bool | int | float | str | datetime | timedelta | Enum | Sequ
 """A cell. None: the value is unknown. An empty text: there is nothing to show."""
 
 UNKNOWN = "?"
+_LEAST = "≥"
 _BREAKS = re.compile(r"\s*[\r\n\t]\s*")
 
 
@@ -112,6 +113,8 @@ class Report:
     """Single values, by their keys in JSON; people see them as lines above the tables."""
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     """The kinds of those that are times or durations."""
+    sums: Collection[str] = ()
+    """The keys of those that are sums over brokers: `≥` marks them where one did not answer."""
     notes: Sequence[str] = ()
     """Sentences for people, such as what to do next: printed on standard error, not in JSON."""
 
@@ -136,6 +139,8 @@ def document(report: Report) -> dict[str, Any]:
         found |= _member(key, report.kinds.get(key, Kind.TEXT), value)
     for each in report.tables:
         found[each.key] = [_object(each.columns, row) for row in each.rows]
+    if report.sums or any(column.is_sum for each in report.tables for column in each.columns):
+        found["isComplete"] = not report.errors
     found["truncated"] = any(each.is_cut for each in report.tables)
     found["errors"] = [
         {"broker": each.broker, "address": each.address, "text": each.reason}
@@ -224,7 +229,8 @@ def lines_for_people(report: Report, stream: TextIO | None = None) -> Iterator[s
 def fact_lines(report: Report) -> Iterator[str]:
     """The single values, in words."""
     for key, value in report.facts.items():
-        yield f"{_words(key)}: {cell(value)}"
+        is_least = key in report.sums and report.errors and value is not None
+        yield f"{_words(key)}: {_LEAST if is_least else ''}{cell(value)}"
 
 
 def lines_for_pipes(each: Table, *, is_partial: bool = False) -> Iterator[str]:
@@ -266,12 +272,12 @@ def _is_number(value: Value) -> bool:
 
 
 def _of_column(column: Column, value: Value, *, is_partial: bool, plain: bool = False) -> str:
-    if column.is_sum and is_partial and isinstance(value, int | float):
-        return f"≥{cell(value, plain=plain)}"
+    is_exact = True
     if column.is_approximate and isinstance(value, tuple):
-        number, is_exact = value
-        return ("" if is_exact else "≈") + cell(number, plain=plain)
-    return cell(value, plain=plain)
+        value, is_exact = value
+    is_least = column.is_sum and is_partial and isinstance(value, int | float)
+    marks = (_LEAST if is_least else "") + ("" if is_exact else "≈")
+    return marks + cell(value, plain=plain)
 
 
 def cell(value: Value, *, plain: bool = False) -> str:

@@ -174,7 +174,8 @@ def show_group(name: str, shell: Shell) -> None:
                 subscriptions_table(subscriptions_of(found)),
                 _findings_table(examined),
             ],
-            found.errors,
+            distinct((*found.errors, *lag.errors)),
+            sums=["lag"],
             facts={
                 "group": name,
                 "state": found.state,
@@ -227,14 +228,16 @@ def _settings_table(found: GroupInfo) -> Table:
 
 def _topics_table(lag: GroupLag) -> Table:
     rows: list[list[Value]] = []
-    for topic, behind in sorted(lag.by_topic.items()):
+    for topic in sorted({*lag.by_topic, *(queue.topic for queue in lag.unknown)}):
         queues = [each for each in lag.queues if each.queue.topic == topic]
+        silent = sum(queue.topic == topic for queue in lag.unknown)
+        behind = lag.by_topic.get(topic, 0)
         oldest = min(filter(None, (each.oldest_waiting for each in queues)), default=None)
-        rows.append([topic, len(queues), behind, age(oldest) if behind else ""])
+        rows.append([topic, len(queues) + silent, behind, age(oldest) if behind else ""])
     columns: Columns = [
         ("TOPIC", "topic"),
         ("QUEUES", "queues"),
-        ("LAG", "lag"),
+        Column("LAG", "lag", is_sum=True),
         ("DELAY", "delay", Kind.DURATION),
     ]
     return table(columns, rows, title="topics", key="topics", empty="it has no progress")

@@ -18,11 +18,10 @@ from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.option_types import Wait
 from sparrowmq.cli.output import Column, Kind, Report, Table, Value, duration_text
 from sparrowmq.cli.shell import IN_PART, Shell, limit_option, shell_options, topic_option
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import check_group, check_topic, is_system_group
 
 _POLL_S = 1.0
-
-_MATCHING = Column("MATCHING", "matching", Kind.NUMBER, is_approximate=True)
 
 
 @click.command("lag")
@@ -186,6 +185,7 @@ def _report(lags: Sequence[GroupLag], kind: str, limit: int) -> Report:
         ],
         tuple(errors),
         facts={"lag": sum(each.lag for each in lags)},
+        sums=["lag"],
     )
 
 
@@ -203,7 +203,14 @@ def _sums(queues: Sequence[QueueLag]) -> list[Value]:
     return [behind, matching, age(_oldest(queues)) if behind else ""]
 
 
-_SUM_COLUMNS = [Column("LAG", "lag"), _MATCHING, Column("DELAY", "delay", Kind.DURATION)]
+def _sum_columns(*, is_sum: bool) -> list[Column]:
+    """`is_sum`: of several queues, some of which may be on a broker that did not answer."""
+    return [
+        Column("LAG", "lag", Kind.NUMBER, is_sum=is_sum),
+        Column("MATCHING", "matching", Kind.NUMBER, is_approximate=True, is_sum=is_sum),
+        Column("DELAY", "delay", Kind.DURATION),
+    ]
+
 
 Made = tuple[list[Column], list[list[Value]]]
 
@@ -214,37 +221,47 @@ def _by_queue(lags: Sequence[GroupLag]) -> Made:
         Column("TOPIC", "topic"),
         Column("QUEUE", "queue"),
         Column("COMMITTED", "committed", Kind.NUMBER),
-        Column("END", "end"),
-        *_SUM_COLUMNS,
+        Column("END", "end", Kind.NUMBER),
+        *_sum_columns(is_sum=False),
         Column("OWNER", "owner"),
     ]
-    rows: list[list[Value]] = [
-        [
-            each.group,
-            one.queue.topic,
-            one.queue.place,
-            "" if one.consumer_offset is None else one.consumer_offset,
-            one.broker_offset,
-            *_sums([one]),
-            one.owner or "",
+    rows: list[list[Value]] = []
+    for each in lags:
+        known = {one.queue: one for one in each.queues}
+        rows += [
+            _queue_row(each.group, queue, known.get(queue))
+            for queue in sorted({*known, *each.unknown})
         ]
-        for each in lags
-        for one in each.queues
-    ]
     return columns, rows
+
+
+def _queue_row(group: str, queue: MessageQueue, one: QueueLag | None) -> list[Value]:
+    """`one` is None for a queue of a broker that did not answer."""
+    if one is None:
+        return [group, queue.topic, queue.place, *[None] * 6]
+    return [
+        group,
+        queue.topic,
+        queue.place,
+        "" if one.consumer_offset is None else one.consumer_offset,
+        one.broker_offset,
+        *_sums([one]),
+        one.owner or "",
+    ]
 
 
 def _by_topic(lags: Sequence[GroupLag]) -> Made:
     rows: list[list[Value]] = []
     for each in lags:
-        for topic in sorted(each.by_topic):
+        for topic in sorted({*each.by_topic, *(queue.topic for queue in each.unknown)}):
             queues = [one for one in each.queues if one.queue.topic == topic]
-            rows.append([each.group, topic, len(queues), *_sums(queues)])
+            silent = sum(queue.topic == topic for queue in each.unknown)
+            rows.append([each.group, topic, len(queues) + silent, *_sums(queues)])
     columns = [
         Column("GROUP", "group"),
         Column("TOPIC", "topic"),
         Column("QUEUES", "queues"),
-        *_SUM_COLUMNS,
+        *_sum_columns(is_sum=True),
     ]
     return columns, rows
 
@@ -259,7 +276,7 @@ def _by_member(lags: Sequence[GroupLag]) -> Made:
         Column("GROUP", "group"),
         Column("MEMBER", "member"),
         Column("QUEUES", "queues"),
-        *_SUM_COLUMNS,
+        *_sum_columns(is_sum=True),
     ]
     return columns, rows
 

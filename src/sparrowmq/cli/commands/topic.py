@@ -1,6 +1,6 @@
 """`sparrowmq topic …`: looking at topics. Changing them is in `topic_changes`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import click
 
@@ -14,9 +14,10 @@ from sparrowmq.cli.commands import topic_changes
 from sparrowmq.cli.completion import complete_topics
 from sparrowmq.cli.output import Column, Kind, Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, limit_option, match_option, selected, shell_options
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
 from sparrowmq.protocol.perm import perm_text
-from sparrowmq.protocol.route import ClusterInfo
+from sparrowmq.protocol.route import ClusterInfo, TopicRoute
 
 _LONG = (
     ("NAME", "name"),
@@ -42,7 +43,11 @@ _QUEUES = (
     ("MESSAGES", "messages"),
     ("LAST-STORED", "lastStored", Kind.TIME),
 )
-_READERS = (("GROUP", "group"), ("LAG", "lag"), ("MEMBERS", "members"))
+_READERS = (
+    Column("GROUP", "group"),
+    Column("LAG", "lag", is_sum=True),
+    Column("MEMBERS", "members", is_sum=True),
+)
 _ROUTE = (
     ("BROKER", "broker"),
     ("READ", "readQueues"),
@@ -176,7 +181,9 @@ def show(name: str, show_queues: bool, shell: Shell) -> None:
         readers = await admin.topic_readers(name)
         tables = [_settings_table(found)]
         if show_queues:
-            tables.append(_queue_table(found))
+            silent = {each.broker for each in found.errors}
+            route = await admin.route(name) if silent else TopicRoute()
+            tables.append(_queue_table(found, _queues_on(name, route, silent)))
         tables.append(reader_table(readers))
         facts: dict[str, Value] = {
             "topic": name,
@@ -188,7 +195,11 @@ def show(name: str, show_queues: bool, shell: Shell) -> None:
         known = {each.broker for each in found.errors}
         more = tuple(each for each in readers.errors if each.broker not in known)
         return Report(
-            tables, errors=(*found.errors, *more), facts=facts, kinds={"lastStored": Kind.TIME}
+            tables,
+            errors=(*found.errors, *more),
+            facts=facts,
+            kinds={"lastStored": Kind.TIME},
+            sums=("messages", "inPerS"),
         )
 
     shell.report(look)
@@ -209,7 +220,17 @@ def _settings_table(found: TopicInfo) -> Table:
     return table(_SETTINGS, rows)
 
 
-def _queue_table(found: TopicInfo) -> Table:
+def _queues_on(topic: str, route: TopicRoute, brokers: Collection[str]) -> list[MessageQueue]:
+    return [
+        MessageQueue(topic, data.broker_name, number)
+        for data in route.queue_datas
+        if data.broker_name in brokers
+        for number in range(max(data.read_queue_nums, data.write_queue_nums))
+    ]
+
+
+def _queue_table(found: TopicInfo, unknown: Iterable[MessageQueue]) -> Table:
+    """`unknown` are queues of brokers that did not answer."""
     rows: list[list[Value]] = [
         [
             each.queue.place,
@@ -220,6 +241,7 @@ def _queue_table(found: TopicInfo) -> Table:
         ]
         for each in found.queues
     ]
+    rows += [[each.place, None, None, None, None] for each in sorted(unknown)]
     return table(_QUEUES, rows, key="queues")
 
 
