@@ -5,7 +5,7 @@
              ── 43 ▶ stored offsets: 317 says 0 where there is none, too
              ── 202 for each topic in which messages wait: where its queues begin
 
-Groups for which this may differ from what a broker says of them one by one are left out, and so are
+Groups for which this may differ from a broker's answer about them alone are left out, and so are
 brokers that do not serve it. They are asked about each group, as in `lag.py`.
 """
 
@@ -101,14 +101,14 @@ async def _of_broker(
 
 @dataclass(frozen=True, slots=True)
 class ToldProgress:
-    """What a broker says of all its groups."""
+    """A broker's answers about all its groups."""
 
     address: str
     configs: Mapping[str, TopicConfig]
     progress: Mapping[str, Sequence[ConsumeStats]]
     stored: Mapping[str, Mapping[int, int]]
     apart: Collection[str]
-    """Groups of which it says less than when it is asked about them."""
+    """Groups about which it reports less here than when asked about them alone."""
 
     def queues_of(self, group: str) -> list[tuple[MessageQueue, OffsetPair]]:
         """The queues in which a group has progress."""
@@ -136,7 +136,7 @@ async def told_of(
 async def ranges_of(
     cluster: ClusterCalls, address: str, topics: Iterable[str]
 ) -> dict[MessageQueue, TopicOffset]:
-    """What the queues of topics hold on a broker. Raises AdminError."""
+    """The offset ranges of the queues of topics on a broker. Raises AdminError."""
     asks = {topic: partial(topic_stats, cluster, address, topic) for topic in topics}
     found = await while_it_answers(asks)
     return {queue: held for each in found.values() for queue, held in each.offset_table.items()}
@@ -149,7 +149,7 @@ def queue_lag(
     pair: OffsetPair,
     ranges: Mapping[MessageQueue, TopicOffset],
 ) -> QueueLag:
-    """How far a group is in a queue; `ranges` say where queues begin."""
+    """The progress of a group in a queue; `ranges` give the start of each queue."""
     offset: int | None = pair.consumer_offset
     if pair.consumer_offset <= 0:
         offset = told.stored.get(f"{queue.topic}@{group}", {}).get(queue.queue_id, -1)

@@ -125,7 +125,7 @@ async def _lag(cluster: ClusterCalls, max_lag: int) -> HealthCheck:
         answers = await cluster.ask_each(
             addresses, lambda _, address: _lag_by_topic(cluster, address)
         )
-        # A group has read nothing of its topics where it has no progress in them
+        # A group has read no messages of its topics where it has no progress in them
         topics_of: dict[str, set[str]] = {}
         for group, topic in {place for table in answers.by_broker.values() for place in table}:
             topics_of.setdefault(topic, set()).add(group)

@@ -184,7 +184,7 @@ class Durability:
     def request_flush(self) -> None:
         """Flush soon although no sender waits: a consumer waits, or may come."""
         if self.copies is not None and not self._waits_for_flush:
-            return  # it waits for slaves; what they lack asks for itself when it is given up
+            return  # it waits for slaves; a message whose copies are given up requests its own flush
         self._flush_soon()
 
     def _flush_soon(self) -> None:
@@ -192,7 +192,7 @@ class Durability:
         self._end_wait()
 
     def note_growth(self) -> None:
-        """Something was stored that no pull waits for; slaves must get it all the same."""
+        """Something was stored that no pull waits for; slaves must get it anyway."""
         if self.copies is not None and not self._is_growth_noted:
             self._note_growth()
 
@@ -390,6 +390,6 @@ class Durability:
 
 def _wants_to_wait(request: Request[AnySend]) -> bool:
     """Whether the sender wants its answer only when the message is as safe as it will get."""
-    # Search before parsing: hardly any sender says false, and parsing is expensive.
+    # Search before parsing: senders rarely set it to false, and parsing is expensive.
     text = request.header.properties
     return "WAIT\x01false" not in text or parse_properties(text).get(WAIT_STORE_OK) != "false"

@@ -16,7 +16,7 @@ from sparrowmq.clock import Clock
 from sparrowmq.protocol.message import MessageQueue
 
 _MOST_LOCKS = 1_000_000
-"""Some 300 MB. As at Apache's broker, anybody may lock queues, also of topics that do not exist."""
+"""Some 300 MB. As with Apache's broker, any client may lock queues, even of topics that do not exist."""
 
 
 @dataclass(slots=True)
@@ -145,7 +145,7 @@ class QueueLocks:
         self._count = 0
 
     def forgetting_free(self) -> Generator[None, None, None]:
-        """Remove locks that were not renewed in time and that nobody waits for, with a step
+        """Remove locks that were not renewed in time and that no member waits for, with a step
         wherever the loop may run."""
         for group in tuple(self._locks):
             held = self._locks.get(group, {})

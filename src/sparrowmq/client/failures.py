@@ -29,7 +29,7 @@ def ends_caller(error: BaseException) -> bool:
             return is_asked_to_end()
         case KeyboardInterrupt() | SystemExit():
             # In other threads they would end a loop that more than this consumer runs on, while the
-            # program went on without noticing.
+            # program continued without noticing.
             return threading.current_thread() is threading.main_thread()
         case GeneratorExit():
             return _is_closed(error)

@@ -20,7 +20,7 @@ _KEEPALIVES = 4
 
 
 class BrokerSilent(NetError):
-    """A broker does not answer keep-alives: its process or its host stands still."""
+    """A broker does not answer keep-alives: its process or its host is frozen."""
 
     def __init__(self, address: str) -> None:
         super().__init__(f"{address} does not answer keep-alives")

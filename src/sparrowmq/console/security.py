@@ -47,7 +47,7 @@ HARMLESS = ("/login", "/logout", "/theme")
 """POSTs that change nothing in the cluster, so readers may send them."""
 _MOST_FORM_BYTES = 1024 * 1024
 _MOST_LOGIN_BYTES = 16 * 1024
-"""Before a login, when everybody may send one."""
+"""Before a login, when any visitor may send one."""
 _FORM_S = 20.0
 """A form that takes longer to arrive only holds a connection."""
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")

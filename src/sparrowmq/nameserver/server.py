@@ -166,7 +166,7 @@ class NameServer:
             self._lose(broker, "disconnected", self.clock())
 
     async def _watch(self) -> None:
-        """Drop silent brokers, but not those that were silent while this process stood still."""
+        """Drop silent brokers, but not those that were silent while this process was frozen."""
         before_ms = self.clock()
         while True:
             interval_s = self.config.scan_interval_s

@@ -236,7 +236,7 @@ def _check_crcs(
 
 
 def _almost_crc_property(tail: bytes) -> bool:
-    """Whether a flipped byte hides the CRC property: a match of most of it is no coincidence."""
+    """Whether a flipped byte hides the CRC property: a match of most of it is not a coincidence."""
     if len(tail) != CRC_PROPERTY_SIZE:
         return False
     fixed = CRC_HEAD + tail[9:19] + b"\x02"

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 LAG = "$lag"
-"""Key beside the topics in the latest offset that query progress shows: messages not read yet."""
+"""Key next to the topics in the latest offset that query progress shows: messages not read yet."""
 
 
 @reported_by_text

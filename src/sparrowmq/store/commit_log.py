@@ -246,7 +246,7 @@ def read_log(disk: Disk, file_size: int, log_offset: int, length: int) -> bytes:
 
 
 class LogFiles:
-    """The bytes of a log that nobody has open, for a scan."""
+    """The bytes of a log that no process has open, for a scan."""
 
     def __init__(self, disk: Disk, file_size: int) -> None:
         self._disk = disk

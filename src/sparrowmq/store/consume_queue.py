@@ -40,7 +40,7 @@ _READ_AHEAD = 128
 _LEAST_AHEAD, _MOST_AHEAD = 1024 * 1024, 8 * 1024 * 1024
 """How much of the log is read ahead for such a consumer."""
 _SMALL_RECORD = 128
-"""Bytes: hardly any record of the log is smaller."""
+"""Bytes: few records of the log are smaller."""
 
 
 class QueueFiles:

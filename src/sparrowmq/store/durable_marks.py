@@ -1,4 +1,4 @@
-"""What the store knows to be durable: our own files beside RocketMQ's checkpoint.
+"""What the store knows to be durable: our own files in addition to RocketMQ's checkpoint.
 
 ```
 sparrowmq/mark        two slots of 4 KiB: how far the log is durable, written after every sync

@@ -60,7 +60,7 @@ class BrokerPage:
                 "node_type": "broker",
             }
         )
-        if broker.replication.is_master:  # a slave repeats what its master says
+        if broker.replication.is_master:  # a slave repeats its master's figures
             await self._add_traffic(page)
             await self._add_lag(page)
             await _add_delivery(page, broker)

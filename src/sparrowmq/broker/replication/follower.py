@@ -201,7 +201,7 @@ class Follower:
         disk: Disk | None = None,
         workers: Workers | None = None,
     ) -> None:
-        """`port` is the one that this broker serves. A broker that serves nobody yet has no
+        """`port` is the one that this broker serves. A broker that serves no clients yet has no
         `durability`: it reports what is written, and has no pulls to wake. Without `stranger` only
         brokers that know the hello are followed; without `disk` damage is left as it is; without
         `workers` the loop waits for the disk."""

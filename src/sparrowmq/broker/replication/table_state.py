@@ -36,7 +36,7 @@ class StateUnreadable(Exception):
 
 
 class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Up to which change a broker has each table of a master; -1 if it has nothing of it."""
+    """Up to which change a broker has each table of a master; -1 if it has none of it."""
 
     life: int = 0
     topics: int = -1

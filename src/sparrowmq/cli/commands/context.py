@@ -118,7 +118,7 @@ def _row(known: Contexts, name: str) -> list[Value]:
 
 
 def _overruling(known: Contexts) -> list[str]:
-    """What overrides the context in use here, if anything does."""
+    """The option or variable that overrides the context in use, if any."""
     if known.in_use is None:
         return []
     try:

@@ -131,9 +131,9 @@ def plan(limit: int, **given: object) -> None:
 @limit_option
 @click.option("--dry-run", is_flag=True, help="The same as plan.")
 def run(limit: int, dry_run: bool, **given: object) -> None:
-    """Give TO what it lacks of FROM. Safe to stop and to repeat: what TO has is not changed.
+    """Copy to TO what it lacks. Safe to stop and to repeat: existing settings of TO do not change.
 
-    Progress is moved by time: a group goes on with the first message that was stored after the last
+    Progress is moved by time: a group continues with the first message stored after the last
     one that it has consumed. Its members must be stopped in TO.
 
     \b

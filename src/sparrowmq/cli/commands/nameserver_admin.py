@@ -1,4 +1,4 @@
-"""Verbs of `sparrowmq nameserver` for name servers that run: list, config, kv."""
+"""Verbs of `sparrowmq nameserver` for running name servers: list, config, kv."""
 
 import click
 

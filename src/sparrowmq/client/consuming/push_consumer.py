@@ -102,7 +102,7 @@ class PushConsumer(GroupConsumer):
 
         `orderly` hands out one batch of a queue after the other and tries a failing one again in
         its place after `suspend_s`. `max_reconsume_times` -1 means as many retries as the group's
-        setting allows (16 where nobody changed it), and no limit when orderly.
+        setting allows (16 by default), and no limit when orderly.
         A handler that takes longer than `consume_timeout_s` has its message delivered again.
 
         `hooks` are called before and after every handler call. `trace` records every message and

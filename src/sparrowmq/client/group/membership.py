@@ -107,7 +107,7 @@ class Membership:
             self.client.consumers.pop(self.settings.group, None)
             await self.client.heartbeats.unregister(consumer_group=self.settings.group)
         except asyncio.CancelledError:
-            # No caller waits for the rest: let go of what is held, and unregister all the same.
+            # No caller waits for the rest: release what is held, and unregister anyway.
             self.handover.abandon()
             self.client.consumers.pop(self.settings.group, None)
             self.client.heartbeats.unregister_later(self.settings.group)

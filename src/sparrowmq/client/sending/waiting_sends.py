@@ -69,7 +69,7 @@ class SendLine:
         return self._opens_s([broker_name]) > asyncio.get_running_loop().time()
 
     def is_over(self) -> bool:
-        """Whether nobody is in line, and no broker known to refuse."""
+        """Whether no send is in line, and no broker is known to refuse."""
         return not (self._waiting or self._asking or any(map(self.is_limited, self._limited)))
 
     def refusal(self) -> tuple[str, LimitReached | None]:
@@ -145,7 +145,7 @@ class SendLine:
         )
 
     def _go_on(self) -> None:
-        """Let those ask whose turn it is; if it is nobody's yet, look again in time."""
+        """Let the sends ask whose turn it is; if there are none yet, look again in time."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -171,7 +171,7 @@ class SendLines:
         return bool(self._lines)
 
     def known(self, topic: str, chosen: str | None = None) -> SendLine | None:
-        """The line of a topic, or of sends to a chosen broker; None if nobody has to wait."""
+        """The line of a topic, or of sends to a chosen broker; None if no send has to wait."""
         line = self._lines.get((topic, chosen))
         if line is not None and line.is_over():
             del self._lines[topic, chosen]

@@ -52,7 +52,7 @@ def _ring(client_ids: tuple[str, ...], virtual_nodes: int) -> tuple[list[int], l
 
 
 def _hash(key: str) -> int:
-    # Java encodes what is no character as '?'
+    # Java encodes an invalid character as '?'
     digest = md5(key.encode("utf-8", "replace"), usedforsecurity=False).digest()
     return int.from_bytes(digest[:4], "big")
 

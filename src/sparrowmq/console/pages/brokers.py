@@ -1,4 +1,4 @@
-"""Brokers: the list, and one broker with its figures; changing its settings, making it clean up."""
+"""Brokers: the list, and one broker with its figures; changing settings, starting a clean-up."""
 
 import asyncio
 import shlex

@@ -17,7 +17,7 @@ from sparrowmq.spark.wire.cluster import Queue, split_name_servers
 
 
 class JobError(RocketMQError):
-    """A job cannot go on, and stops before it does anything wrong."""
+    """A job cannot continue, and stops before it does any harm."""
 
 
 @dataclass(frozen=True, slots=True)

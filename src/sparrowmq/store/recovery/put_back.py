@@ -53,7 +53,7 @@ class Replacement:
         return self._place.end - self.next_offset
 
     def add(self, data: bytes) -> None:
-        """Take the next bytes. Raises RecordError if they are no records that belong here."""
+        """Take the next bytes. Raises RecordError if they are not records that belong here."""
         self._file.write(self.next_offset - self._place.start, data)
         self.next_offset += len(data)
         if not self._is_past_records:
