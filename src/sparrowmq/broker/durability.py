@@ -184,7 +184,7 @@ class Durability:
     def request_flush(self) -> None:
         """Flush soon although no sender waits: a consumer waits, or may come."""
         if self.copies is not None and not self._waits_for_flush:
-            return  # it waits for slaves; a message whose copies are given up requests its own flush
+            return  # it waits for slaves; a message whose copies are given up requests a flush
         self._flush_soon()
 
     def _flush_soon(self) -> None:

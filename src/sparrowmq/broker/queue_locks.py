@@ -16,7 +16,7 @@ from sparrowmq.clock import Clock
 from sparrowmq.protocol.message import MessageQueue
 
 _MOST_LOCKS = 1_000_000
-"""Some 300 MB. As with Apache's broker, any client may lock queues, even of topics that do not exist."""
+"""Some 300 MB. As in Apache's broker, any client may lock queues, even of missing topics."""
 
 
 @dataclass(slots=True)

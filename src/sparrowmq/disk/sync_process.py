@@ -1,4 +1,4 @@
-"""The helper process that syncs files for a broker; `syncer` starts it. Imports none of our modules.
+"""The helper process that syncs files for a broker; `syncer` starts it. Imports no other module.
 
 ```
 request   length 4, id 4, then kind and path, kind and path, … separated by zero bytes
