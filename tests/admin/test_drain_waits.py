@@ -148,7 +148,7 @@ def test_a_drain_waits_for_a_broker_that_does_not_report_its_readers() -> None:
         as_client(sim, work)
 
 
-def test_connected_producers_may_send_until_they_have_asked_for_routes_again() -> None:
+def test_connected_producers_may_send_until_they_have_polled_routes_again() -> None:
     """Of what Java and Go refuse to send elsewhere nothing is refused."""
     with TWO.run() as sim:
 

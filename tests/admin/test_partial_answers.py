@@ -242,13 +242,13 @@ def test_a_deletion_that_a_name_server_missed_is_done_in_part() -> None:
         assert list(raised.value.failed) == [f"name server {address}"]
 
 
-def test_a_cluster_without_brokers_says_so() -> None:
+def test_a_cluster_without_brokers_is_reported_as_such() -> None:
     text = "no broker is registered with the name server; start one first"
     with SimCluster(seed=1, brokers=0).run() as sim, pytest.raises(AdminError, match=text):
         as_operator(sim, lambda admin: admin.groups())
 
 
-def test_an_admin_that_is_not_started_says_so() -> None:
+def test_using_an_unstarted_admin_raises() -> None:
     with SimCluster(seed=1).run() as sim, pytest.raises(NotStarted, match="async with"):
         sim.run(Admin("10.0.0.1:9876").topics(), on=sim.host("operator"))
 

@@ -24,7 +24,7 @@ async def behind(client: Client, tags: list[str]) -> Admin:
     return admin
 
 
-def test_the_oldest_waiting_message_says_how_long_a_group_is_behind() -> None:
+def test_the_lag_includes_the_oldest_waiting_message_on_request() -> None:
     async def work(client: Client) -> None:
         admin = await behind(client, ["paid", "open"])
         plain = await admin.lag("billing", "orders")

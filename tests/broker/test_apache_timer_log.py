@@ -254,7 +254,7 @@ def known_to_apache(world: DeliveryWorld, places: list[int]) -> set[int]:
 
 @pytest.mark.parametrize("step", CRASH_STEPS)
 @pytest.mark.parametrize("power", [False, True])
-def test_apache_misses_no_timer_whichever_call_of_a_stop_or_start_a_crash_meets(
+def test_apache_misses_no_timer_after_a_crash_in_any_call_of_a_stop_or_start(
     power: bool, step: int
 ) -> None:
     for call in range(1, 200, step):

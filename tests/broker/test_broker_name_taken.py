@@ -93,7 +93,7 @@ def test_a_running_broker_whose_name_was_taken_logs_an_error_at_once_and_every_m
         assert len(errors(caplog)) == 3
 
 
-def test_a_master_that_stood_still_and_lost_its_name_takes_no_messages() -> None:
+def test_a_frozen_master_that_lost_its_name_accepts_no_messages() -> None:
     """Its clients are connected, and ask for routes 30 s later at the earliest: the master that all
     others know would never have what they send until then."""
     with SimCluster(seed=1).run() as sim:

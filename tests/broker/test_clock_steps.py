@@ -86,7 +86,7 @@ def sent_around_a_step(
 
 @pytest.mark.parametrize("how", RESTARTS)
 @pytest.mark.parametrize("step_ms", STEPS_MS)
-def test_a_level_takes_its_delay_whatever_the_clock_is_set_to(
+def test_a_level_keeps_its_delay_whatever_the_clock_is_set_to(
     world: DeliveryWorld, step_ms: int, how: str
 ) -> None:
     before, after = sent_around_a_step(world, step_ms, how, DELAYS["level"])

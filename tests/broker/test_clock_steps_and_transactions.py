@@ -89,7 +89,7 @@ def test_setting_the_clock_abandons_no_transaction(world: DeliveryWorld, step_ms
 
 
 @pytest.mark.parametrize("step_ms", STEPS_MS)
-def test_a_commit_is_late_when_the_time_it_asked_for_has_passed(
+def test_a_commit_is_late_after_the_requested_immunity_time(
     world: DeliveryWorld, step_ms: int
 ) -> None:
     in_time, too_late = (half(world, CHECK_IMMUNITY_TIME_IN_SECONDS="20") for _ in range(2))

@@ -107,7 +107,7 @@ def divert(world: DeliveryWorld, **properties: str) -> None:
     world.broker.store.append(put, world.now_ms)
 
 
-def test_a_retry_topic_that_was_deleted_is_made_again_while_its_group_exists(
+def test_a_deleted_retry_topic_is_recreated_while_its_group_exists(
     world: DeliveryWorld,
 ) -> None:
     world.send("orders", b"an order")

@@ -207,7 +207,7 @@ def test_a_commit_that_counts_lost_messages_is_ignored(cut: World, position: int
     assert stored(client) == END
 
 
-def test_tools_read_wherever_they_like(cut: World) -> None:
+def test_tools_may_read_at_any_offset(cut: World) -> None:
     regrow(cut, 8)
     found = pull(
         java(cut),

@@ -216,7 +216,7 @@ def test_an_owner_may_go_back(world: World) -> None:
     assert world.broker.offsets.get("billing", "orders", 0) == 0
 
 
-def test_an_operator_may_go_back_whichever_member_has_the_queue(world: World) -> None:
+def test_an_operator_may_rewind_whichever_member_has_the_queue(world: World) -> None:
     owner_and_java(world)
     commit(world.client("operator"), 0)
     assert world.broker.offsets.get("billing", "orders", 0) == 0

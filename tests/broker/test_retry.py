@@ -69,7 +69,7 @@ def test_a_retried_message_carries_its_origin_and_failure_count(
         assert message.born_timestamp == original.born_timestamp
 
 
-def test_a_message_given_back_waits_in_the_queue_of_its_level_as_in_apaches_store(
+def test_a_message_sent_back_waits_in_the_queue_of_its_level_as_in_apaches_store(
     world: DeliveryWorld,
 ) -> None:
     world.give_back(first_message(world), "billing")

@@ -77,7 +77,7 @@ def _fail_until_cut(world: DeliveryWorld, due_ms: dict[int, int], timed: bool) -
 @pytest.mark.parametrize("step", CRASH_STEPS)
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("timed", [False, True])
-def test_a_retry_is_neither_lost_nor_early_whichever_call_a_crash_meets(
+def test_a_crash_in_any_disk_call_makes_no_retry_lost_or_early(
     power: bool, timed: bool, step: int
 ) -> None:
     def work(world: DeliveryWorld, due_ms: dict[int, int]) -> None:

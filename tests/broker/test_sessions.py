@@ -16,7 +16,7 @@ def connection() -> Any:
     return Peer()
 
 
-def test_a_connection_has_one_session_however_often_it_asks() -> None:
+def test_a_connection_has_one_session_for_any_number_of_requests() -> None:
     sessions, mine, rng = MemberSessions(), connection(), random.Random(1)
     assert sessions.open(mine, rng) == sessions.open(mine, rng)
     assert sessions.open(connection(), rng) != sessions.open(mine, rng)

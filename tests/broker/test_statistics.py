@@ -371,7 +371,9 @@ def test_a_live_group_tells_only_of_topics_it_subscribes_to(world: World) -> Non
     assert topics(topic_list="orders;refunds;") == {"orders", "refunds"}
 
 
-def test_topics_of_every_live_member_are_told_whichever_heartbeat_came_last(world: World) -> None:
+def test_topics_of_every_live_member_are_reported_whichever_heartbeat_came_last(
+    world: World,
+) -> None:
     for topic in ("orders", "refunds", "old"):
         world.topic(topic, 1)
         commit(world, 0, topic=topic)

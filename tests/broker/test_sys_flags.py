@@ -177,7 +177,7 @@ WAYS: dict[Callable[[Sender], Response], set[int]] = {
 @pytest.mark.parametrize(
     ("way", "refused"), WAYS.items(), ids=[way.__name__.replace("_", "-") for way in WAYS]
 )
-def test_what_is_acknowledged_is_delivered_whatever_its_flag(
+def test_an_acknowledged_message_is_delivered_whatever_its_flag(
     world: World, way: Callable[[Sender], Response], refused: set[int]
 ) -> None:
     outcomes, expected = {}, {}

@@ -27,7 +27,7 @@ def groups(world: World, first: int, most: int) -> Page:
 
 
 @pytest.mark.parametrize("ask", [topics, groups])
-def test_apaches_slave_gets_every_row_whatever_the_size_of_a_page(
+def test_apaches_slave_gets_every_row_with_any_page_size(
     world: World, ask: Callable[[World, int, int], Page]
 ) -> None:
     world.topic("orders")

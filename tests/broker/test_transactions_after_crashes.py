@@ -151,7 +151,7 @@ def _some_transactions(world: DeliveryWorld, said: dict[bytes, int]) -> None:
 
 @pytest.mark.parametrize("step", CRASH_STEPS)
 @pytest.mark.parametrize("power", [False, True])
-def test_committed_is_delivered_and_rolled_back_never_whichever_call_a_crash_meets(
+def test_a_crash_in_any_disk_call_loses_no_commit_and_delivers_no_rolled_back_message(
     power: bool, step: int
 ) -> None:
     worlds = crashed_worlds(_some_transactions, power=power, step=step, least=50)

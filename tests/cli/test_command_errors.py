@@ -42,7 +42,7 @@ def has_address(host: str) -> bool:
 
 
 @pytest.mark.parametrize("path", sorted(commands(app)), ids=" ".join)
-def test_the_help_of_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
+def test_the_help_of_every_command_describes_it(path: tuple[str, ...]) -> None:
     ran = run(*path, "--help")
     assert ran.returncode == 0
     assert ran.stdout.startswith(f"Usage: sparrowmq {' '.join(path)} ")

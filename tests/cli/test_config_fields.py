@@ -104,6 +104,6 @@ CONFIGS: list[type[Any]] = [BrokerConfig, StoreConfig, NameServerConfig, ClientC
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-def test_every_field_says_what_it_means(config: type[Any]) -> None:
+def test_every_field_documents_its_meaning(config: type[Any]) -> None:
     names = [each.name for each in fields(config) if each.name not in ("limits", "store")]
     assert all(meaning_of(config, name).endswith(".") for name in names)

@@ -73,7 +73,7 @@ def test_two_forms_exclude_each_other() -> None:
     assert "--json and --raw cannot be combined" in refused.stderr
 
 
-def test_fewer_messages_than_asked_for_are_reported_when_the_time_is_up(at: list[str]) -> None:
+def test_a_timeout_with_fewer_messages_than_requested_is_reported(at: list[str]) -> None:
     assert run("topic", "create", *at).returncode == 0
     ended = consumed(at, "--timeout", "100ms", "--count", "2")
     assert (ended.returncode, ended.stdout) == (1, "")

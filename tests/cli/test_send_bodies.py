@@ -57,7 +57,7 @@ def test_a_body_from_a_file_or_standard_input_is_sent_as_it_is(
 @pytest.mark.skipif(os.name == "nt", reason="arguments are text there")
 @pytest.mark.parametrize("body", [BINARY, TEXT], ids=["binary", "text"])
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_an_argument_is_sent_as_it_is_whatever_the_shell_believes(
+def test_an_argument_is_sent_unchanged_in_any_locale(
     body: bytes, encoding: str, at: tuple[str, str], request: pytest.FixtureRequest
 ) -> None:
     topic = f"argument-{request.node.callspec.id}"

@@ -45,7 +45,7 @@ def parted(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_slave_is_cut_where_it_parted_and_follows(parted: Path) -> None:
+def test_a_slave_is_cut_where_it_diverged_and_follows(parted: Path) -> None:
     slave = parted / "broker-a.1"
     with cluster(data_dir=parted, **ALONE) as running:
         where = ("--name-servers", running.name_server)

@@ -188,7 +188,7 @@ def test_a_producer_is_stopped_at_the_end_of_its_block() -> None:
         producer.send(Message("t", b"x"))
 
 
-def test_a_forked_child_has_to_start_consumers_of_its_own() -> None:
+def test_a_forked_child_must_start_its_own_consumers() -> None:
     with HeldPort() as port:
         servers = f"127.0.0.1:{port.port}"
         with LitePullConsumer("g", {"orders": "*"}, name_servers=servers) as consumer:

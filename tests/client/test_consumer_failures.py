@@ -23,7 +23,7 @@ from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
 
 
-def test_a_failed_message_comes_again_after_10_s_with_its_failure_counted() -> None:
+def test_a_failed_message_is_retried_after_10_s_with_its_failure_counted() -> None:
     seen: list[tuple[int, str, float]] = []
 
     async def fail_once(message: MessageExt) -> None:
@@ -336,7 +336,7 @@ def test_a_message_that_becomes_a_dead_letter_is_logged(
     ],
 )
 @pytest.mark.parametrize("orderly", [False, True])
-def test_what_shall_come_again_later_is_logged_with_the_reason(
+def test_a_message_to_be_retried_is_logged_with_the_reason(
     raised: RetryLater, said: str, orderly: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail_once(message: MessageExt) -> None:

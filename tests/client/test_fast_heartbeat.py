@@ -40,7 +40,7 @@ def session_names(*members: Member) -> set[str]:
     return {session.name for client in clients for session in client.sessions.live()}
 
 
-def test_a_broker_that_stood_still_does_not_blame_its_members() -> None:
+def test_a_frozen_broker_does_not_drop_its_members() -> None:
     with SimCluster(seed=1).run() as sim:
         first, second = two_members(sim, orderly=False)
         names = session_names(first, second)

@@ -76,7 +76,7 @@ def test_is_here_is_true_only_in_its_own_threads() -> None:
 @pytest.mark.parametrize(
     "kind", [StopIteration, SystemExit, KeyboardInterrupt, concurrent.futures.CancelledError]
 )
-def test_a_thread_outlives_whatever_its_function_raises(kind: type[BaseException]) -> None:
+def test_a_thread_survives_any_exception_of_its_function(kind: type[BaseException]) -> None:
     def fail() -> None:
         raise kind
 

@@ -54,7 +54,7 @@ def test_a_handler_that_fails_after_its_queue_was_released_sends_nothing_back() 
         assert (member.got, guest.got) == ([b"slow"], [b"slow"])
 
 
-def test_an_ordered_queue_stays_however_long_its_handler_takes() -> None:
+def test_an_ordered_queue_stays_for_as_long_as_its_handler_runs() -> None:
     with SimCluster(seed=1).run() as sim:
         member, guest = a_guest_while_a_handler_runs(sim, 100, orderly=True)
         sim.advance(90)
@@ -83,7 +83,7 @@ def test_a_queue_that_is_not_released_is_taken_after_15_s() -> None:
         assert owned(member) == 1
 
 
-def test_the_15_s_begin_anew_each_time_a_queue_is_waited_for() -> None:
+def test_the_15_s_start_over_with_each_wait_for_a_queue() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         stranger(sim, LockBatch())

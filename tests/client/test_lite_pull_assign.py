@@ -91,7 +91,7 @@ def test_an_assigned_queue_whose_progress_cannot_be_read_now_is_read_later() -> 
         assert run(sim, read, subscriptions={}) == numbers(0, 10)
 
 
-def test_assigned_queues_are_read_anew_where_an_operator_resets_them() -> None:
+def test_assigned_queues_are_read_again_from_where_an_operator_resets_them() -> None:
     async def read(consumer: LitePullConsumer) -> list[bytes]:
         await consumer.assign([QUEUE])
         await consumer.poll()

@@ -115,7 +115,7 @@ def test_a_concurrent_member_continues_from_the_slave(
         assert pace.longest_gap_s < LIMIT_S
 
 
-def test_a_member_returns_to_a_master_that_stood_still() -> None:
+def test_a_member_returns_to_a_master_that_was_frozen() -> None:
     with with_slave() as sim:
         send(sim, *numbers(0, 40))
         member = slow_member(sim, Pace(sim))

@@ -81,7 +81,7 @@ def test_a_loop_needs_the_block_of_its_consumer() -> None:
         aiter(PushConsumer(GROUP, {TOPIC: "*"}))
 
 
-def test_an_exception_in_the_body_is_a_failed_message_that_comes_again_later() -> None:
+def test_an_exception_in_the_body_fails_the_message_which_is_retried_later() -> None:
     got: list[tuple[bytes, int]] = []
 
     async def fail(consumer: PushConsumer) -> None:

@@ -104,7 +104,7 @@ def test_a_broker_that_joins_a_topic_leaves_no_queue_without_an_owner(seed: int)
 @pytest.mark.slow
 @pytest.mark.parametrize("after_s", [25, 61], ids=["young client", "settled client"])
 @pytest.mark.parametrize("seed", range(6))
-def test_a_broker_that_has_just_joined_is_not_asked_for_members(
+def test_members_are_not_queried_from_a_broker_that_has_just_joined(
     seed: int, after_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It knows only members that have discovered it, however young the client that asks."""

@@ -41,7 +41,7 @@ def test_what_waits_for_a_running_handler_is_not_begun_before_a_reset() -> None:
         assert member.got == [b"one", b"slow", b"one", b"slow", b"later"]
 
 
-def test_a_queue_begins_anew_when_the_handler_that_ran_at_the_reset_is_done() -> None:
+def test_a_queue_starts_over_when_the_handler_that_ran_at_the_reset_is_done() -> None:
     running: list[bytes] = []
 
     async def handle(message: MessageExt) -> None:

@@ -91,7 +91,7 @@ def test_without_that_doubt_two_members_work_on_one_queue(
 
 
 @both_ways
-def test_late_results_of_a_member_that_stood_still_move_no_progress(orderly: bool) -> None:
+def test_late_results_of_a_frozen_member_move_no_progress(orderly: bool) -> None:
     handler = Handler()
     commits: list[int] = []
     with SimCluster(seed=1).run() as sim:
@@ -107,7 +107,7 @@ def test_late_results_of_a_member_that_stood_still_move_no_progress(orderly: boo
 
 
 @pytest.mark.parametrize("still_s", [2, 3, 4])
-def test_what_a_member_had_pulled_before_it_stood_still_for_a_moment_is_handled(
+def test_messages_pulled_before_a_short_freeze_of_the_member_are_handled(
     still_s: float,
 ) -> None:
     async def handle(message: MessageExt) -> None:
@@ -127,7 +127,7 @@ def test_what_a_member_had_pulled_before_it_stood_still_for_a_moment_is_handled(
 
 
 @both_ways
-def test_a_member_that_stood_still_and_stops_leaves_the_progress_of_others_alone(
+def test_a_frozen_member_that_stops_leaves_the_progress_of_others_alone(
     orderly: bool,
 ) -> None:
     with SimCluster(seed=1).run() as sim:

@@ -408,7 +408,7 @@ class Storm:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("settings", [{}, {"idempotent": True}, {"avoid_faults": True}], ids=str)
-def test_every_send_ends_in_time_whatever_happens_to_those_before_it(
+def test_every_send_ends_in_time_even_if_earlier_ones_fail(
     settings: dict[str, Any], seed: int
 ) -> None:
     async def work(producer: Producer) -> list[float | Exception]:

@@ -342,7 +342,7 @@ def test_silent_brokers_are_each_named_once_for_any_number_of_attempts() -> None
         w.produce(after_a_while(send), retries=50)
 
 
-def test_causes_that_differ_in_more_than_numbers_are_told_apart() -> None:
+def test_causes_that_differ_in_more_than_numbers_are_listed_separately() -> None:
     causes = ["no answer within 3 s", "no answer within 1.5 s", "lost", "lost", "no answer in 2 s"]
     failed = SendFailed("orders", [("a", cause) for cause in causes] + [("b", "lost")], 5.0)
     assert (

@@ -20,7 +20,7 @@ from tests.client.members import TOPIC, Member, create_topic, owned, send, store
     [NoRoute(TOPIC, "gone"), CallTimedOut("broker-a", "QueryConsumerOffset", 3), BodyError("?")],
     ids=lambda error: type(error).__name__,
 )
-def test_whatever_keeps_an_offset_from_being_read_its_queue_alone_waits_and_is_tried_again(
+def test_an_unreadable_offset_delays_only_its_queue_which_is_retried(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[list[int]] = []

@@ -381,7 +381,7 @@ def test_scheduled_pulls_keep_the_rate_over_all_their_queues() -> None:
 # ---- the limit by itself
 
 
-def test_tickets_come_in_the_order_of_requests_whatever_their_size() -> None:
+def test_tickets_are_granted_in_the_order_of_requests_of_any_size() -> None:
     order: list[int] = []
 
     async def main() -> None:

@@ -91,7 +91,7 @@ def test_a_member_that_comes_back_moves_nothing_where_nothing_needs_to_move() ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_a_group_settles_whatever_came_together(seed: int) -> None:
+def test_a_group_settles_after_any_concurrent_changes(seed: int) -> None:
     with SimCluster(seed, brokers=2).run() as sim:
         create_topic(sim, queues=8)
         rng = sim.rng("who")

@@ -154,7 +154,7 @@ def consume(user: User, seen: list[bytes], caplog: pytest.LogCaptureFixture) -> 
 @pytest.mark.parametrize(
     ("kind", "error"), CASES, ids=lambda part: getattr(part, "__name__", type(part).__name__)
 )
-def test_whatever_is_raised_for_a_message_is_its_failure(
+def test_any_exception_of_user_code_fails_only_its_message(
     kind: Callable[[Fail], User], error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[bytes] = []

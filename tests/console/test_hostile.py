@@ -162,7 +162,7 @@ def test_a_body_of_any_kind_is_shown(name: str, form: str) -> None:
     shown_body(BODIES[name], form)
 
 
-def test_pages_show_messages_whatever_they_hold() -> None:
+def test_pages_show_messages_with_any_content() -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
         await Admin(client=client).create_topic("evil", queues=1)
         sent = await send(

@@ -282,7 +282,7 @@ def test_a_reset_is_previewed_made_undone_and_recorded(tmp_path: Path) -> None:
     assert "broker-a/0 10" in audit.text and "broker-a/0 0" in audit.text
 
 
-def test_an_undo_after_members_went_on_needs_a_tick(tmp_path: Path) -> None:
+def test_an_undo_after_members_continued_needs_a_tick(tmp_path: Path) -> None:
     async def work(client: Client, console: Console, visitor: Visitor) -> list[tuple[Got, int]]:
         admin = Admin(client=client)
         await admin.create_topic("orders", queues=1)

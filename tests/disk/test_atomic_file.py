@@ -93,7 +93,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> FailingDisk:
 
 
 @pytest.mark.parametrize("keeps_backup", [False, True])
-def test_content_is_replaced_whatever_its_length(disk: FailingDisk, keeps_backup: bool) -> None:
+def test_content_of_any_length_is_replaced(disk: FailingDisk, keeps_backup: bool) -> None:
     file = AtomicFile(disk, PATH, keeps_backup=keeps_backup)
     assert file.read() is None
     file.replace(b"first and longer")

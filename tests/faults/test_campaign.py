@@ -235,7 +235,7 @@ def test_messages_are_handled_first_in_their_order_and_may_come_again() -> None:
     assert judge(told).problems == ["1 out of order: plain-1 after plain-2 in plain/0"]
 
 
-def test_two_members_work_on_one_queue_only_if_the_first_stands_still() -> None:
+def test_two_members_work_on_one_queue_only_if_the_first_is_frozen() -> None:
     told = story(sent(1), sent(2))
     handle(told, 1, 10, took_s=5)
     handle(told, 2, 12, member="b")

@@ -87,7 +87,7 @@ def test_a_diverged_log_may_be_kept_aside_if_its_master_does_not_continue_it() -
     assert result, str(result)
 
 
-def test_planted_a_parted_log_that_is_dropped_too_early_is_noticed(
+def test_planted_a_diverged_log_that_is_dropped_too_early_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drop_a_tail_silently(monkeypatch.setattr)

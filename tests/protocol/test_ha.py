@@ -29,7 +29,7 @@ def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 @given(CHUNKS, st.lists(st.integers(0, 1000), max_size=8))
-def test_chunks_arrive_whole_however_they_are_cut(chunks: list[Chunk], cuts: list[int]) -> None:
+def test_chunks_arrive_whole_under_any_fragmentation(chunks: list[Chunk], cuts: list[int]) -> None:
     decoder = ChunkDecoder(40)
     data = b"".join(encode_chunk_head(one.log_offset, len(one.body)) + one.body for one in chunks)
     assert [one for piece in pieces(data, cuts) for one in decoder.feed(piece)] == chunks
@@ -46,7 +46,7 @@ def test_a_chunk_that_cannot_be_is_refused_before_its_body_is_kept(
 
 
 @given(st.lists(OFFSETS, min_size=1), st.booleans(), st.lists(st.integers(0, 1000), max_size=8))
-def test_the_last_report_counts_however_they_are_cut(
+def test_the_last_report_counts_under_any_fragmentation(
     offsets: list[int], has_token: bool, cuts: list[int]
 ) -> None:
     decoder = ReportDecoder()

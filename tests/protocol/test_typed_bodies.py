@@ -123,9 +123,7 @@ INVOICE_JSON = b'{"id":"i-1","at":"2026-11-16T00:00:00Z"}'
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_models_are_read_and_written_wherever_they_are_in_a_body(
-    kind: Any, value: Any, body: bytes
-) -> None:
+def test_models_are_read_and_written_anywhere_in_a_body(kind: Any, value: Any, body: bytes) -> None:
     assert Message.json("orders", value).body == body
     again = arrived(body).json(kind)
     if kind != list[Model]:  # which cannot be compared

@@ -16,7 +16,7 @@ def asked(peer: Peer) -> list[bytes]:
 
 
 @pytest.mark.parametrize("late_ms", [0, 1, 2, 999, 1000, 1001])
-def test_report_544_a_half_message_is_asked_about_whichever_millisecond_its_immunity_ends(
+def test_report_544_a_half_message_is_checked_whichever_millisecond_its_immunity_ends(
     late_ms: int,
 ) -> None:
     with orders_world() as world:

@@ -280,7 +280,7 @@ STEPS = {"delete": delete_topic, "create": create_topic}
 )
 @pytest.mark.parametrize("loss", ["kill", "stop", "lose_power"])
 @pytest.mark.parametrize("wait_s", [0.0, 1.0])
-def test_a_topic_is_deleted_and_made_again_around_a_loss_of_the_master(
+def test_a_topic_is_deleted_and_recreated_around_a_loss_of_the_master(
     before: str, after: str, loss: str, wait_s: float
 ) -> None:
     with SimCluster(slaves=1, flush=Flush.SYNC).run() as sim:

@@ -233,7 +233,7 @@ def test_pushed_filters_keep_messages_at_the_broker(
     assert filtered.rdd.getNumPartitions() == 1
 
 
-def test_filters_are_not_pushed_unless_asked_for_because_spark_would_keep_them(
+def test_filters_are_not_pushed_by_default_because_spark_would_keep_them(
     pushing: SparkSession, running: Cluster
 ) -> None:
     fill(running, "batch-kept", 8)

@@ -125,7 +125,7 @@ def test_a_wrong_option_of_a_table_is_reported_when_it_is_created(
     assert not spark.catalog.tableExists(table)
 
 
-def test_a_table_with_columns_of_its_own_is_refused_when_it_is_read_with_what_to_do(
+def test_reading_a_table_with_its_own_columns_is_refused_with_the_remedy(
     spark: SparkSession, running: Cluster, table: str
 ) -> None:
     """Spark makes it without asking the source, and keeps its options to itself."""

@@ -32,7 +32,7 @@ def test_the_files_of_a_running_broker_are_read_in_parallel(
     assert got.orderBy(*by_offset).collect() == wanted.orderBy(*by_offset).collect()
 
 
-def test_damage_in_a_copy_is_a_row_of_its_own(
+def test_damage_in_a_copy_is_a_separate_row(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     from pyspark.errors import PySparkException

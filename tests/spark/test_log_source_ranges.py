@@ -15,7 +15,7 @@ from tests.spark.written_logs import FILE_SIZE, LogWriter, hundred_messages, mes
 
 
 @given(messages, st.integers(100, 2 * FILE_SIZE))
-def test_however_the_log_is_cut_every_record_is_read_once(
+def test_every_record_is_read_once_for_any_cut_of_the_log(
     log: list[tuple[bytes, str, bytes, bool]], max_bytes: int
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:

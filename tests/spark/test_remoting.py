@@ -40,7 +40,7 @@ def test_ask_raises_on_a_refusal_and_names_the_server_and_the_request() -> None:
         assert caught.value.address == broker.address
 
 
-def test_an_idle_connection_that_the_server_closed_is_made_again() -> None:
+def test_an_idle_connection_that_the_server_closed_is_reopened() -> None:
     with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
         answers = iter([Said(), HANG_UP, Said(7)])
         broker.on(MAX, lambda _: next(answers))

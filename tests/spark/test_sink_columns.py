@@ -51,7 +51,7 @@ def test_without_any_topic_both_places_for_it_are_named() -> None:
         check_columns([("body", "binary")], has_topic=False)
 
 
-def test_options_count_whatever_their_case() -> None:
+def test_options_are_case_insensitive() -> None:
     options = {"nameserver": "a:9876; b:9876", "MAXROWSPERSECOND": "500", "retryTimeout": "500ms"}
     assert parse_sink_options(options) == SinkOptions(
         name_server="a:9876;b:9876", max_rows_per_second=500, retry_timeout_s=0.5

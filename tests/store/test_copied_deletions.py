@@ -50,9 +50,7 @@ def test_a_deleted_topic_is_gone_and_stays_gone_after_a_crash() -> None:
 
 @pytest.mark.parametrize("queues", [(0,), (0, 1, 2)])
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_a_topic_that_was_made_again_keeps_its_messages(
-    queues: tuple[int, ...], checkpoint: bool
-) -> None:
+def test_a_recreated_topic_keeps_its_messages(queues: tuple[int, ...], checkpoint: bool) -> None:
     master, disk = open_store(RecordingDisk()), RecordingDisk()
     slave = open_store(disk)
     for number in range(10):

@@ -44,7 +44,7 @@ def contents(disk: RecordingDisk) -> dict[object, object]:
 
 @pytest.mark.parametrize("second", [1, 10, 100], ids=lambda n: f"{n} records past the cut")
 @pytest.mark.parametrize("first", [1, 40], ids=lambda n: f"{n} before")
-def test_a_cut_store_is_the_one_that_never_went_on(first: int, second: int) -> None:
+def test_a_cut_store_equals_one_that_never_had_the_tail(first: int, second: int) -> None:
     disk, cut_at = parted(first, second)
     before = RecordingDisk()
     filled(before, range(first), 1_000)

@@ -156,7 +156,7 @@ def test_the_checkpoint_is_never_ahead_of_the_disk() -> None:
     assert load_checkpoint(disk) == (39_000, 39_000, 39_000)
 
 
-def test_however_many_queues_there_are_only_so_many_of_their_files_are_open(
+def test_the_number_of_open_queue_files_is_limited_for_any_number_of_queues(
     tmp_path: Path,
 ) -> None:
     store = open_store(RealDisk(tmp_path), with_sizes(open_queue_files=5))

@@ -114,7 +114,7 @@ def test_two_torn_copies_are_refused_even_in_a_new_store() -> None:
         ),
     ],
 )
-def test_a_refusal_says_what_is_wrong_with_each_copy(copies: list[str], words: str) -> None:
+def test_a_refusal_names_the_fault_of_each_copy(copies: list[str], words: str) -> None:
     disk = RecordingDisk()
     for copy in copies:
         disk.poke(copy, b"{")

@@ -30,7 +30,7 @@ def wide(disk: RecordingDisk, queues: int) -> Store:
 
 
 @pytest.mark.parametrize("queues", [1, 100])
-def test_deleting_a_topic_is_one_rename_whatever_its_number_of_queues(queues: int) -> None:
+def test_deleting_a_topic_is_one_rename_for_any_number_of_queues(queues: int) -> None:
     disk = RecordingDisk()
     store = wide(disk, queues)
     before = disk.calls.copy()
@@ -93,7 +93,7 @@ def test_what_is_missing_need_not_be_deleted() -> None:
     assert disk.files() == {}
 
 
-def test_a_topic_made_again_while_the_old_one_is_removed_keeps_its_messages() -> None:
+def test_a_topic_recreated_during_the_removal_of_the_old_one_keeps_its_messages() -> None:
     disk = RecordingDisk()
     store = wide(disk, 3)
     assert store.delete_topic("orders", 2)

@@ -136,7 +136,7 @@ def test_a_dump_shows_damage_and_continues(directory: Path) -> None:
     assert "message id" in store("dump", directory, "--table").output
 
 
-def test_a_lost_table_is_made_anew_only_when_asked(directory: Path) -> None:
+def test_a_lost_table_is_recreated_only_on_request(directory: Path) -> None:
     config = directory / "config"
     for path in config.iterdir():
         path.unlink()

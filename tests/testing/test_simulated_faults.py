@@ -33,7 +33,7 @@ def test_a_partition_holds_bytes_back_without_closing_connections() -> None:
         assert server.received == b"held"
 
 
-def test_a_goodbye_into_a_partition_leaves_the_other_end_half_open() -> None:
+def test_a_close_into_a_partition_leaves_the_other_end_half_open() -> None:
     with Simulation(1, conditions=PATIENT) as sim:
         client, server = connected(sim)
         sim.network.isolate(sim.host("client"))
@@ -48,7 +48,7 @@ def test_a_goodbye_into_a_partition_leaves_the_other_end_half_open() -> None:
         assert [type(error) for error in server.lost] == [TimeoutError]
 
 
-def test_a_healed_path_starts_the_patience_anew() -> None:
+def test_a_healed_path_restarts_the_timeout() -> None:
     with Simulation(1, conditions=PATIENT) as sim:
         client, server = connected(sim)
         sim.network.isolate(sim.host("client"))
@@ -181,7 +181,7 @@ def test_a_killed_host_loses_its_connections_its_ports_and_its_code(seed: int) -
         sim.run(connect(), on=sim.host("client"))
 
 
-def test_kills_end_connections_by_goodbye_or_by_reset() -> None:
+def test_kills_end_connections_by_close_or_by_reset() -> None:
     kinds = set()
     for seed in range(10):
         with Simulation(seed) as sim:

@@ -149,7 +149,7 @@ SILENT = [
 ]
 
 
-def test_a_silent_broker_is_listed_once_however_often_it_was_asked() -> None:
+def test_a_silent_broker_is_listed_once_for_any_number_of_requests() -> None:
     examined = examination([Decided([each]) for each in SILENT], "checked")
     assert examined.findings == tuple(SILENT[:1])
 

@@ -71,7 +71,7 @@ def test_a_slave_with_the_masters_history_continues_at_its_own_end(
     assert judge(MASTER, claim, read) == Follow(start)
 
 
-def test_a_slave_that_was_away_too_long_starts_anew() -> None:
+def test_a_slave_that_was_away_too_long_starts_over() -> None:
     verdict = judge(MASTER, slave(begin=0, end=999), read)
     assert isinstance(verdict, StartAnew)
     assert re.search("ends at 999 and the log of .* begins at 1,000", verdict.reason)

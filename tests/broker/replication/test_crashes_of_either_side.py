@@ -163,7 +163,7 @@ def _aside() -> Iterator[tuple[RecordingDisk, int]]:
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power cut"])
-def test_a_store_is_set_aside_whole_whichever_call_a_crash_meets(power: bool) -> None:
+def test_a_store_is_moved_aside_completely_despite_a_crash_in_any_disk_call(power: bool) -> None:
     calls = 0
     for disk, call in _aside():
         after = crashes(disk, call, power)

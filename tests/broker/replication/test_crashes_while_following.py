@@ -53,7 +53,7 @@ def is_equal(sim: RunningCluster) -> bool:
 
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power cut"])
 @pytest.mark.parametrize("call", in_part(CALLS, few=5))
-def test_a_slave_that_crashes_while_it_follows_goes_on(call: int, power: bool) -> None:
+def test_a_slave_that_crashes_while_following_resumes(call: int, power: bool) -> None:
     """It crashes in what it appends, and in the topics and progress that it copies."""
     with cluster().run() as sim:
         master, slave = fill(sim)

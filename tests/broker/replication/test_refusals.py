@@ -58,7 +58,7 @@ def test_a_refusal_is_logged_once_a_minute(
         assert lines(caplog, "not following a master") <= MINUTES + 2
 
 
-def test_a_slave_whose_disk_is_full_does_not_connect_and_says_so_once_a_minute(
+def test_a_slave_with_a_full_disk_does_not_connect_and_logs_it_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with SimCluster(slaves=1).run() as sim:

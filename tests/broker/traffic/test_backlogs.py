@@ -42,7 +42,7 @@ def test_over_from_the_limit_on_until_80_percent(
 
 
 @pytest.mark.parametrize(("lag", "expected"), [(80, 0.1), (90, 0.5), (100, 1.0), (10_000, 1.0)])
-def test_the_further_behind_the_longer_answers_are_held(lag: int, expected: float) -> None:
+def test_answers_are_held_longer_the_further_a_group_lags(lag: int, expected: float) -> None:
     assert hold_s(100, lag) == pytest.approx(expected)
 
 
@@ -113,7 +113,7 @@ def test_setting_the_clock_makes_no_group_late(world: World, by_ms: int) -> None
     assert admitted(world, 1) == 0
 
 
-def test_the_group_that_is_furthest_behind_is_named(world: World) -> None:
+def test_the_group_with_the_longest_lag_is_named(world: World) -> None:
     backed(world, "10:refuse:billing:audit", "billing", "audit")
     admitted(world, 12)
     world.commit("billing", "orders", 0, 5)

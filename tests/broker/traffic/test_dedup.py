@@ -123,7 +123,9 @@ def test_the_window_holds_at_most_the_configured_number_of_ids(restart: Restart)
         assert len(stored(world)) == 6
 
 
-def test_it_is_one_message_whatever_queue_and_body_it_is_sent_with(world: DeliveryWorld) -> None:
+def test_a_message_is_identified_by_its_id_whatever_its_queue_and_body(
+    world: DeliveryWorld,
+) -> None:
     first = world.send("orders", b"a", queue_id=1, UNIQ_KEY="U1")
     assert world.send("orders", b"b", queue_id=2, UNIQ_KEY="U1") == first
     assert stored(world) == [b"a"]
@@ -515,7 +517,7 @@ def test_all_windows_together_stay_within_bounds_and_the_largest_gives_way() -> 
         assert windows["orders"].cut >= 1_600
 
 
-def test_ids_of_any_length_are_told_apart(world: DeliveryWorld) -> None:
+def test_ids_of_any_length_are_distinguished(world: DeliveryWorld) -> None:
     keys = ["k" * length for length in (1, 63, 64, 65, 200, 5_000, 5_001)] + ["é" * 3_000, " "]
     for _ in range(2):
         for key in keys:

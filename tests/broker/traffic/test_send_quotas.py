@@ -114,7 +114,7 @@ def test_quotas_of_producer_groups_and_clients_hold_for_every_topic(
     assert "orders" in world.broker.topics.checked_for_send
 
 
-def test_every_client_has_a_quota_of_its_own(world: World) -> None:
+def test_every_client_has_its_own_quota(world: World) -> None:
     world.topic("orders")
     limit_broker(world, {CLIENT: 4})
     clients = [world.sim.new_client(name) for name in ("one", "two", "three")]

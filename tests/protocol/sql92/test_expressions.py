@@ -95,7 +95,7 @@ def test_texts_are_compared_exactly() -> None:
     assert matches("owner = 'it''s me'", owner="it's me")
 
 
-def test_a_property_is_true_when_its_text_says_so() -> None:
+def test_a_property_is_true_when_its_text_is_true() -> None:
     assert matches("paid = TRUE", paid="True")
     assert matches("paid = FALSE", paid="yes")
     assert evaluate("paid", paid="true") is False

@@ -70,9 +70,7 @@ def test_a_long_log_is_read_from_its_newest_snapshot(tmp_path: Path) -> None:
     ("commits", "lost"),
     [(3, 1), (3, 2), (3, 3), (1, 1), (60, 51), (60, 60), (101, 101)],
 )
-def test_a_commit_that_is_missing_is_named_wherever_it_was(
-    tmp_path: Path, commits: int, lost: int
-) -> None:
+def test_a_missing_commit_is_named_at_any_position(tmp_path: Path, commits: int, lost: int) -> None:
     log_of(tmp_path, commits)
     commit_file(tmp_path, lost).unlink()
     with pytest.raises(JobError) as caught:

@@ -97,7 +97,7 @@ def test_a_query_takes_times_ago(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_archive_that_runs_for_ever_ends_quietly_by_a_signal(
+def test_a_continuous_archive_ends_quietly_on_a_signal(
     number: signal.Signals, sparrowmq_session_cluster: Cluster, tmp_path: Path
 ) -> None:
     topic = f"stopped-by-{number.name.lower()}"

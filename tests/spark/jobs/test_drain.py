@@ -244,7 +244,7 @@ def test_the_status_of_a_drain_shows_what_is_left_and_changes_nothing(
         drain.look()
 
 
-def test_the_progress_of_a_drain_is_shown_whatever_the_next_batch_would_be(
+def test_the_progress_of_a_drain_is_shown_with_any_arguments(
     running: Cluster, tmp_path: Path
 ) -> None:
     """--report and --hand-back copy nothing, so they need not repeat the original arguments."""
