@@ -52,7 +52,7 @@ def main() -> int:
 def _measure(
     arguments: argparse.Namespace, figures: list[Figure], rows: list[dict[str, Any]]
 ) -> None:
-    """Figures and runs are added as they come, so that a failure leaves what was before it."""
+    """Figures and runs are added as they come, so that a failure keeps the earlier ones."""
     effort = QUICK if arguments.quick else Effort()
     if arguments.runs:
         effort = replace(effort, runs=arguments.runs)

@@ -28,7 +28,7 @@ def rebuild(folder: Path, effort: Effort) -> list[Figure]:
 
 
 def cold(folder: Path, effort: Effort) -> list[Figure]:
-    """Sends at a constant rate, without and with a consumer that reads what is in no cache."""
+    """Sends at a constant rate, without and with a consumer that reads uncached messages."""
     broker = start_sparrow(folder / "cold", sync_flush=False)
     count = max(effort.backlog, 200_000)
     pace = {"rate": 500, "seconds": effort.latency_s, "warm": effort.learn_s / 2}

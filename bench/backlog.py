@@ -95,7 +95,7 @@ def _check_space(folder: Path, stored: int) -> None:
 
 
 class Side:
-    """One of the two brokers, and what was measured of it."""
+    """One of the two brokers, and its measurements."""
 
     def __init__(self, name: str, folder: Path, stored: int) -> None:
         self.name = name
@@ -128,7 +128,7 @@ class Side:
         return self._batches * PULLED
 
     def best(self, name: str, target: Target | None) -> float:
-        """Of what was measured under a name, the run that other work disturbed least."""
+        """The run under a name that other work disturbed least."""
         choose = max if target is not None and target.sense is Sense.TIMES_MORE else min
         return choose(self.samples[name])
 
@@ -139,7 +139,7 @@ class Side:
         say(f"filled at {per_s:,.0f} messages a second")
 
     def measure_requests(self, number: int) -> None:
-        """Sends, pulls of what was just sent, pulls from the middle, key queries."""
+        """Sends, pulls of fresh messages, pulls from the middle, key queries."""
         self._send(_SENDS, "send")
         pulled = pulls(0, _SENDS // PULLED, past=self._end - _SENDS // QUEUES)
         self._exchange("tail", pulled, PULLED)

@@ -29,7 +29,7 @@ _QUERY_MESSAGE = 12
 _SAID = 2_000_000
 
 Chunk = tuple[bytes, int]
-"""Requests as they are written, and how many they are."""
+"""Encoded requests, and their number."""
 
 
 class Pipeline:
@@ -84,7 +84,7 @@ class _Wire:
         self._socket.sendall(data)
 
     def take(self, count: int) -> int:
-        """Bytes of the bodies of so many answers."""
+        """Bytes of the bodies of a number of answers."""
         received = 0
         while count:
             data = self._socket.recv(1 << 20)
@@ -106,7 +106,7 @@ def chunks_of(requests: list[bytes]) -> list[Chunk]:
 
 
 def fill(port: int, batches: int) -> float:
-    """Send so many batches of 32, over the wire as a producer does; how many messages a second."""
+    """Send `batches` batches of 32 over the wire as a producer does; returns messages a second."""
     began_s = time.monotonic()
     with Pipeline(port) as pipeline:
         pipeline.ask(_batches(batches))

@@ -25,7 +25,7 @@ class Rate:
 
 
 async def one_by_one(producer: Producer, count: int, under_way: int = 512) -> int:
-    """Each of so many tasks sends its share, one message after the other."""
+    """A number of tasks each send their share, one message after the other."""
 
     async def share(number: int) -> None:
         for _ in range(number):
@@ -38,7 +38,7 @@ async def one_by_one(producer: Producer, count: int, under_way: int = 512) -> in
 
 
 async def batches(producer: Producer, count: int, size: int = 100) -> int:
-    """Eight tasks send batches of so many messages."""
+    """Eight tasks send batches of a given size."""
 
     async def share(number: int) -> None:
         for _ in range(number):

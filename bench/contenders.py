@@ -53,7 +53,7 @@ class Contender:
         return {"name_server": self.name_server, "pids": ",".join(map(str, self.pids))}
 
     def close(self) -> None:
-        """End what was started, by its own pid."""
+        """End the started processes, by their own pids."""
         # Apache's servers take many seconds for an orderly stop, which is not needed here.
         sign = signal.SIGKILL if self.name == "Apache" else signal.SIGTERM
         for server in self.servers:

@@ -50,7 +50,7 @@ _NONE = at_most(0)
 
 
 def _lateness(folder: Path, after_ms: Callable[[int], int], count: int) -> tuple[list[int], float]:
-    """Send so many timers, let them become due, and read when each was stored in its queue.
+    """Send `count` timers, let them become due, and read when each was stored in its queue.
 
     How late each was, in milliseconds, and the broker's CPU seconds from the last send on.
     """

@@ -55,7 +55,7 @@ def cpu_s(pid: int) -> float:
 
 
 def fill(broker: BrokerProcess, count: int, *, seed: int = 1) -> None:
-    """Send so many messages with times in the next three days."""
+    """Send `count` messages with times in the next three days."""
     rng = random.Random(seed)
     with Sender(broker) as sender:
         for start in range(0, count, _AT_ONCE):

@@ -78,7 +78,7 @@ class Figure:
 
 
 def times_more(bound: float) -> Target:
-    """At least so many times the peer's figure."""
+    """At least this multiple of the peer's figure."""
     return Target(Sense.TIMES_MORE, bound)
 
 
@@ -88,7 +88,7 @@ def times_less(bound: float) -> Target:
 
 
 def no_more(bound: float) -> Target:
-    """At most so many times the peer's figure, where less is better."""
+    """At most this multiple of the peer's figure, where less is better."""
     return Target(Sense.NO_MORE, bound)
 
 

@@ -49,7 +49,7 @@ class Limits:
 
 
 Kinds = dict[str, Limits]
-"""By what they are called in the report."""
+"""By their names in the report."""
 
 _PLENTY = {"messages": str(10**6), "bytes": str(10**9)}
 """More a second than a broker takes."""

@@ -38,7 +38,7 @@ class LogProbe:
         self._connection.__exit__(*error)
 
     def describe(self) -> LogDescription:
-        """The broker's log as it is now."""
+        """The broker's current log."""
         return LogDescription.from_json(self._connection.call(DescribeLog.CODE).body)
 
     def end(self) -> int:
@@ -117,7 +117,7 @@ class Pair:
         return True
 
     def close(self) -> None:
-        """End what was started, by its own pid."""
+        """End the started processes, by their own pids."""
         for server in self.servers:
             if server.is_running():
                 server.stop(signal.SIGKILL)

@@ -133,7 +133,7 @@ def everybody(pid: int) -> list[int]:
 
 
 def _children(pid: int) -> Iterator[str]:
-    """Of each thread of a process, as far as it is still there."""
+    """Of each thread of a process that still exists."""
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):

@@ -68,7 +68,7 @@ def batch(contest: Contest) -> list[Figure]:
 
 
 def drain(contest: Contest) -> list[Figure]:
-    """A new group consumes what is there, with the defaults of the push consumer."""
+    """A new group consumes the stored messages, with the defaults of the push consumer."""
     count = contest.effort.backlog
     for side in contest:
         say(f"filling a backlog of {count:,} at {side.name}")

@@ -68,7 +68,7 @@ async def send(client: Client, *messages: Message) -> list[SendResult]:
 
 
 def numbered(topic: str, count: int) -> Iterable[Message]:
-    """Messages that can be told apart."""
+    """Messages that can be distinguished."""
     return (Message(topic, b"%d" % number, keys=f"key-{number}") for number in range(count))
 
 

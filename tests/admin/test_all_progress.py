@@ -65,7 +65,7 @@ async def prepare(client: Client) -> Admin:
 
 
 def plain(lag: GroupLag) -> tuple[str, dict[MessageQueue, tuple[int | None, int]]]:
-    """What a sample says of each queue of a group."""
+    """A sample's figures for each queue of a group."""
     return lag.group, {each.queue: (each.consumer_offset, each.lag) for each in lag.queues}
 
 

@@ -39,7 +39,7 @@ class Failing(Read):
 
 
 async def died(client: Client, *messages: Message, group: str = "billing") -> Admin:
-    """A topic whose messages a group has given up at the first failure."""
+    """A topic whose messages became dead letters of a group at the first failure."""
     admin = Admin(client=client)
     await admin.create_topic("orders", queues=1, brokers=["broker-a"])
     await admin.create_group(group, retries=0)

@@ -13,7 +13,7 @@ NOON_MS = round(NOON.timestamp() * 1000)
 
 
 def queue(*, lag: int, minutes: int | None, offset: int | None = 10) -> QueueLag:
-    """A queue with so many messages left, the last consumed one stored that long after noon."""
+    """A queue with some messages left, the last consumed one stored that long after noon."""
     return QueueLag(
         queue=MessageQueue("orders", "broker-a", 0),
         min_offset=0,

@@ -1,4 +1,4 @@
-"""Resets that are written down: where a group was, undoing them, and what is refused."""
+"""Resets that are journaled: a group's former progress, undoing them, and refusals."""
 
 import json
 from pathlib import Path

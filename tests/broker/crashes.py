@@ -48,7 +48,7 @@ def crashed_worlds(
 
 
 def lose_log_from(world: DeliveryWorld, log_offset: int) -> None:
-    """Like a disk that forgets what it said was durable. The log must be of one file."""
+    """Like a disk that loses data it reported as durable. The log must be of one file."""
     path = f"commitlog/{file_name(0)}"
     data = world.disk.files()[path]
     world.disk.poke(path, data[:log_offset].ljust(len(data), b"\0"))

@@ -48,7 +48,7 @@ Sent = MessageSent | RecallableSent
 
 
 class Peer:
-    """The part of a connection that handlers use; it remembers what was sent to it."""
+    """The part of a connection that handlers use; it records what was sent to it."""
 
     def __init__(self, name: str = "client") -> None:
         self.name = self.peer = name
@@ -198,7 +198,7 @@ class DeliveryWorld:
         self._set_ms += by_ms
 
     def deliver(self) -> int | None:
-        """Do what is due now; when the next is."""
+        """Deliver what is due now; returns when the next delivery is due."""
 
         async def all_rounds() -> int | None:
             due_ms = [await delay_levels.deliver_round(self.broker)]
@@ -309,7 +309,7 @@ def bodies(world: DeliveryWorld, topic: str = "orders", queue_id: int = 0) -> li
 
 
 def comes_in(world: DeliveryWorld, delay_ms: int) -> None:
-    """The only message is delivered to orders after exactly so long."""
+    """Check that the only message is delivered to orders after exactly this time."""
     world.now_ms += delay_ms - 1
     assert world.deliver() == world.now_ms + 1
     assert bodies(world) == []

@@ -44,7 +44,7 @@ def units(world: DeliveryWorld) -> list[tuple[int, ...]]:
 
 
 def goes_on_at(world: DeliveryWorld) -> tuple[int, int, int]:
-    """What Apache takes from config/timercheck: the time, and where in the queue, said twice."""
+    """What Apache takes from config/timercheck: the time, and the queue offset, stored twice."""
     page = struct.unpack_from(">qqqq", world.disk.files()["config/timercheck"])
     assert page[1] == 0, "a timer log that is read from its beginning"
     return page[0], page[2], page[3]
@@ -171,7 +171,7 @@ def test_a_start_deletes_apaches_timer_files_after_saving_the_position(
     world.disk.poke("timerlog/notes.txt", b"of an operator")
     world.start()
     left = [path for path in world.disk.files() if path.startswith("timer")]
-    assert left == ["timerlog/notes.txt"], "which nobody said is Apache's"
+    assert left == ["timerlog/notes.txt"], "it is not a file of Apache's"
     assert goes_on_at(world)[1:] == (0, 0)
     assert TimerCheck(world.disk).load()[0].time_ms == EPOCH_MS + 1_000
     world.pass_time(100)

@@ -251,7 +251,7 @@ def test_what_was_delivered_is_saved_also_while_the_clock_is_set_back(
 def test_a_clock_that_is_set_back_often_repeats_only_what_forgotten_marks_cover(
     world: DeliveryWorld,
 ) -> None:
-    """Only so many marks are kept: the oldest are forgotten, and what they stand for may repeat."""
+    """The number of marks is limited: the oldest are dropped, and their messages may repeat."""
     send_at(world, world.now_ms + 24 * HOUR, b"pending")
     for number in range(40):
         send_at(world, world.now_ms + SECOND, b"%d" % number)

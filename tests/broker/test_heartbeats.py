@@ -1,4 +1,4 @@
-"""Heartbeats make members; what they say is checked, compared and passed on."""
+"""Heartbeats register members; their content is checked, compared and passed on."""
 
 import logging
 from typing import Any

@@ -309,7 +309,7 @@ def test_master_and_slave_both_report_the_lag() -> None:
 
 @contextmanager
 def with_groups(count: int) -> Iterator[BrokerServer]:
-    """A broker with so many groups, of which every other one has a message to consume."""
+    """A broker with `count` groups, of which every other one has a message to consume."""
     with world_with() as world:
         world.topic("orders")
         world.send("orders", b"one")

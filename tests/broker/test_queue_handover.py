@@ -152,7 +152,7 @@ def test_no_pull_waits_longer_than_it_asks_for() -> None:
 
 
 def test_a_pull_that_does_not_ask_for_waiting_is_served(world: World) -> None:
-    """Its application decides what it reads, and when."""
+    """Its application decides which messages it reads, and when."""
     _, java = owner_and_java(world)
     assert is_served(world, pull(java, flags=0))
 
@@ -160,7 +160,7 @@ def test_a_pull_that_does_not_ask_for_waiting_is_served(world: World) -> None:
 def test_a_member_that_guessed_its_start_goes_back_to_the_offset_the_owner_stored(
     world: World,
 ) -> None:
-    """The owner gives up what it has not begun: it must not be left out."""
+    """The owner releases messages it has not begun: they must not be skipped."""
     owner, java = owner_and_java(world, stored=-1)
     asked = waiting_pull(world, java, SENT)
     world.commit("billing", "orders", 0, 6)

@@ -197,13 +197,13 @@ async def watched(folder: Path, size: Size) -> list[Stall]:
 
 
 def producer_of(groups: int) -> bytes:
-    """The heartbeat of a client that sends in so many groups."""
+    """The heartbeat of a client with many producer groups."""
     sends_in = tuple(ProducerData(group_name=f"producers-{number}") for number in range(groups))
     return HeartbeatData(client_id="producer", producer_data_set=sends_in).to_json()
 
 
 async def counted_turns(reports: int, work_s: float) -> int:
-    """How often others got their turn while so many reports worked."""
+    """How often other requests were served while the reports ran."""
     slices, turns = Slices(), 0
     loop = asyncio.get_running_loop()
     now = [0.0]

@@ -44,7 +44,7 @@ def test_retries_survive_a_kill_at_every_step(world: DeliveryWorld) -> None:
 
 
 def _fail_until_cut(world: DeliveryWorld, due_ms: dict[int, int], timed: bool) -> None:
-    """Give a message back again and again; when each retry is due, noted as it is acknowledged.
+    """Send a message back repeatedly; returns when each acknowledged retry is due.
 
     With `timed` the group's policy asks for delays that are not levels.
     """

@@ -1,4 +1,4 @@
-"""Messages that cannot be given back are refused, or become dead letters at once."""
+"""Messages that cannot be sent back are refused, or become dead letters at once."""
 
 from collections.abc import Iterator
 from dataclasses import replace

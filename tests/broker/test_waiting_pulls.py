@@ -172,7 +172,7 @@ def test_a_pull_that_was_answered_waits_no_more(live: World) -> None:
 
 @pytest.fixture
 def given_up(monkeypatch: pytest.MonkeyPatch) -> list[list[ParkedPull]]:
-    """The pulls that were given up, by turns of the loop."""
+    """The pulls that were abandoned, by iterations of the loop."""
     turns: list[list[ParkedPull]] = [[]]
     give_up = ParkedPull.give_up
 

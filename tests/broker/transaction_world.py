@@ -29,7 +29,7 @@ def end(
 
 
 def answer(world: DeliveryWorld, peer: Peer, kind: int) -> Reply:
-    """What a producer says to the last question."""
+    """A producer answers the last check."""
     question, _ = peer.calls[-1]
     assert isinstance(question, CheckTransactionState)
     header = EndTransaction(

@@ -58,7 +58,7 @@ def sparrowmq_on_a_full_disk(*arguments: str) -> subprocess.CompletedProcess[str
 
 
 def with_open_files(soft: int, hard: int | None = None) -> tuple[str, ...]:
-    """What to put before a command that may open so many files."""
+    """The prefix of a command that limits its open files."""
     limits = f"ulimit -S -n {soft}" + (f" && ulimit -H -n {hard}" if hard is not None else "")
     return ("sh", "-c", f'{limits} && exec "$@"', "sh")
 

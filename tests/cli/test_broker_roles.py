@@ -39,7 +39,7 @@ class Sender:
         self._thread.join()
 
     def until_sent(self, more: int = 20) -> None:
-        """Return when so many further messages were acknowledged, or one failed."""
+        """Return when `more` further messages were acknowledged, or one failed."""
         with self._sent:
             wanted = len(self.acknowledged) + more
             assert self._sent.wait_for(

@@ -21,7 +21,7 @@ needs_setpriv = pytest.mark.skipif(
 
 
 def refused_broker(data: Path) -> str:
-    """What a broker without privileges says about its directory."""
+    """The error of an unprivileged broker about its directory."""
     prefix = UNPRIVILEGED if os.getuid() == 0 else []
     flags = ["--data", str(data), "--port", "0", "--name-servers", "127.0.0.1:1"]
     ended = subprocess.run(

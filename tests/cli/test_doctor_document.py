@@ -37,7 +37,7 @@ def table() -> str:
 
 
 def current(text: str) -> str:
-    """The page with what the code says now."""
+    """The page with the current output of the code."""
     text = _EXAMPLE.sub(lambda found: found[1] + example() + found[2], text)
     return _TABLE.sub(lambda found: found[1] + table(), text)
 

@@ -32,7 +32,7 @@ def pasted(command: str) -> Ran:
 
 @pytest.mark.slow  # consumers commit every 5 s
 def test_a_broker_is_upgraded_as_the_runbook_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is lost of what was sent before, meanwhile and afterwards."""
+    """No message is lost, whether sent before, meanwhile or afterwards."""
     with cluster(brokers=2) as running:
         monkeypatch.setenv("SPARROWMQ_NAME_SERVERS", running.name_server)
         running.create_topic("orders", queues=2)

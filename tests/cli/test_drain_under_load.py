@@ -42,7 +42,7 @@ class Slow:
 
 
 class Watched:
-    """A drain in a thread, and what it has reported."""
+    """A drain in a thread, and its reports."""
 
     def __init__(self, name_server: str, broker_name: str) -> None:
         self.ended: BrokerDrain | None = None
@@ -158,7 +158,7 @@ def test_a_killed_drain_can_be_repeated_and_a_broker_killed_while_resuming_comes
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> None:
-    """Return when a command has said this."""
+    """Return when a command has printed this."""
     assert process.stderr is not None
     said = []
     for line in process.stderr:

@@ -494,7 +494,7 @@ def test_a_thousand_groups_are_listed_a_hundred_at_a_time() -> None:
 def consume(
     desk: Desk, group: str, count: int, *, topic: str = "story", fails: bool = False
 ) -> list[MessageExt]:
-    """What a member gets until it has so many."""
+    """Consume until a member has this many messages; returns them."""
     got: list[MessageExt] = []
     came = threading.Semaphore(0)
 

@@ -42,7 +42,7 @@ class Senders:
             thread.join()
 
     def until_sent(self, more: int) -> None:
-        """Return when so many further messages were acknowledged."""
+        """Return when `more` further messages were acknowledged."""
         with self._sent:
             wanted = len(self.acknowledged) + more
             assert self._sent.wait_for(

@@ -1,5 +1,5 @@
-"""What servers and producers say is shown as it is, whatever it is: no trace of an error, and
-nothing that controls the terminal."""
+"""Any text from servers and producers is shown as it is: without a traceback, and with
+no control characters for the terminal."""
 
 import asyncio
 import json

@@ -64,7 +64,7 @@ def test_two_servers_of_one_process_share_a_limit() -> None:
 
 
 def sparrowmq_with(soft: int, hard: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command that may open so many files."""
+    """Run a command with a limit of open files."""
     return subprocess.run(
         [*with_open_files(soft, hard), sys.executable, "-c", AS_A_COMMAND, *arguments],
         env=clean_environment(),

@@ -26,7 +26,7 @@ COMMANDS = [
 
 @pytest.fixture(scope="module")
 def prepared() -> Iterator[Cluster]:
-    """A group that has given up one message, and another that has read it."""
+    """A group with one dead letter, and another that has read the message."""
     with cluster() as running:
         servers = running.name_server
         with Admin(servers, timeout_s=PATIENCE_S) as admin:

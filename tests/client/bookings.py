@@ -9,7 +9,7 @@ COMMIT, ROLLBACK, UNKNOWN = TransactionState
 
 
 class Bookings:
-    """A listener that answers as the test says and remembers what it was asked."""
+    """A listener that answers as the test chooses and records the checks."""
 
     def __init__(self, executed: Any = COMMIT, checked: Any = COMMIT) -> None:
         self.executed = executed

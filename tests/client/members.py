@@ -116,7 +116,7 @@ def owned(member: Member) -> int:
 
 
 def miss_progress_of_others(sim: RunningCluster, member: Member, still_s: float) -> None:
-    """It is paused for so long; another member consumes its queue up to 9 and leaves again."""
+    """It is paused for a while; another member consumes its queue up to 9 and leaves again."""
     member.host.pause()
     sim.advance(still_s)
     commit = UpdateConsumerOffset(consumer_group=GROUP, topic=TOPIC, queue_id=0, commit_offset=9)

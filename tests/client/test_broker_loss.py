@@ -24,7 +24,7 @@ def brokers_of(member: Member) -> set[str]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often a route was asked for, by its topic."""
+    """How often a route was requested, by topic."""
     found: Counter[str] = Counter()
     call = Peers.call
 

@@ -48,7 +48,7 @@ def consume(
     batch: int = 1,
     is_traced_by_producer: bool = False,
 ) -> tuple[list[str], list[list[str]], set[str]]:
-    """Ids of what was sent, and what the trace says of it."""
+    """Ids of the messages sent, and their trace lines."""
     with SimCluster(seed=1).run() as sim:
         client = sim.client_on("client")
 

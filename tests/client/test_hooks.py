@@ -27,7 +27,7 @@ from tests.client.scripted import world
 
 
 class Notes(Hooks):
-    """Remembers what it was called with."""
+    """Records its calls."""
 
     def __init__(self, name: str = "", calls: list[str] | None = None) -> None:
         self.name = name

@@ -348,7 +348,7 @@ def test_progress_that_went_down_with_the_master_is_stored_there_again(orderly: 
         master.start()
         assert progress_at(master) < 3
         sim.until(lambda: progress_at(master) == 3)
-        assert member.got == numbers(0, 3), "nothing comes again"
+        assert member.got == numbers(0, 3), "no message is repeated"
 
 
 def test_the_queues_of_a_member_that_dies_meanwhile_are_taken_over() -> None:

@@ -32,7 +32,7 @@ routes: Routes["Asked"] = Routes()
 
 
 class Asked:
-    """One name server: whether it answers, and what it was asked."""
+    """One name server: whether it answers, and the requests it got."""
 
     def __init__(self) -> None:
         self.is_mute = False

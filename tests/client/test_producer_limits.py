@@ -58,7 +58,7 @@ def stored(sim: RunningCluster, broker: str = "broker-a") -> int:
 
 
 async def send_all(producer: Producer, count: int, **options: object) -> float:
-    """How long so many sends take, one after the other."""
+    """How long `count` sends take, one after the other."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     for number in range(count):

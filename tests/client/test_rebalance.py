@@ -65,7 +65,7 @@ def test_a_plan_gives_a_reason_for_each_queue() -> None:
 
 
 def explained(member: Member) -> list[str]:
-    """What a member says about the queues of the topic, without the details."""
+    """A member's report about the queues of the topic, without the details."""
     plan = membership_of(member.consumer).ownership.log.plan(TOPIC)
     return [f"{one.queue.queue_id} {one.action}: {one.reason}" for one in plan.decisions]
 

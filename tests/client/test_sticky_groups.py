@@ -14,7 +14,7 @@ SETTLED_S = 5.0
 
 
 class Group:
-    """Members that come and go, and what they hold."""
+    """Members that join and leave, and the queues they hold."""
 
     def __init__(self, sim: RunningCluster, strategy: Strategy = STICKY) -> None:
         self.sim = sim

@@ -101,7 +101,7 @@ def test_series_of_many_groups_leave_room_for_those_of_topics_and_brokers(
     assert len(history) < MOST_SERIES
     kept = ["in", "lag", "stored/orders", "lag/group-0000", "consumed/group-0000", "lag/group-0006"]
     assert [name for name in kept if history.series(name) is None] == []
-    assert history.series("lag/group-0013") is None, "it has read everything, and nobody looks"
+    assert history.series("lag/group-0013") is None, "it read all, and its page is not open"
 
 
 def test_sampling_slows_down_while_a_broker_hangs_and_the_overview_shows_it() -> None:

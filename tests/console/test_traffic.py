@@ -26,7 +26,7 @@ async def with_orders(client: Client) -> Admin:
 
 
 async def refused(client: Client, count: int) -> int:
-    """How many of so many messages a limit refuses."""
+    """How many of `count` messages a limit refuses."""
     found = 0
     async with Producer("shop", client=client, retries=0) as producer:
         for _ in range(count):

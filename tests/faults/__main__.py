@@ -25,7 +25,7 @@ of the process that runs Spark's jobs, and rows 2 to 6 are about stores."""
 
 
 def main() -> int:
-    """Run the rows that were asked for and print the table; 1 if one is not met."""
+    """Run the chosen rows and print the table; 1 if one is not met."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument(
         "--row",

@@ -45,7 +45,7 @@ class Target(Protocol):
         ...
 
     def meet_it(self) -> None:
-        """Until what it does by itself has missed a file."""
+        """Return when the broker's background work has failed to open a file."""
         ...
 
 

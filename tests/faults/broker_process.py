@@ -41,7 +41,7 @@ class BrokerProcess:
         stalls: Path | None = None,
         stall_ms: float = LIMIT_MS,
     ) -> None:
-        """`stalls` is a file for callbacks that hold the loop so long, as JSON lines."""
+        """`stalls` is a file for callbacks that block the loop too long, as JSON lines."""
         began = time.monotonic()
         self.log = data.parent / f"{data.name}.log"
         program = [module]

@@ -140,7 +140,7 @@ class Story:
     stalls: list[tuple[float, str]] = field(default_factory=list)
     """Milliseconds for which a callback held the broker's loop, and where."""
     ended: dict[str, set[MessageId]] = field(default_factory=lambda: defaultdict(set))
-    """Group to what it handled to the end, well or not."""
+    """Group to the messages whose handler has returned, successfully or not."""
 
     def excuse(self, messages: Iterable[MessageId], group: str = "") -> None:
         """A group, or all of them, need not see these."""
@@ -222,7 +222,7 @@ class Judged:
 
 
 def judge(story: Story) -> Judged:
-    """Compare what was promised with what happened."""
+    """Compare the promises with the observations."""
     judged = Judged(story)
     judged.problems += story.seen_wrong[: 2 * _SHOWN]
     excused = _excused_by_cuts(story, judged)
@@ -277,9 +277,9 @@ def is_owed(sending: Sending) -> bool:
 
 
 def _judge_retries(story: Story, judged: Judged) -> None:
-    """What failed comes again until it succeeds, or ends among the dead letters.
+    """A failed message is retried until it succeeds or becomes a dead letter.
 
-    Where the power may take acknowledged records, it may take the copy that was to come again.
+    Where the power may take acknowledged records, it may take the copy to be redelivered.
     """
     excused = story.excused[""]
     if not story.sync_flush:
@@ -296,7 +296,7 @@ def _judge_retries(story: Story, judged: Judged) -> None:
 
 
 def _judge_resets(story: Story, judged: Judged, excused: set[MessageId]) -> None:
-    """What a group was moved back to comes again: an answered move survives every crash."""
+    """A group sees messages again after a rewind: an acknowledged rewind survives every crash."""
     missed: list[str] = []
     for (group, topic, queue_id), reset in story.resets.items():
         again = {

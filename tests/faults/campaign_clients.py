@@ -103,7 +103,7 @@ async def _started(world: ClientWorld, name: str) -> AsyncIterator[Client]:
 
 
 class Load:
-    """Sends everything there is until told to stop."""
+    """Sends messages of every kind until stopped."""
 
     def __init__(self, world: ClientWorld, pause_s: float) -> None:
         self._world = world

@@ -81,7 +81,7 @@ class World(ClientWorld, ABC):
 
     @abstractmethod
     def pass_time(self, seconds: float) -> None:
-        """Let everything run for so long."""
+        """Let the campaign run for this time."""
 
     @abstractmethod
     def call(self, header: RequestHeader, body: bytes = b"") -> Response:
@@ -94,7 +94,7 @@ class World(ClientWorld, ABC):
     @property
     @abstractmethod
     def disk(self) -> Disk:
-        """The broker's files as they are now."""
+        """The broker's current files."""
 
     @abstractmethod
     def kill_broker(self, down_s: float, *, port_changes: bool = False) -> None:
@@ -450,7 +450,7 @@ def watch(world: World) -> None:
 
 
 def drain(world: World, within_s: float) -> None:
-    """Let everything be handled that ever will be, and look at what is left."""
+    """Wait until all messages are handled, and check what is left."""
     story = world.story
     deadline_s = world.now_s + within_s
     while world.now_s < deadline_s:

@@ -34,7 +34,7 @@ class LogIndex:
                 yield message
 
     def read(self, disk: Disk) -> None:
-        """Take what was added to the log."""
+        """Read the records added to the log."""
         starts = StoreFiles(disk).log_starts()
         if not starts:
             return

@@ -70,7 +70,7 @@ async def _never(polls: RoutePolls) -> None:
 
 
 def never_ask_again(patch: Patch) -> None:
-    """Routes are asked for no more when no name server answered once."""
+    """Stop polling routes after no name server answered once."""
 
     async def run(polls: RoutePolls) -> None:
         while True:
@@ -83,14 +83,14 @@ def never_ask_again(patch: Patch) -> None:
 
 
 def believe_the_first_route(patch: Patch) -> None:
-    """Routes are asked for once."""
+    """Poll routes only once."""
 
     patch(RoutePolls, "run", _never)
     patch(RoutePolls, "follow_losses", _never)
 
 
 def deliver_at_once(patch: Patch) -> None:
-    """Delay levels are due as soon as they are seen."""
+    """Messages with a delay level are due as soon as they are read."""
     patch(DelayLevels, "due_ms", lambda levels, log_offset, unit_ms: 0)
 
 

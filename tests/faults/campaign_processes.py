@@ -227,7 +227,7 @@ class ProcessWorld(World):
 
 
 def lose_unsynced(data: Path, rng: Random) -> None:
-    """Take from the log of a dead broker what is not known to be durable.
+    """Remove from the log of a dead broker everything not known to be durable.
 
     Some of it may have reached the disk: all, nothing, or its beginning, torn anywhere.
     """

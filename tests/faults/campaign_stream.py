@@ -97,7 +97,7 @@ class Stream:
         return f"exit {self._process.returncode}: {tail}"
 
     def note(self, world: ClientWorld) -> None:
-        """Add to the story what was got since this was last called."""
+        """Add the messages received since the last call to the story."""
         for path in sorted((self._folder / "batches").glob("[0-9]*")):
             if path.name in self._noted:
                 continue

@@ -355,7 +355,7 @@ def test_connections_are_ended_in_the_order_they_came() -> None:
         before_s = w.sim.now_s
         w.run(w.server.close(), "server")
         assert [connection.peer_port for connection in w.closed] == ports
-        assert w.sim.now_s - before_s < 1, "nobody is waited for who read everything"
+        assert w.sim.now_s - before_s < 1, "peers that read everything cause no wait"
         with pytest.raises(ConnectionRefusedError):
             w.run(open_wires(1))
         for wire in wires:

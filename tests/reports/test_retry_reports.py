@@ -32,7 +32,7 @@ def test_report_2724_a_message_over_its_retry_limit_is_a_dead_letter_at_once_for
     assert bodies(world, DEAD) == [b"x"]
     assert world.messages(SCHEDULE_TOPIC, 17) == []
     world.give_back(world.messages(RETRY)[0], "billing", max_reconsume_times=1)
-    assert bodies(world, DEAD) == [b"x", b"x"], "given back for the last time, without a delay"
+    assert bodies(world, DEAD) == [b"x", b"x"], "sent back for the last time, without a delay"
 
 
 @pytest.mark.parametrize("times", [16, 17, 1_000, 2**31 - 1])

@@ -88,6 +88,6 @@ def test_a_vanished_consumer_is_forgotten_when_its_pull_is_over(cluster: SimClus
         sim.until_idle()
         consumer.host.power_off()
         sim.advance(14)
-        assert sim.broker.arrivals.waiting == 1, "nobody told the broker"
+        assert sim.broker.arrivals.waiting == 1, "the broker was not notified"
         sim.advance(2)
         assert sim.broker.arrivals.waiting == 0

@@ -131,7 +131,7 @@ def test_an_aborted_connection_ends_at_both_sides(run: Run[None]) -> None:
     async def scenario() -> None:
         async with connected() as (client, server):
             client.transport.abort()
-            assert client.events == ["made"], "told later, not inside abort"
+            assert client.events == ["made"], "reported later, not inside abort"
             await client.until_event("lost")
             await server.until_event("lost")
             assert client.lost_by == [None]

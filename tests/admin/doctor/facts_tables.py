@@ -355,7 +355,7 @@ GO_STILL = replace(
     still(GO_ORDERED, next_stored_ms={Q0: NOW - 90_000}),
     members=(replace(person("c1"), language="GO"),),
 )
-"""What an ordered member of Go's client 2.1.2 says whose handler fails again and again."""
+"""The report of an ordered member of Go's client 2.1.2 whose handler keeps failing."""
 PAUSED_ELSE = (
     still(WAITING),
     after(queues=(lag(Q0, None, 10), lag(Q1, None, 0))),

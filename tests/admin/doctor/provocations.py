@@ -117,7 +117,7 @@ class Provocations:
         return register
 
     def play(self, name: str) -> Examination:
-        """What the doctor says in that scene."""
+        """The doctor's report in that scene."""
         cluster, scene = self.scenes[name]
         with SimCluster(seed=1, **cluster).run() as sim:
             return as_client(sim, lambda client: scene(Scene(sim, client)))

@@ -12,7 +12,7 @@ _CHUNK = 4 * 1024 * 1024
 
 
 class FakeSlave(asyncio.Protocol):
-    """An HA connection that says what a test wants said."""
+    """An HA connection that sends whatever a test chooses."""
 
     def __init__(self, sim: RunningCluster, number: int) -> None:
         self._sim = sim

@@ -105,7 +105,7 @@ def send_alone(sim: RunningCluster, body: bytes) -> None:
 
 
 def records(node: BrokerNode) -> list[bytes]:
-    """Every record of a broker's queue, as it is stored."""
+    """Every stored record of a broker's queue."""
     store = node.broker.store
     found = [store.read_message(at) for at, _, _ in store.units(TOPIC, 0, 0, 10_000)]
     return [record for record in found if record is not None]

@@ -44,7 +44,7 @@ def test_unidentified_connections_make_room_for_the_next(
     slave.connect(encode_token(slave.hello()), encode_offset(0))
     sim.until(lambda: 1 in sim.broker.replication.feed.links)
     said = [line for line in caplog.messages if "HA port" in line]
-    assert len(said) == 1, "a flood of connections is no flood of log lines"
+    assert len(said) == 1, "a flood of connections must not flood the log"
     assert f"{MOST_NEWCOMERS} connections" in said[0]
 
 

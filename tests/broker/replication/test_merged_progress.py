@@ -21,7 +21,7 @@ END = 100
 
 
 def everything(offsets: ConsumerOffsets) -> list[OffsetChange]:
-    """All that a table says, in an order that does not depend on its history."""
+    """The whole content of a table, in an order that does not depend on its history."""
     return sorted(offsets.everything())
 
 

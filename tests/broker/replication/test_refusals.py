@@ -38,7 +38,7 @@ def twin(sim: RunningCluster) -> None:
 
 
 def stranger(sim: RunningCluster) -> None:
-    """Says no hello, and comes again every 5 s, as Apache's slave does."""
+    """Sends no hello, and reconnects every 5 s, as Apache's slave does."""
     for _ in range(12 * MINUTES):
         slave = FakeSlave(sim, 7)
         slave.connect(encode_offset(0))

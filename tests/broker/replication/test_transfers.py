@@ -45,7 +45,7 @@ class Transfers(Bench):
             self.ends.append(self.store.max_log_offset)
 
     def acknowledge(self) -> None:
-        """The slave has what was sent last."""
+        """The slave has the last message sent."""
         if self.replicas.acknowledge(SLAVE, self.ends[-1]):
             self.durability.copies_confirmed()
         self.settle()

@@ -79,7 +79,7 @@ def sending(
 
 
 def codes(world: World, count: int, body: bytes = b"x", **more: Any) -> list[int]:
-    """The answers to so many sends at once."""
+    """The answers to `count` sends at once."""
     return [world.sim.wait(task).code for task in sending(world, count, body, **more)]
 
 

@@ -56,7 +56,7 @@ def cut_power(world: DeliveryWorld) -> None:
 
 
 def forget(world: DeliveryWorld) -> None:
-    """Read from the log again what is known."""
+    """Rebuild the window from the log."""
     world.broker.traffic.dedup = Dedup()
 
 

@@ -48,7 +48,7 @@ def pull(world: World, offset: int = 0, queue_id: int = 0, **more: Any) -> SimTa
 
 
 class Reader:
-    """A member that pulls one queue as fast as it is let."""
+    """A member that pulls one queue as fast as the broker allows."""
 
     def __init__(self, world: World, queue_id: int, **more: Any) -> None:
         self.got: list[bytes] = []

@@ -128,7 +128,7 @@ async def _prepare(name_server: str) -> None:
 
 
 async def _let_die(admin: Admin, name_server: str, *keys: str) -> None:
-    """Messages of the topic invoices that the group invoicing has given up."""
+    """Dead letters of the group invoicing from the topic invoices."""
     await admin.create_topic("invoices", queues=1)
     await admin.create_group("invoicing", retries=0)
     async with Producer("shop", name_servers=name_server, timeout_s=60.0) as producer:
