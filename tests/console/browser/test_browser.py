@@ -131,15 +131,47 @@ def squeezed_names(page: Any) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "column"),
-    [("/topics", "Messages"), ("/groups", "Unread"), ("/groups/billing", "Unread")],
+    [
+        ("/topics", "Messages"),
+        ("/groups", "Unread"),
+        ("/groups/billing", "Waits for"),
+        ("/topics/orders", "Last stored"),
+        ("/topics/orders/messages", "Body"),
+        ("/dead-letters/invoicing", "Body"),
+        ("/messages?topic=orders&key=o-3", "Body"),
+        ("/brokers/broker-a", "May change"),
+        ("/clients", "Groups"),
+        ("/", "State"),
+        ("/audit", "Result"),
+    ],
 )
-def test_a_phone_shows_the_figures_of_a_list_without_scrolling(
+def test_a_phone_shows_the_important_columns_without_scrolling(
     path: str, column: str, browser: Any, address: str
 ) -> None:
     with tab_of(browser, viewport={"width": 390, "height": 800}) as tab:
+        tab.goto(f"{address}/topics/orders")
+        tab.get_by_text("Send a test message").click()
+        tab.get_by_role("button", name="Send").click()
+        tab.wait_for_url("**/messages/**")
         tab.goto(address + path)
         box = tab.get_by_role("columnheader", name=column).first.bounding_box()
     assert box["x"] + box["width"] < 390
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_table_that_goes_on_has_a_shadow_at_that_side(
+    scheme: str, browser: Any, address: str
+) -> None:
+    """The pixels at the right edge of the table differ until it is scrolled to its end."""
+    with tab_of(browser, viewport={"width": 390, "height": 800}, color_scheme=scheme) as tab:
+        tab.goto(f"{address}/groups/shipping/rebalance")
+        table = tab.get_by_role("region", name="Owners", exact=True)
+        before = table.screenshot()
+        edges = "getComputedStyle(each).backgroundAttachment"
+        assert table.evaluate(f"each => {edges}") == "local, local, scroll, scroll"
+        table.evaluate("each => each.scrollTo(each.scrollWidth, 0)")
+        assert table.screenshot() != before
 
 
 def test_the_overview_shows_the_broker(page: Any, address: str) -> None:
