@@ -1,6 +1,7 @@
 """Figures over time: bounded, with gaps as gaps, kept across restarts; and charts of them."""
 
 import math
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ START_MS = 1_760_000_000_000
 class Clock:
     """Time that a test moves."""
 
-    def __init__(self) -> None:
-        self.now_ms = START_MS
+    def __init__(self, now_ms: int = START_MS) -> None:
+        self.now_ms = now_ms
 
     def __call__(self) -> int:
         return self.now_ms
@@ -110,6 +111,19 @@ def test_a_chart_joins_samples_and_leaves_gaps() -> None:
     assert (line.newest, line.largest, found.heights[0]) == (30, 30, 50)
     assert "unread: 30 messages now, at most 30" in found.description
     assert found.rows
+
+
+@pytest.mark.parametrize(
+    ("samples", "begins"),
+    [(2, "12:55Z"), (60, "12:50Z"), (360, "12:00Z")],
+    ids=["at least five minutes", "ten minutes", "an hour"],
+)
+def test_the_axis_of_a_short_history_begins_at_the_first_sample(samples: int, begins: str) -> None:
+    now_ms = int(datetime(2026, 11, 19, 13, tzinfo=UTC).timestamp() * 1000)
+    clock = Clock(now_ms - (samples - 1) * 10_000)
+    history = filled(clock, [1.0] * samples)
+    found = chart(history, "lag", "Unread", "messages", [("unread", "lag/billing")], HOUR, now_ms)
+    assert (found.times[0], found.times[-1]) == (begins, "13:00Z")
 
 
 def test_a_chart_without_samples_shows_a_notice() -> None:

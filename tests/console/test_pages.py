@@ -5,8 +5,10 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -21,11 +23,14 @@ from sparrowmq import (
     Producer,
     PushConsumer,
 )
+from sparrowmq.admin.clients import LiveClient
+from sparrowmq.admin.values import Listing
 from sparrowmq.cli.main import app
 from sparrowmq.cli.shell import Shell
 from sparrowmq.client.client import core_of
 from sparrowmq.console.console import Console
-from sparrowmq.console.pages.overview import total_of
+from sparrowmq.console.pages.overview import counts_since_start, stored_today, total_of
+from sparrowmq.console.view import Sum
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.admin.operator import Read, consuming, numbered, send
 from tests.admin.test_dead_letters import died, order
@@ -413,6 +418,59 @@ def test_a_broker_without_a_rate_in_its_first_seconds_is_not_called_silent() -> 
     assert not rate.is_known
 
 
+def test_messages_stored_today_are_a_lower_bound_after_a_start_today() -> None:
+    async def ask(client: Client, console: Console, visitor: Visitor) -> list[BrokerInfo]:
+        return list(await console.admin.brokers())
+
+    def begun(broker: BrokerInfo, started: datetime) -> BrokerInfo:
+        assert broker.runtime is not None
+        return replace(broker, runtime=replace(broker.runtime, stored_today=5, started=started))
+
+    with SimCluster(seed=9, brokers=2).run() as sim:
+        first, second = as_visitor(sim, ask)
+    noon = datetime(2026, 11, 19, 12, tzinfo=UTC)
+    now_ms = int(noon.timestamp() * 1000)
+    today, yesterday = noon - timedelta(hours=1), noon - timedelta(days=1)
+    old = [begun(first, yesterday), begun(second, yesterday)]
+    assert stored_today(old, now_ms) == Sum(10)
+    mixed = stored_today([old[0], begun(second, today)], now_ms)
+    assert mixed == Sum(10, ("broker-b counts since its start",))
+    new = [begun(first, today), begun(second, today)]
+    assert stored_today(new, now_ms) == Sum(10)
+    assert counts_since_start(new, now_ms) and not counts_since_start(old, now_ms)
+
+
+class SlowAboutClients(Admin):
+    """Takes longer about clients than a page waits, as about thousands of groups."""
+
+    async def clients(self, **_: Any) -> Listing[LiveClient]:
+        await asyncio.sleep(60)
+        return Listing(())
+
+
+@pytest.mark.parametrize(
+    ("is_hung", "says"),
+    [
+        (True, "no answer within 2 s; broker-b did not answer"),
+        (False, "no answer within 2 s; asked were broker-a, broker-b, and one of them is slow"),
+    ],
+)
+def test_unknown_clients_are_not_zero_and_the_broker_is_named(
+    is_hung: bool, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparrowmq.console.console.Admin", SlowAboutClients)
+
+    async def look(client: Client, console: Console, visitor: Visitor) -> Got:
+        return await visitor.get("/clients")
+
+    with SimCluster(seed=11, brokers=2).run() as sim:
+        if is_hung:
+            sim.host("broker-b").pause()
+        got = as_visitor(sim, look)
+    assert says in got.text
+    assert "? clients" in got.text and "0 clients" not in got.text
+
+
 # ---- a broker that hangs
 
 
@@ -456,7 +514,7 @@ BY_ID = f"/messages?topic=orders&id=0A000001{'F' * 24}"
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("/", "Stored today ≥ 6 messages (broker-b did not answer)"),
+        ("/", "Stored since the start ≥ 6 messages (broker-b did not answer)"),
         ("/", "Unread ≥ 6 in 1 group (broker-b did not answer)"),
         ("/topics", "orders normal ≥ 2 (broker-b did not answer)"),
         ("/topics/orders", "Messages ≥ 6 (broker-b did not answer)"),

@@ -1,4 +1,7 @@
-"""The audit log: one line for every change made or attempted through the console."""
+"""The audit log: one line for every confirmed change, also for one that failed.
+
+A form that comes back because of what was entered asked no broker for a change, and leaves none.
+"""
 
 import logging
 import os

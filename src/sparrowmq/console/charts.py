@@ -13,6 +13,8 @@ from sparrowmq.console.history import DAY, ChartSpan, History
 
 WIDTH, HEIGHT = 720, 160
 _TABLE_ROWS = 12
+_LEAST = 30
+"""Points of the shortest axis: five minutes of the last hour, one hour of the last day."""
 _JOINED = 6
 """Points at most this many steps apart are joined: some figures are sampled only every 30 s, and
 slow rounds are further apart. Longer stretches are gaps."""
@@ -60,7 +62,7 @@ def chart(
     now_ms: int,
 ) -> Chart:
     """A chart of series, each given as its label and its name in the history."""
-    points = [(label, _points(history, key, span, now_ms)) for label, key in series]
+    points = _since_first([(label, _points(history, key, span, now_ms)) for label, key in series])
     values = [value for _, found in points for _, value in found if not math.isnan(value)]
     top = _round_up(max(values, default=0.0))
     lines = tuple(_line(label, found, top) for label, found in points)
@@ -75,7 +77,7 @@ def chart(
         description=f"{title}, {span.label}. {words}",
         lines=lines,
         heights=(top, top / 2, 0.0),
-        times=_times(span, now_ms),
+        times=_times(span, [found for _, found in points], now_ms),
         rows=_rows([found for _, found in points]),
     )
 
@@ -86,6 +88,19 @@ def _points(history: History, key: str, span: ChartSpan, now_ms: int) -> list[tu
         return []
     ring = series.mean if span is DAY else series.fine
     return list(ring.points(now_ms))
+
+
+def _since_first(
+    series: Sequence[tuple[str, list[tuple[int, float]]]],
+) -> list[tuple[str, list[tuple[int, float]]]]:
+    """The same, beginning with the first sample of any: a history that is shorter than the span
+    fills the chart. A few minutes are the least, so that seconds do not look like a trend."""
+    firsts = (
+        at for _, points in series for at, (_, value) in enumerate(points) if not math.isnan(value)
+    )
+    longest = max((len(points) for _, points in series), default=0)
+    start = min(min(firsts, default=0), max(0, longest - _LEAST))
+    return [(label, points[start:]) for label, points in series]
 
 
 def _line(label: str, points: Sequence[tuple[int, float]], top: float) -> Line:
@@ -113,8 +128,10 @@ def _round_up(value: float) -> float:
     return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
 
 
-def _times(span: ChartSpan, now_ms: int) -> tuple[str, ...]:
-    length = span.step_ms * span.points
+def _times(
+    span: ChartSpan, lines: Sequence[Sequence[tuple[int, float]]], now_ms: int
+) -> tuple[str, ...]:
+    length = span.step_ms * max(map(len, lines), default=span.points)
     return tuple(_clock(now_ms - length * part // 3) for part in (3, 2, 1, 0))
 
 

@@ -41,13 +41,13 @@ async def show(view: View) -> Answer:
 
 
 def _command(view: View) -> str:
-    """The equivalent shell command; while no topic is chosen, the one that lists topics."""
+    """The equivalent shell command; none while no topic is chosen."""
     topic, key, message_id = view.asked("topic"), view.asked("key"), view.asked("id")
     words = ["sparrowmq", "message", "get", *filter(None, [topic])]
     if message_id:
         return shlex.join([*words, "--id", message_id])
     if not topic:
-        return "sparrowmq topic list"
+        return ""
     return shlex.join([*words, *(["--key", key] if key else ["--since", "-1h"])])
 
 

@@ -1,12 +1,13 @@
 """The first page: brokers, totals, lagging groups, busy topics, and the search box."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.console.charts import chart
 from sparrowmq.console.listing import MOST_PATTERN, matches
 from sparrowmq.console.sampler import MOST_LAGGING
-from sparrowmq.console.text import segment
+from sparrowmq.console.text import moment, segment
 from sparrowmq.console.view import Answer, Done, Page, PageRoute, Sum, View, panel
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.ids import OffsetId
@@ -38,7 +39,8 @@ async def show(view: View) -> Answer:
             "doctor_problem": figures.doctor_problem,
             "stored_per_s": total_of(masters, "stored_per_s"),
             "delivered_per_s": total_of(masters, "delivered_per_s"),
-            "stored_today": total_of(masters, "stored_today"),
+            "stored_today": stored_today(masters, now),
+            "counts_since_start": counts_since_start(masters, now),
             "lagging": [(name, each) for name, each in groups[:MOST_LAGGING] if each.lag],
             "group_count": len(groups),
             "is_sampled": figures.group_count is not None,
@@ -58,6 +60,29 @@ async def show(view: View) -> Answer:
             ],
         },
     )
+
+
+def stored_today(masters: Sequence[BrokerInfo], now_ms: int) -> Sum:
+    """Messages stored today. A broker counts since its start: one that was started today lacks what
+    it stored before, unless all were, where the page says so."""
+    found = total_of(masters, "stored_today")
+    began = [each for each in masters if _began_today(each, now_ms)]
+    if counts_since_start(masters, now_ms):
+        return found
+    parts = (f"{each.name} counts since its start" for each in began)
+    return replace(found, missing=(*found.missing, *parts))
+
+
+def counts_since_start(masters: Sequence[BrokerInfo], now_ms: int) -> bool:
+    """Whether no broker that answers knows what was stored before its start, which was today."""
+    answering = [each for each in masters if each.runtime is not None]
+    return bool(answering) and all(_began_today(each, now_ms) for each in answering)
+
+
+def _began_today(broker: BrokerInfo, now_ms: int) -> bool:
+    started = None if broker.runtime is None else broker.runtime.started
+    today = moment(now_ms)
+    return started is not None and today is not None and started.date() == today.date()
 
 
 def total_of(masters: Iterable[BrokerInfo], name: str) -> Sum:
