@@ -149,29 +149,25 @@ def test_a_phone_shows_the_important_columns_without_scrolling(
     path: str, column: str, browser: Any, address: str
 ) -> None:
     with tab_of(browser, viewport={"width": 390, "height": 800}) as tab:
-        tab.goto(f"{address}/topics/orders")
-        tab.get_by_text("Send a test message").click()
-        tab.get_by_role("button", name="Send").click()
-        tab.wait_for_url("**/messages/**")
+        if path == "/audit":  # its list needs a change
+            tab.goto(f"{address}/groups/billing")
+            tab.get_by_text("Change settings").click()
+            with tab.expect_navigation():
+                tab.get_by_role("button", name="Change", exact=True).click()
         tab.goto(address + path)
         box = tab.get_by_role("columnheader", name=column).first.bounding_box()
     assert box["x"] + box["width"] < 390
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_table_that_goes_on_has_a_shadow_at_that_side(
-    scheme: str, browser: Any, address: str
-) -> None:
-    """The pixels at the right edge of the table differ until it is scrolled to its end."""
-    with tab_of(browser, viewport={"width": 390, "height": 800}, color_scheme=scheme) as tab:
+def test_a_table_that_goes_on_has_a_shadow_at_that_side(browser: Any, address: str) -> None:
+    """Shadows stay at the sides, and covers of them move with the table."""
+    with tab_of(browser, viewport={"width": 320, "height": 800}) as tab:
         tab.goto(f"{address}/groups/shipping/rebalance")
-        table = tab.get_by_role("region", name="Owners", exact=True)
-        before = table.screenshot()
-        edges = "getComputedStyle(each).backgroundAttachment"
-        assert table.evaluate(f"each => {edges}") == "local, local, scroll, scroll"
-        table.evaluate("each => each.scrollTo(each.scrollWidth, 0)")
-        assert table.screenshot() != before
+        table = tab.get_by_role("region", name="Moves", exact=True)
+        assert table.evaluate("each => each.scrollWidth > each.clientWidth")
+        attachments = table.evaluate("each => getComputedStyle(each).backgroundAttachment")
+    assert attachments == "local, local, scroll, scroll"
 
 
 def test_the_overview_shows_the_broker(page: Any, address: str) -> None:
