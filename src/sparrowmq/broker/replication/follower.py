@@ -55,7 +55,11 @@ SILENCE_S = 20.0
 """A master that is silent for this long is gone: its heartbeats come every 5 s."""
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
 _SLICE_BYTES = 64 * 1024
-"""How much is appended at once: about 1 ms of small records."""
+"""How much is appended in one turn of the loop: about 1 ms of small records."""
+_TURN_QUEUES = 128
+"""After how many queues that have grown a turn ends, with the piece that it appends: 8 µs each."""
+_PIECE_BYTES = 16 * 1024
+"""How much is appended at once. Smaller pieces cost noticeable time."""
 _READ_AHEAD_BYTES = 2 * 1024 * 1024
 
 
@@ -438,23 +442,32 @@ class Follower:
                 await asyncio.sleep(0)  # requests come in between
 
     async def _take(self, chunk: Chunk) -> None:
-        """Append a chunk in slices, so that requests are answered in between."""
-        for at in range(0, len(chunk.body), _SLICE_BYTES):
-            if at:
+        """Append a chunk in turns, so that requests are answered in between."""
+        taken = grown = 0
+        for at in range(0, len(chunk.body), _PIECE_BYTES):
+            if taken >= _SLICE_BYTES or grown >= _TURN_QUEUES:
                 await asyncio.sleep(0)
-            try:
-                self._store.append_raw(chunk.log_offset + at, chunk.body[at : at + _SLICE_BYTES])
-            except RecordError as error:
-                text = (
-                    f"the master sent no record for log offset {error.position:,} ({error.reason});"
-                    " if it does so again, its log is damaged there: stop it and run sparrowmq"
-                    " store repair"
-                )
-                raise HaError(text) from error
-            for topic, queue_id in self._store.take_copied():
-                if self._durability is not None and not self._syncs:
-                    # A sync announces by itself what it makes visible.
-                    self._durability.announce(topic, queue_id)
+                taken = grown = 0
+            grown += self._append(chunk.log_offset + at, chunk.body[at : at + _PIECE_BYTES])
+            taken += _PIECE_BYTES
+
+    def _append(self, log_offset: int, data: bytes) -> int:
+        """Append bytes, announce what they bring, and return in how many queues it is."""
+        try:
+            self._store.append_raw(log_offset, data)
+        except RecordError as error:
+            text = (
+                f"the master sent no record for log offset {error.position:,} ({error.reason});"
+                " if it does so again, its log is damaged there: stop it and run sparrowmq"
+                " store repair"
+            )
+            raise HaError(text) from error
+        grown = list(self._store.take_copied())
+        if self._durability is not None and not self._syncs:
+            # A sync announces by itself what it makes visible.
+            for topic, queue_id in grown:
+                self._durability.announce(topic, queue_id)
+        return len(grown)
 
     async def _sync(self) -> None:
         if self._durability is not None and self._syncs:
