@@ -58,7 +58,9 @@ def test_a_reset_is_written_down_and_undone(tmp_path: Path) -> None:
         assert [(each.before, each.after) for each in undone.moves] == [(0, 3), (0, 3)]
         assert (await admin.lag("billing", "orders")).lag == 0
         assert sorted(each.kind for each in journal.records("billing")) == ["reset", "undo"]
-        with pytest.raises(NotFound, match="is left to be undone"):
+        with pytest.raises(
+            NotFound, match="has no reset of group billing in this cluster that can still"
+        ):
             await admin.undo_reset("billing", journal=journal, who="bob")
         with pytest.raises(AdminError, match="was undone before, by"):
             await admin.undo_reset("billing", record.id, journal=journal, who="bob")
@@ -106,7 +108,9 @@ def test_a_reset_of_another_cluster_of_the_same_name_is_not_undone(tmp_path: Pat
         assert await admin.last_reset("billing", journal=journal) == made.record
         rewrite(journal, addresses=["10.9.9.9:10911"], nameServers=["10.9.9.9:9876"])
         assert await admin.last_reset("billing", journal=journal) is None
-        with pytest.raises(NotFound, match="no reset of group billing in this cluster is left"):
+        with pytest.raises(
+            NotFound, match="no reset of group billing in this cluster that can still"
+        ):
             await admin.undo_reset("billing", journal=journal, who="ann")
         with pytest.raises(AdminError, match=r"another cluster called DefaultCluster \(name serv"):
             await admin.undo_reset("billing", made.record.id, journal=journal, who="ann")

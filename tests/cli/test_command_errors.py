@@ -114,7 +114,7 @@ def test_an_unknown_context_is_named_with_those_that_exist(tmp_path: Path) -> No
     assert ran.returncode == 2
     assert ran.stderr.splitlines()[-1] == (
         "Error: environment variable SPARROWMQ_CONTEXT names the context 'prd', which is not in"
-        f" {contexts}: there are production"
+        f" {contexts}; it has: production"
     )
 
 

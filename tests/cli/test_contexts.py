@@ -136,8 +136,8 @@ def test_a_change_names_the_cluster_it_was_made_in(
         (("add", "x", "-n", "host"), "'host'"),
         (("add", "known", "-n", "b:1"), f"context known exists, with {AWAY}; to change it, first:"),
         (("use", "knwon"), "'knwon', which is not in "),
-        (("remove", "other"), "there are known"),
-        (("show", "other"), "there are known"),
+        (("remove", "other"), "it has: known"),
+        (("show", "other"), "it has: known"),
     ],
 )
 def test_an_invalid_context_is_refused_and_changes_nothing(

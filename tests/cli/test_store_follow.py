@@ -51,7 +51,7 @@ def test_a_slave_is_cut_where_it_diverged_and_follows(parted: Path) -> None:
         where = ("--name-servers", running.name_server)
         looked = run("store", "follow", str(slave), *where)
         assert looked.returncode == 0, looked.stderr
-        assert " 1 messages (" in looked.stdout
+        assert " 1 message (" in looked.stdout
         assert looked.stdout.endswith("nothing was changed; --yes moves them away\n")
         assert bodies(slave) == [b"both", b"the slave's"]
         done = run("store", "follow", str(slave), *where, "--yes")
@@ -127,4 +127,4 @@ def test_a_store_that_names_no_owner_is_compared_by_its_history(parted: Path) ->
         where = ("--name-servers", running.name_server)
         looked = run("store", "follow", str(slave), *where)
     assert looked.returncode == 0, looked.stderr
-    assert " 1 messages (" in looked.stdout
+    assert " 1 message (" in looked.stdout

@@ -91,7 +91,9 @@ def test_a_deletion_names_messages_groups_and_members_first(
     assert shown["groups"] == [{"group": "reader", "lag": 2, "members": []}]
     refused = run("topic", "delete", "cli-read", *at)
     assert refused.returncode == 1
-    assert "topic cli-read, 3 messages, 1 groups with 0 live members" in refused.stderr
+    assert (
+        "topic cli-read would be deleted: 3 messages, 1 group with 0 live members" in refused.stderr
+    )
     deleted = run("topic", "delete", "cli-read", "--yes", *at)
     assert deleted.stdout == "BROKER\tRESULT\nbroker-a\tdeleted\n"
     assert "topic cli-read is deleted, with 3 messages (name servers " in deleted.stderr

@@ -33,7 +33,7 @@ def test_a_slow_handler_stops_the_pulls_and_the_reason_can_be_read() -> None:
         queue = membership_of(member.consumer).held[QUEUE].process_queue
         assert len(queue) == 12
         assert member.consumer.waits() == {
-            QUEUE: "12 messages wait for the handler, at most 10 may"
+            QUEUE: "12 messages wait for the handler; at most 10 are allowed"
         }
         may_end.set()
         sim.advance(3)

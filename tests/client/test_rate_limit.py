@@ -111,7 +111,7 @@ def test_flow_control_names_the_rate_as_the_reason(orderly: bool) -> None:
         sim.advance(3)
         reason = member.consumer.waits()[QUEUE]
         assert reason.startswith("this member takes at most 1 messages/s; ")
-        assert "wait for the handler, at most 10 may" in reason
+        assert "wait for the handler; at most 10 are allowed" in reason
 
 
 @pytest.mark.parametrize("limits", [{"limits": FlowLimits(messages=10)}, {"limit_all": 10}])

@@ -134,7 +134,7 @@ def test_limits_follow_the_number_of_queues_held() -> None:
         sim.advance(3)
         assert len(member.consumer.assignment()) == 5  # the retry topic's queue counts
         waits = member.consumer.waits()[MessageQueue(TOPIC, "broker-a", 0)]
-        assert "at most 10 may" in waits
+        assert "at most 10 are allowed" in waits
 
 
 def commit(sim: RunningCluster, offset: int) -> None:

@@ -21,10 +21,15 @@ def test_addresses_are_split(address: str, parts: tuple[str, int]) -> None:
     assert split_address(address) == parts
 
 
-@pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:x", "host:65536", "host:-1"])
+@pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:x", "host:-1"])
 def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="not host:port"):
         split_address(address)
+
+
+def test_a_port_that_is_too_large_is_refused_with_what_is_allowed() -> None:
+    with pytest.raises(ValueError, match="has port 65536, must be 1 to 65535"):
+        split_address("host:65536")
 
 
 def test_an_invalid_address_fails_only_its_own_call() -> None:

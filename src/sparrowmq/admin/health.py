@@ -51,7 +51,7 @@ async def health(
         raise ValueError(f"max_disk is {max_disk}, must be more than 0 and at most 1")
     servers = await name_servers(cluster)
     silent = [each.address for each in servers if not each.answers]
-    checks = [_check("name-servers", silent, "do not answer", f"all {len(servers)} answer")]
+    checks = [_check("name-servers", silent, "do not answer", _all(len(servers), "answer"))]
     listed = await brokers(cluster)
     if not listed:
         return [*checks, HealthCheck("brokers", Health.BAD, "no broker is registered")]
@@ -62,16 +62,20 @@ async def health(
     return checks
 
 
+def _all(count: int, do: str) -> str:
+    return f"it {do}s" if count == 1 else f"all {count} {do}"
+
+
 def _of_brokers(listed: tuple[BrokerInfo, ...], max_disk: float) -> Iterator[HealthCheck]:
     silent = [_name(each) for each in listed if each.runtime is None]
-    yield _check("brokers", silent, "do not answer", f"all {len(listed)} answer")
+    yield _check("brokers", silent, "do not answer", _all(len(listed), "answer"))
     masters = {each.name for each in listed if each.is_master}
     headless = sorted({each.name for each in listed} - masters)
     yield _check(
         "masters",
         headless,
         "have no master",
-        "the only name has one" if len(masters) == 1 else f"all {len(masters)} names have one",
+        "the broker name has one" if len(masters) == 1 else f"all {len(masters)} names have one",
     )
     running = [(each, each.runtime) for each in listed if each.runtime is not None]
     busy = [f"{_name(each)} ({now.busy_reason})" for each, now in running if now.busy_reason]

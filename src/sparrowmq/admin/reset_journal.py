@@ -124,10 +124,10 @@ class ResetJournal:
             if (record := self.last(group, cluster)) is not None:
                 return record
             hint = (
-                f"no reset of group {group} in this cluster is left to be undone, of those in"
-                f" {self.folder}"
+                f"{self.folder} has no reset of group {group} in this cluster that can still be"
+                f" undone; look at: sparrowmq group undo {group} --list"
             )
-            raise NotFound("reset", f"of group {group}", hint)
+            raise NotFound("reset to undo", f"of group {group}", hint)
         known = self.records(group)
         for record in known:
             if record.id == reset_id:

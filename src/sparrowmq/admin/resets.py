@@ -25,6 +25,7 @@ from sparrowmq.admin.reset_journal import (
     undone,
 )
 from sparrowmq.admin.topics import TopicInfo
+from sparrowmq.client.errors import counted
 from sparrowmq.protocol.limits import BacklogAction, backlog_of
 from sparrowmq.protocol.message import MessageQueue
 
@@ -217,7 +218,7 @@ def tripped_backlogs(info: TopicInfo, group: str, moves: Sequence[OffsetMove]) -
             found.append(text)
         elif not limit.is_time and sum(lags) >= limit.most:
             found.append(
-                f"{does}: {group} would be {sum(lags):,} messages behind, at most"
+                f"{does}: {group} would be {counted(sum(lags), 'message')} behind, at most"
                 f" {limit.limit_text} are allowed"
             )
     return found

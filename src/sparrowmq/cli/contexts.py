@@ -70,13 +70,13 @@ class Contexts:
 
     def used(self, name: str) -> "Contexts":
         """The contexts with this one in use. Raises ValueError if it does not exist."""
-        self.find(name, "the argument NAME")
+        self.find(name, "the command")
         return replace(self, in_use=name)
 
     def removed(self, name: str) -> "Contexts":
         """The contexts without this one; if it was in use, none is now. Raises ValueError if it
         does not exist."""
-        self.find(name, "the argument NAME")
+        self.find(name, "the command")
         left = {each: self.clusters[each] for each in self.clusters if each != name}
         return replace(self, clusters=left, in_use=None if self.in_use == name else self.in_use)
 

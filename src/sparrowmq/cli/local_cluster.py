@@ -34,6 +34,7 @@ from sparrowmq.cli.serve import (
 from sparrowmq.cli.settings.servers import MOST_BROKERS, broker_settings
 from sparrowmq.cli.settings.settings import PREFIX
 from sparrowmq.cli.stop_signal import stop_signal
+from sparrowmq.client.errors import counted
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
 
@@ -219,7 +220,7 @@ async def _until_registered(names: NameServer, count: int, stopping: asyncio.Eve
 def _ready_line(
     name_server: str, brokers: int, titles: Sequence[str], data: Path, pages: Sequence[str]
 ) -> str:
-    count = f"{brokers} broker{'s' if brokers > 1 else ''}"
+    count = counted(brokers, "broker")
     metrics = f", metrics {', '.join(pages)}" if pages else ""
     return f"name server {name_server}, {count} ({', '.join(titles)}), data {data}{metrics}"
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import click
 
+from sparrowmq.cli.option_types import Whole
 from sparrowmq.clock import utc_text
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.message_ext import MessageExt
@@ -92,7 +93,7 @@ def message_options(command: Callable[..., T]) -> Callable[..., T]:
     """`--limit` and `--body` of commands that show stored messages in a table."""
     limit = click.option(
         "--limit",
-        type=click.IntRange(1, _MOST),
+        type=Whole(1, _MOST),
         metavar="N",
         default=20,
         show_default=True,

@@ -1,5 +1,6 @@
 """Value types shared by options of several commands, with errors that say what is allowed."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,6 +10,49 @@ import click
 from sparrowmq.cli.values import parse_value
 from sparrowmq.clock import system_clock
 from sparrowmq.protocol.perm import PERM_READ, PERM_READ_WRITE, PERM_WRITE
+
+
+class Whole(click.IntRange):
+    """A whole number within bounds, with an error for people."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
+        if isinstance(value, str) and not _WHOLE.fullmatch(value.strip()):
+            self.fail(f"{value!r} is not a whole number{_range_of(self)}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Decimal(click.FloatRange):
+    """A number within bounds, with an error for people."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
+        try:
+            float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number{_range_of(self)}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+
+
+def _range_of(bounds: click.IntRange | click.FloatRange) -> str:
+    match bounds.min, bounds.max:
+        case None, None:
+            return ""
+        case least, None:
+            return (
+                f", must be more than {least}" if bounds.min_open else f", must be {least} or more"
+            )
+        case None, most:
+            return f", must be at most {most}"
+        case least, most:
+            return f", must be from {least} to {most}"
 
 
 class Duration(click.ParamType[float]):

@@ -27,7 +27,7 @@ from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError, NotAllAnswered, PartlyDone
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.cli.completion import complete_brokers, complete_topics
-from sparrowmq.cli.option_types import Wait
+from sparrowmq.cli.option_types import Wait, Whole
 from sparrowmq.cli.output import (
     Report,
     cut_note,
@@ -342,7 +342,7 @@ def key_value_pairs(pairs: Sequence[str], what: str) -> dict[str, str]:
 
 limit_option = click.option(
     "--limit",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     metavar="N",
     default=100,
     show_default=True,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
+from sparrowmq.cli.option_types import Whole
 from sparrowmq.disk.errors import DiskError
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.store.errors import StoreError
@@ -28,14 +29,14 @@ directory_argument = click.argument(
 )
 slots_option = click.option(
     "--index-slots",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=5_000_000,
     show_default=True,
     help="maxHashSlotNum",
 )
 entries_option = click.option(
     "--index-entries",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=20_000_000,
     show_default=True,
     help="maxIndexNum",

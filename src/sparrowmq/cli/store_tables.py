@@ -14,6 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from sparrowmq.broker.tables import progress_without_table
+from sparrowmq.client.errors import counted
 from sparrowmq.disk.atomic_file import AtomicFile, read_file
 from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.errors import BodyError
@@ -139,7 +140,7 @@ def _make(disk: Disk, name: str) -> str:
     if name == "topics.json":
         topics = _topics(disk)
         table.save(topics.to_json())
-        return f"{name}: {len(topics.topic_config_table)} topics, from their queues"
+        return f"{name}: {counted(len(topics.topic_config_table), 'topic')}, from their queues"
     if name == "consumerOffset.json":
         offsets = _offsets(disk)
         table.save(offsets.to_json())

@@ -12,7 +12,7 @@ from sparrowmq.net.endpoint import Endpoint, Limits
 from sparrowmq.net.errors import CallTimedOut, NotConnected, in_words
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.protocol.hosts import refuse_scheme
+from sparrowmq.protocol.hosts import refuse_port, refuse_scheme
 
 
 class Peers:
@@ -168,6 +168,7 @@ def split_address(address: str) -> tuple[str, int]:
     """("host", port) of "host:port"; IPv6 in brackets. Raises ValueError otherwise."""
     refuse_scheme(address)
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or not host or int(port) > 65535:
+    if not colon or not port.isdecimal() or not host:
         raise ValueError(f"address {address!r} is not host:port")
+    refuse_port(address, port)
     return host.strip("[]"), int(port)

@@ -44,9 +44,16 @@ def parse_address(text: str) -> Address:
     refuse_scheme(text)
     host, _, port = text.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+    if not host or not port.isascii() or not port.isdigit():
         raise ValueError(f"address {text!r} is not host:port")
+    refuse_port(text, port)
     return host, int(port)
+
+
+def refuse_port(address: str, digits: str) -> None:
+    """Raise ValueError if the port of an address is too large."""
+    if len(digits.lstrip("0")) > 5 or int(digits) > 65_535:
+        raise ValueError(f"address {address!r} has port {digits[:20]}, must be 1 to 65535")
 
 
 def refuse_scheme(text: str) -> None:

@@ -395,7 +395,11 @@ WRONG_GROUPS: list[tuple[str, Facts]] = [
     ),
     (
         "flow-controlled",
-        told(says({Q0: pq(10)}, user_consumer_info={str(Q0): "9 messages wait, at most 5 may"})),
+        told(
+            says(
+                {Q0: pq(10)}, user_consumer_info={str(Q0): "9 messages wait; at most 5 are allowed"}
+            )
+        ),
     ),
     (
         "flow-controlled",

@@ -105,7 +105,7 @@ def _positions(facts: GroupFacts) -> Iterator[Finding]:
     skipped = sum(
         each.min_offset - (each.consumer_offset or 0) for each in wrong if each.is_expired
     )
-    lost = f"; {skipped:,} messages expired unread" if skipped else ""
+    lost = f"; {count_of(skipped, 'message')} expired unread" if skipped else ""
     topic = wrong[0].queue.topic
     yield found(
         "offset-out-of-range",
@@ -165,7 +165,7 @@ def _lag(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
         yield found(
             "lag-grows",
             _subject(facts),
-            f"{before:,} → {after:,} messages in {facts.window_s:.1f} s,"
+            f"{before:,} → {count_of(after, 'message')} in {facts.window_s:.1f} s,"
             f" {(after - before) / facts.window_s:,.0f} more every second",
             f"sparrowmq group lag {facts.name} --watch",
         )
@@ -210,7 +210,7 @@ def _stuck(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
             "stuck-at-offset",
             _subject(facts),
             f"{queue.topic} {queue.place} stays at offset {each.after} for {facts.window_s:.1f} s"
-            f" while {each.lag_after:,} messages wait{owner}",
+            f" while {count_of(each.lag_after, 'message')} {_waits(each.lag_after)}{owner}",
             f"sparrowmq message get {queue.topic} --queue {queue.place} --offset {each.after}",
         )
 
@@ -267,6 +267,10 @@ def _filters(facts: GroupFacts) -> Iterator[Finding]:
         )
 
 
+def _waits(messages: int) -> str:
+    return "waits" if messages == 1 else "wait"
+
+
 def _retries(facts: GroupFacts) -> Iterator[Finding]:
     first, second = facts.first, facts.second
     if first.retry_end is not None and second.retry_end is not None:
@@ -275,8 +279,8 @@ def _retries(facts: GroupFacts) -> Iterator[Finding]:
             yield found(
                 "retries-growing",
                 _subject(facts),
-                f"{more:,} messages came back to be retried in {facts.window_s:.1f} s,"
-                f" {second.retry_end:,} since ever",
+                f"{count_of(more, 'message')} {'was' if more == 1 else 'were'} sent back in the"
+                f" last {round(facts.window_s, 1):g} s, {second.retry_end:,} in all",
                 f"sparrowmq group members {facts.name}",
             )
     died = 0
@@ -287,6 +291,7 @@ def _retries(facts: GroupFacts) -> Iterator[Finding]:
         yield found(
             "dead-letters-growing",
             _subject(facts),
-            f"{second.dead_end:,} dead letters, the last one {max(0, age_ms) / 1000:,.0f} s ago",
+            f"{count_of(second.dead_end, 'dead letter')}, the last one"
+            f" {max(0, age_ms) / 1000:,.0f} s ago",
             f"sparrowmq dlq show {facts.name}",
         )

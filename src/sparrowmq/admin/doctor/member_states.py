@@ -81,7 +81,8 @@ def _member(facts: GroupFacts, client_id: str, info: ConsumerRunningInfo) -> Ite
     full = [queue for queue, held in info.mq_table.items() if _is_full(info, queue, held)]
     if full:
         waiting = sum(info.mq_table[queue].cached_msg_count for queue in full)
-        evidence = f"{count_of(waiting, 'message')} wait for its handler, of"
+        verb = "waits" if waiting == 1 else "wait"
+        evidence = f"{count_of(waiting, 'message')} {verb} for its handler, of"
         places = shorten(map(_place, sorted(full)))
         yield found("flow-controlled", subject, f"{evidence} {places}", show)
 
@@ -118,8 +119,8 @@ def _handler(
         done, failed = status.consume_ok_tps, status.consume_failed_tps
         if failed > 0 and failed >= FAILED_SHARE * (done + failed):
             evidence = (
-                f"{failed:.2f} failed and {done:.2f} done messages/s of topic {topic} in the last"
-                f" minute, {status.consume_failed_msgs:,} failed since its start"
+                f"of topic {topic}, {failed:.2f} messages/s failed and {done:.2f} succeeded in the"
+                f" last minute; {status.consume_failed_msgs:,} failed since the member started"
             )
             yield found("handler-fails", subject, evidence, f"sparrowmq group members {facts.name}")
 

@@ -73,7 +73,7 @@ def _for_group(facts: MessageFacts, reader: MessageReader, stored: MessageExt) -
     if reader.dead is not None and reader.resent is None:
         evidence = (
             f"dead since {_time(reader.dead.store_timestamp)}, after"
-            f" {reader.dead.reconsume_times} attempts"
+            f" {count_of(reader.dead.reconsume_times, 'attempt')}"
         )
         command = f"sparrowmq dlq resend {reader.group} --id {facts.id} --dry-run"
         yield found("dead", subject, evidence, command)

@@ -11,7 +11,7 @@ from functools import partial
 from sparrowmq.admin.brokers import broker_config, runtime_table
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
 from sparrowmq.admin.doctor.facts import MessageFacts, MessageReader
-from sparrowmq.admin.doctor.findings import NotMade
+from sparrowmq.admin.doctor.findings import NotMade, count_of
 from sparrowmq.admin.errors import AdminError, BrokerRefusal, NotFound, failure_of
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
@@ -258,7 +258,9 @@ async def _older_than_topic(where: Places, facts: MessageFacts) -> str:
     if not gone or (firsts and born_ms >= min(firsts)):
         return ""
     age = f"{(facts.now_ms - born_ms) / _HOUR_MS:,.1f} h ago"
-    return f"its id was made {age}; {len(gone)} queues of topic {facts.topic} begin later"
+    return (
+        f"its id was made {age}; topic {facts.topic} begins later in {count_of(len(gone), 'queue')}"
+    )
 
 
 # ---- groups

@@ -101,8 +101,8 @@ def _unevenness(facts: TopicFacts) -> Iterator[Finding]:
         yield found(
             "queues-uneven",
             _subject(facts),
-            f"{fullest.queue.place} has {fullest.messages:,} of {total:,} messages,"
-            f" the mean of {len(facts.queues)} queues is {mean:,.0f}",
+            f"{fullest.queue.place} has {fullest.messages:,} of {count_of(total, 'message')},"
+            f" the mean of {count_of(len(facts.queues), 'queue')} is {mean:,.0f}",
             f"sparrowmq topic show {facts.name} --queues",
         )
 
@@ -195,7 +195,9 @@ def _auto_created(facts: TopicFacts) -> Iterator[Finding]:
         queues = {each.read_queues, each.write_queues}
         if settings.get("autoCreateTopicEnable") != "true" or not queues <= {_CLIENT_QUEUES, most}:
             return
-    texts = shorten(f"{name} has {each.write_queues} queues" for name, each in having.items())
+    texts = shorten(
+        f"{name} has {count_of(each.write_queues, 'queue')}" for name, each in having.items()
+    )
     yield found(
         "auto-created",
         _subject(facts),

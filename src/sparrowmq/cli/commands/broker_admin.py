@@ -13,6 +13,7 @@ from sparrowmq.admin.values import SettingChange
 from sparrowmq.cli.cluster_tables import broker_table, change_table, part
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_brokers
+from sparrowmq.cli.option_types import Whole
 from sparrowmq.cli.output import Kind, Report, Table, Value, table
 from sparrowmq.cli.shell import (
     Shell,
@@ -28,7 +29,7 @@ UNTIL_RESTART = "it holds until the next start; a setting of the server's own ma
 _id_option = click.option(
     "--id",
     "broker_id",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     metavar="ID",
     default=0,
     show_default=True,

@@ -12,6 +12,7 @@ from sparrowmq.cli.completion import complete_brokers, complete_groups
 from sparrowmq.cli.option_types import Duration, Wait
 from sparrowmq.cli.output import Kind, Report, Value, cell, table
 from sparrowmq.cli.shell import IN_PART, Shell, dry_run_option, shell_options
+from sparrowmq.client.errors import counted
 from sparrowmq.protocol.drain import DrainState
 
 _APACHE = (
@@ -90,7 +91,7 @@ def drain(
     if found.dead:
         shell.preview(_report(found))
         count = sum(found.dead.values())
-        shell.confirm(f"{count:,} dead letters would stay behind on {name}", name, yes=yes)
+        shell.confirm(f"{counted(count, 'dead letter')} would stay behind on {name}", name, yes=yes)
     if found.is_apache:
         shell.say(_APACHE.format(name))
 
@@ -193,22 +194,18 @@ def _progress(found: BrokerDrain) -> str:
         names = _few(sorted(found.unasked))
         parts.append(f"trying again to ask {names} which groups read its topics there")
     if found.left:
-        parts.append(f"{_counted(found.left, 'message')} left to {_few(sorted(groups))}")
+        parts.append(f"{counted(found.left, 'message')} left to {_few(sorted(groups))}")
     if found.delayed:
         due = f", the last due {cell(found.last_due)}" if found.last_due else ""
         parts.append(f"{found.delayed:,} delayed{due}")
     if found.half:
-        parts.append(_counted(found.half, "half message"))
+        parts.append(counted(found.half, "half message"))
     stuck = sorted(
         {f"{each.group} ({each.why})" for each in found.unread if each.why and not each.is_ignored}
     )
     if stuck:
         parts.append(f"{_few(stuck)} may never finish; skip a group with --ignore-group")
     return f"{found.broker} drains: {'; '.join(parts) or 'nothing is left'}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _few(names: list[str]) -> str:

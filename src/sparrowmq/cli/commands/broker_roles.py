@@ -8,6 +8,7 @@ import click
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.roles import RoleChange
 from sparrowmq.cli.completion import complete_brokers
+from sparrowmq.cli.option_types import Whole
 from sparrowmq.cli.output import Report, Value, table
 from sparrowmq.cli.remote import with_admin
 from sparrowmq.cli.shell import Shell, shell_options
@@ -19,7 +20,7 @@ _Change = Callable[[Admin, bool], Awaitable[RoleChange]]
 _id_option = click.option(
     "--id",
     "slave_id",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     metavar="ID",
     help="The slave that becomes the master; without it the one that has most.",
 )

@@ -8,7 +8,7 @@ from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.health import MOST_DISK, Health, HealthCheck
 from sparrowmq.cli.cluster_tables import broker_table
 from sparrowmq.cli.command_group import Group
-from sparrowmq.cli.option_types import Percentage
+from sparrowmq.cli.option_types import Percentage, Whole
 from sparrowmq.cli.output import Report, table
 from sparrowmq.cli.shell import Shell, shell_options
 
@@ -44,7 +44,7 @@ def show(shell: Shell) -> None:
 @cluster.command()
 @click.option(
     "--max-lag",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     metavar="N",
     help="Also: no group has more messages waiting.",
 )

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from sparrowmq.cli.console_child import DEFAULT_PORT
 from sparrowmq.cli.contexts import known_contexts
 from sparrowmq.cli.logs import set_up_logs
+from sparrowmq.cli.option_types import Whole
 from sparrowmq.cli.remote import name_servers_option
 from sparrowmq.cluster_address import split_addresses
 
@@ -21,7 +22,7 @@ from sparrowmq.cluster_address import split_addresses
 @click.option("--listen", metavar="ADDRESS", default="127.0.0.1", show_default=True)
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=Whole(0, 65535),
     default=DEFAULT_PORT,
     show_default=True,
     help="0 takes a free one.",

@@ -17,10 +17,11 @@ from sparrowmq.cli.commands.send import SendPace, rate_option
 from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.logs import with_log_level, without_client_warnings
 from sparrowmq.cli.message_output import Form, delivered_json_of, line_of, raw_of
-from sparrowmq.cli.option_types import Moment, Wait
+from sparrowmq.cli.option_types import Moment, Wait, Whole
 from sparrowmq.cli.remote import name_servers_option, run_remote
 from sparrowmq.cli.stop_signal import stop_signal
 from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.errors import counted
 from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.client.subscriptions import Filter
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
@@ -81,9 +82,7 @@ class Start(click.ParamType[datetime | ConsumeFromWhere]):
     show_default=True,
     help="Where a group without progress starts.",
 )
-@click.option(
-    "--count", type=click.IntRange(min=1), metavar="NUMBER", help="Stop after this many messages."
-)
+@click.option("--count", type=Whole(min=1), metavar="NUMBER", help="Stop after this many messages.")
 @click.option(
     "--timeout",
     "idle_s",
@@ -157,7 +156,9 @@ def consume(
     if number:
         sys.exit(128 + number)
     if count is not None and showing.seen < count:
-        click.echo(f"sparrowmq: {showing.seen} of {count} messages came in time", err=True)
+        click.echo(
+            f"sparrowmq: {showing.seen:,} of {counted(count, 'message')} came in time", err=True
+        )
         sys.exit(1)
 
 

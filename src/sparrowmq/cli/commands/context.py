@@ -61,7 +61,7 @@ def show(name: str | None, shell: Shell) -> None:
     if wanted is None:
         shell.warn("no context is in use; pick one with: sparrowmq context use NAME")
         sys.exit(1)
-    _attempt(shell, lambda: known.find(wanted, "the argument NAME" if name else "the line in-use"))
+    _attempt(shell, lambda: known.find(wanted, "the command" if name else "the line in-use"))
     shell.show(Report([table(_COLUMNS, [_row(known, wanted)])], notes=_overruling(known)))
 
 

@@ -33,6 +33,7 @@ from sparrowmq.cli.shell import (
     yes_option,
 )
 from sparrowmq.cli.stop_signal import RUN_AGAIN
+from sparrowmq.client.errors import counted
 from sparrowmq.disk.atomic_file import put_in_place
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import dlq_topic
@@ -286,7 +287,7 @@ def _question(group: str, to: str, count: int) -> str:
 
 
 def _letters(group: str, count: int) -> str:
-    return f"{count:,} dead letter{'' if count == 1 else 's'} of {group}"
+    return f"{counted(count, 'dead letter')} of {group}"
 
 
 def _show_results(shell: Shell, group: str, results: Sequence[Resent], *, dry_run: bool) -> None:
@@ -354,6 +355,8 @@ def export(
     draft = out.with_name(f"{out.name}.part")
     if out.exists():
         raise click.UsageError(f"{out} exists; choose another name, or remove it")
+    if not out.parent.is_dir():
+        raise click.UsageError(f"{out} cannot be written: there is no directory {out.parent}")
     try:
         with draft.open("w", encoding="utf-8") as file:
             count = shell.ask(

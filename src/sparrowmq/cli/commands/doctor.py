@@ -14,9 +14,10 @@ from sparrowmq.admin.doctor.catalogue import CATALOGUE, About, Severity
 from sparrowmq.admin.doctor.findings import Examination, Finding, NotMade
 from sparrowmq.cli.commands.message import newest_with_key
 from sparrowmq.cli.completion import complete_groups, complete_topics
-from sparrowmq.cli.option_types import Duration
+from sparrowmq.cli.option_types import Duration, Whole
 from sparrowmq.cli.output import Report, harmless, table
 from sparrowmq.cli.shell import Shell, shell_options, topic_option
+from sparrowmq.client.errors import counted
 
 _COLUMNS = (
     ("SEVERITY", "severity"),
@@ -73,7 +74,7 @@ def _complete_about(_: click.Context, __: click.Parameter, incomplete: str) -> l
 )
 @click.option(
     "--limit",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     default=100,
     show_default=True,
     metavar="N",
@@ -192,18 +193,15 @@ def _tell(shell: Shell, examined: Examination, shown: Sequence[Finding]) -> None
 def _not_made(each: NotMade) -> str:
     count = len(each.ids)
     checks = ", ".join(each.ids) if count <= 3 else f"{count} checks"
-    return f"not made for {harmless(each.subject)}: {checks}; {harmless(each.reason)}"
+    were = "was" if count == 1 else "were"
+    return f"{checks} {were} not made for {harmless(each.subject)}: {harmless(each.reason)}"
 
 
 def _counts(shown: Sequence[Finding]) -> str:
     counts = dict.fromkeys(Severity, 0)
     for each in shown:
         counts[each.severity] += 1
-    texts = [
-        f"{count} {severity}{'' if count == 1 else 's'}"
-        for severity, count in counts.items()
-        if count
-    ]
+    texts = [counted(count, severity) for severity, count in counts.items() if count]
     return ", ".join(texts) or "nothing is wrong"
 
 

@@ -21,6 +21,7 @@ from sparrowmq.admin.stacks import readable_stacks
 from sparrowmq.admin.values import distinct
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_groups
+from sparrowmq.cli.option_types import Whole
 from sparrowmq.cli.output import Column, Columns, Kind, Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, limit_option, match_option, shell_options
 from sparrowmq.clock import system_clock
@@ -56,7 +57,7 @@ _MODELS = {MessageModel.CLUSTERING: "clustering", MessageModel.BROADCASTING: "br
 @group.command("list")
 @match_option
 @click.option(
-    "--lagging", type=click.IntRange(min=1), metavar="N", help="Only groups with at least this lag."
+    "--lagging", type=Whole(min=1), metavar="N", help="Only groups with at least this lag."
 )
 @click.option("--offline", is_flag=True, help="Only groups without a live member.")
 @click.option("--all", "show_all", is_flag=True, help="Include groups of RocketMQ's own tools.")
@@ -133,7 +134,7 @@ def _group_table(rows: list[GroupRow], total: int, is_long: bool) -> Table:
     cells: list[list[Value]] = [
         [
             each.name,
-            "" if each.model is None else _MODELS[each.model],
+            None if each.model is None else _MODELS[each.model],
             each.members,
             each.topics,
             each.lag,
@@ -179,7 +180,7 @@ def show_group(name: str, shell: Shell) -> None:
             facts={
                 "group": name,
                 "state": found.state,
-                "model": "" if found.model is None else _MODELS[found.model],
+                "model": None if found.model is None else _MODELS[found.model],
                 "lag": lag.lag,
             },
             notes=_advice(name, examined),

@@ -7,6 +7,7 @@ from sparrowmq.admin.errors import AdminError, AlreadyExists, NotFound
 from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.values import SettingChange
 from sparrowmq.cli.completion import complete_groups
+from sparrowmq.cli.option_types import Whole
 from sparrowmq.cli.output import Report, Table, Value, table
 from sparrowmq.cli.shell import (
     Shell,
@@ -16,6 +17,7 @@ from sparrowmq.cli.shell import (
     topic_option,
     yes_option,
 )
+from sparrowmq.client.errors import counted
 
 _SWITCH = click.Choice(["on", "off"])
 _NAMES = {
@@ -31,7 +33,7 @@ def _setting_options(command: click.decorators.FC) -> click.decorators.FC:
     options = [
         click.option(
             "--retries",
-            type=click.IntRange(min=-1),
+            type=Whole(min=-1),
             metavar="N",
             help="Deliveries after the first before a message is a dead letter; a consumer's own"
             " limit counts instead.",
@@ -39,9 +41,7 @@ def _setting_options(command: click.decorators.FC) -> click.decorators.FC:
         click.option("--broadcast", type=_SWITCH, help="Whether members may broadcast."),
         click.option("--consume", type=_SWITCH, help="Whether members get messages."),
         click.option("--order", type=_SWITCH, help="Whether messages are consumed in order."),
-        click.option(
-            "--retry-queues", type=click.IntRange(min=1), metavar="N", help="Of its retry topic."
-        ),
+        click.option("--retry-queues", type=Whole(min=1), metavar="N", help="Of its retry topic."),
         click.option(
             "--attribute",
             "attributes",
@@ -246,15 +246,18 @@ def delete(name: str, keep_offsets: bool, dry_run: bool, yes: bool, shell: Shell
         found = await admin.group(name)
         if found.members:
             names = ", ".join(each.client_id for each in found.members[:3])
+            live = counted(len(found.members), "live member")
             raise AdminError(
-                f"group {name} has {len(found.members)} live members ({names}); stop them first,"
-                " or their brokers create it again"
+                f"group {name} has {live} ({names}); stop them first, or their brokers create it"
+                " again"
             )
         return len(found.settings), len(found.topics)
 
     brokers, topics = shell.ask(look)
-    lost = "its progress stays" if keep_offsets else f"with its progress in {topics} topics"
-    what = f"group {name} would be deleted on {brokers} brokers, {lost}"
+    lost = (
+        "its progress stays" if keep_offsets else f"with its progress in {counted(topics, 'topic')}"
+    )
+    what = f"group {name} would be deleted on {counted(brokers, 'broker')}, {lost}"
 
     async def work(admin: Admin) -> list[str]:
         return await admin.delete_group(name, keep_offsets=keep_offsets, dry_run=dry_run)
@@ -306,6 +309,9 @@ def _pausing(
         elsewhere = ", ".join(map(str, unchanged.pauses))
         but = f"; it is {elsewhere}" if elsewhere and not paused else ""
         shell.show(Report([_results(done, state)]))
+        if dry_run:
+            shell.dry()
+            return
         shell.say(f"group {name} is {state}{where}{but}; nothing was changed")
         return
     shell.show(Report([_results(done, f"would be {result}" if dry_run else result)]))

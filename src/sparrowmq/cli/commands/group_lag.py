@@ -15,9 +15,10 @@ from sparrowmq.admin.errors import AdminError, NotFound
 from sparrowmq.admin.lag import GroupLag, QueueLag
 from sparrowmq.cli.commands.group import age
 from sparrowmq.cli.completion import complete_groups
-from sparrowmq.cli.option_types import Wait
+from sparrowmq.cli.option_types import Wait, Whole
 from sparrowmq.cli.output import Column, Kind, Report, Table, Value, duration_text
 from sparrowmq.cli.shell import IN_PART, Shell, limit_option, shell_options, topic_option
+from sparrowmq.client.errors import counted
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import check_group, check_topic, is_system_group
 
@@ -32,9 +33,7 @@ _POLL_S = 1.0
     type=click.Choice(["topic", "queue", "member"]),
     help="What a row is. [default: queue for one group, topic for several]",
 )
-@click.option(
-    "--max", "most", type=click.IntRange(min=0), metavar="N", help="Exit code 1 above this lag."
-)
+@click.option("--max", "most", type=Whole(min=0), metavar="N", help="Exit code 1 above this lag.")
 @click.option(
     "--older-than",
     "older_s",
@@ -123,12 +122,14 @@ def over(lags: Sequence[GroupLag], most: int | None, older_s: float | None) -> l
     texts = []
     for each in lags:
         if most is not None and each.lag > most:
-            texts.append(f"group {each.group} is {each.lag:,} messages behind, over {most:,}")
+            behind = counted(each.lag, "message")
+            texts.append(f"group {each.group} is {behind} behind; at most {most:,} are allowed")
         waited = age(_oldest(each.queues))
         if older_s is not None and waited is not None and waited.total_seconds() > older_s:
             allowed = duration_text(timedelta(seconds=older_s))
             texts.append(
-                f"group {each.group}: a message has waited {duration_text(waited)}, over {allowed}"
+                f"group {each.group}: a message has waited {duration_text(waited)}; at most"
+                f" {allowed} is allowed"
             )
     return texts
 

@@ -186,7 +186,7 @@ async def _backlogs(admin: Admin, name: str, topic: str, moves: Sequence[OffsetM
             )
         elif not limit.is_time and lag >= limit.most:
             found.append(
-                f"{broker}: {does}: {name} would be {lag:,} messages behind, at most"
+                f"{broker}: {does}: {name} would be {counted(lag, 'message')} behind, at most"
                 f" {limit.limit_text} are allowed (sparrowmq quota list)"
             )
     return found
@@ -382,7 +382,7 @@ def clone(
     if dry_run:
         shell.dry()
     else:
-        shell.done(f"group {target} is where {source} is")
+        shell.done(f"group {target} has the progress of {source}")
 
 
 def commands() -> list[click.Command]:

@@ -17,7 +17,7 @@ from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.message_output import MORE, body_text, json_of, line_of, message_options
-from sparrowmq.cli.option_types import Moment
+from sparrowmq.cli.option_types import Moment, Whole
 from sparrowmq.cli.output import Columns, Kind, Report, Table, Value, table
 from sparrowmq.cli.queues import MAX_OFFSET, QueueName, QueueType
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, topic_option, yes_option
@@ -45,7 +45,7 @@ def message() -> None:
 @click.option("--id", "message_id", metavar="ID", help="Unique id (needs TOPIC) or offset id.")
 @click.option("--key", metavar="KEY", help="A key of the message.")
 @click.option("--queue", type=QueueType(), metavar="BROKER/N", help="A queue; with --offset.")
-@click.option("--offset", type=click.IntRange(0, MAX_OFFSET), metavar="N", help="Its place there.")
+@click.option("--offset", type=Whole(0, MAX_OFFSET), metavar="N", help="Its place there.")
 @click.option("--since", type=Moment(), metavar="TIME", help="Stored at this time or later.")
 @click.option("--until", type=Moment(), metavar="TIME", help="Stored before this time.")
 @message_options
@@ -221,9 +221,7 @@ def _write_body(messages: Sequence[MessageExt], out: Path) -> None:
 )
 @click.option("--queue", type=QueueType(), metavar="BROKER/N", help="Only this queue.")
 @click.option("--since", type=Moment(), metavar="TIME", help="Begin there instead of now.")
-@click.option(
-    "--count", type=click.IntRange(min=1), metavar="N", help="Stop after this many messages."
-)
+@click.option("--count", type=Whole(min=1), metavar="N", help="Stop after this many messages.")
 @shell_options()
 def tail(
     topic: str,

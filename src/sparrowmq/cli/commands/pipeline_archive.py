@@ -18,7 +18,8 @@ from sparrowmq.cli.commands.pipeline_checks import (
 from sparrowmq.cli.commands.pipeline_options import name_server_option, spark_options
 from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.cli.message_output import body_field, body_line
-from sparrowmq.cli.option_types import Duration, Moment
+from sparrowmq.cli.option_types import Duration, Moment, Whole
+from sparrowmq.client.errors import counted
 from sparrowmq.clock import utc_text
 from sparrowmq.protocol.names import DLQ_PREFIX
 from sparrowmq.spark.frames import origin_of
@@ -59,14 +60,14 @@ from sparrowmq.spark.jobs.archive_query import Question
 )
 @click.option(
     "--batch",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=1_000_000,
     show_default=True,
     help="Most messages in one commit.",
 )
 @click.option(
     "--compact-after",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     default=32,
     show_default=True,
     help="Merge this many small files of a topic and day into one; 0 never does.",
@@ -139,8 +140,8 @@ def archive(
             archive_forever(archiver, lambda: not never.wait(interval))
         found = archiver.archive
     click.echo(
-        f"{found.rows - before:,} messages archived now, {found.rows:,} in all,"
-        f" in {len(found.files):,} files: {to}"
+        f"{counted(found.rows - before, 'message')} archived now, {found.rows:,} in all,"
+        f" in {counted(len(found.files), 'file')}: {to}"
     )
 
 
@@ -152,7 +153,7 @@ def archive(
 @click.option("--tag", help="With this tag.")
 @click.option("--since", type=Moment(), help="Stored at this time or later.")
 @click.option("--until", type=Moment(), help="Stored before this time.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--limit", type=Whole(min=1), default=20, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @spark_options
 def query(
@@ -208,7 +209,7 @@ def compact(folder: str, keep_removed: float, master: str, settings: dict[str, s
         shown_progress("compact") as on_step,
     ):
         before, after = compact_archive(spark, folder, rule, on_step)
-    click.echo(f"{before:,} files are {after:,} now")
+    click.echo(f"{counted(before, 'file')} became {after:,}")
 
 
 def show_rows(rows: Sequence[Any], limit: int, what: str, *, as_json: bool) -> None:
@@ -217,7 +218,7 @@ def show_rows(rows: Sequence[Any], limit: int, what: str, *, as_json: bool) -> N
         click.echo(shown(row, as_json=as_json))
     count = min(len(rows), limit)
     more = "; there are more, --limit shows them" if len(rows) > limit else ""
-    click.echo(f"{count:,} {what}{'' if count == 1 else 's'}{more}", err=True)
+    click.echo(f"{counted(count, what)}{more}", err=True)
 
 
 def shown(row: Any, *, as_json: bool) -> str:

@@ -20,7 +20,8 @@ from sparrowmq.cli.commands.pipeline_session import (
     shown_progress,
 )
 from sparrowmq.cli.completion import complete_dead_letter_groups, complete_topics
-from sparrowmq.cli.option_types import Moment
+from sparrowmq.cli.option_types import Moment, Whole
+from sparrowmq.client.errors import counted
 from sparrowmq.clock import system_clock
 from sparrowmq.spark.jobs.copy import Copied
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
@@ -28,7 +29,7 @@ from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.jobs.replay import ReplayJob, ReplayRun, journal_folder, sent_before
 from sparrowmq.spark.wire.cluster import RemoteCluster
 
-_rate = click.option("--rate", type=click.IntRange(min=1), help="Most messages per second.")
+_rate = click.option("--rate", type=Whole(min=1), help="Most messages per second.")
 _where = click.option(
     "--where",
     help="A condition in Spark's SQL on the columns: tags = 'paid' and properties['amount'] > 50.",
@@ -50,7 +51,7 @@ _where = click.option(
 @_rate
 @click.option(
     "--batch",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=100_000,
     show_default=True,
     help="Messages between two commits: this many may come twice after a kill.",
@@ -128,7 +129,7 @@ def replay(
         ):
             copied = ReplayRun(spark, job, journal).run(on_step)
     now = copied.sent - (before.sent if before else 0)
-    click.echo(f"{now:,} messages of {topic} sent to {to} now, {copied.sent:,} in all")
+    click.echo(f"{counted(now, 'message')} of {topic} sent to {to} now, {copied.sent:,} in all")
     if copied.repeated:
         click.echo(f"at most {copied.repeated:,} of them came twice: a batch was cut short")
     if not copied.sent:
@@ -158,7 +159,7 @@ def _look(
     where = "" if fulfilling is None else f", of which {fulfilling:,} fulfil --where {job.where}"
     source = f"of {job.topic} in the archive {job.archive}" if job.archive else f"of {job.topic}"
     left = copied.wanted - copied.looked_at
-    click.echo(f"{left:,} messages {source} would be sent to {job.to}{where}{begun}")
+    click.echo(f"{counted(left, 'message')} {source} would be sent to {job.to}{where}{begun}")
     if not copied.wanted:
         click.echo(_why_nothing(job, copied))
     elif copied.is_finished:
@@ -176,7 +177,7 @@ def _why_nothing(job: ReplayJob, copied: Copied) -> str:
 @click.command("dead-letters")
 @click.argument("group", shell_complete=complete_dead_letter_groups)
 @_where
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--limit", type=Whole(min=1), default=20, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.option(
     "--send-back", "sending", is_flag=True, help="Send them; otherwise they are only shown."
@@ -224,7 +225,7 @@ def dead_letters(
             sent, copied = send_back(
                 spark, letters, journal, to=to, rows_per_second=rate, on_step=on_step
             )
-    click.echo(f"{sent:,} dead letter{'' if sent == 1 else 's'} of {group} sent back")
+    click.echo(f"{counted(sent, 'dead letter')} of {group} sent back")
     if not copied.wanted:
         click.echo("there are none that an earlier run with this condition has not looked at")
 

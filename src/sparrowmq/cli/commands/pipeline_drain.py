@@ -23,6 +23,8 @@ from sparrowmq.cli.commands.pipeline_session import (
     shown_progress,
 )
 from sparrowmq.cli.completion import complete_groups, complete_topics
+from sparrowmq.cli.option_types import Whole
+from sparrowmq.client.errors import counted
 from sparrowmq.spark.jobs.copy import Copied
 from sparrowmq.spark.jobs.drain import (
     DrainFigures,
@@ -53,10 +55,10 @@ from sparrowmq.spark.wire.cluster import RemoteCluster
     show_default=True,
     help="How its queues fill: evenly, or the same key to the same queue.",
 )
-@click.option("--rate", type=click.IntRange(min=1), help="Most messages per second.")
+@click.option("--rate", type=Whole(min=1), help="Most messages per second.")
 @click.option(
     "--batch",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=100_000,
     show_default=True,
     help="Messages between two commits: this many may come twice after a kill.",
@@ -154,7 +156,8 @@ def _show_plan(job: DrainJob, copied: Copied) -> None:
     begun = f"; {copied.sent:,} were copied by an earlier run" if copied.sent else ""
     new = ", ".join(f"{count:,} on {name}" for name, count in sorted(queues_for(copied).items()))
     click.echo(
-        f"{left:,} messages of {job.topic} would be copied to {job.to} (queues: {new}){begun}"
+        f"{counted(left, 'message')} of {job.topic} would be copied to {job.to}"
+        f" (queues: {new}){begun}"
     )
     if not copied.wanted:
         click.echo(f"group {job.group} has no backlog in {job.topic}")
@@ -178,7 +181,7 @@ def _show(job: DrainJob, found: DrainFigures) -> None:
     least, most = found.spread
     console.print(
         f"{copied.sent:,} of {copied.wanted:,} messages of {job.topic} copied to {job.to}:"
-        f" {len(found.there)} queues with {least:,} to {most:,} each"
+        f" {counted(len(found.there), 'queue')} with {least:,} to {most:,} each"
     )
     if found.twice > 0:
         console.print(f"{found.twice:,} of them are there twice: a batch that was cut short")

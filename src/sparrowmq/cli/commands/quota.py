@@ -34,8 +34,9 @@ class RateOption(click.ParamType[int]):
 
     name = "rate"
 
-    def __init__(self, unit: str) -> None:
+    def __init__(self, unit: str, example: str) -> None:
         self._unit = unit
+        self._example = example
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number."""
@@ -43,8 +44,8 @@ class RateOption(click.ParamType[int]):
             return value
         try:
             found: int = parse_value(str(value).removesuffix("/s"), int, self._unit)
-        except ValueError as error:
-            self.fail(f"{value!r} is not a rate: {error}, a second", param, ctx)
+        except ValueError:
+            self.fail(f"{value!r} is not a rate; write {self._example}", param, ctx)
         if found < 1:
             self.fail(f"{value!r}: must be 1/s or more; quota unset removes a limit", param, ctx)
         return found
@@ -95,7 +96,8 @@ def list_quotas(shell: Shell) -> None:
 
     async def look(admin: Admin) -> Report:
         listed = await admin.limits()
-        rows = [row for each in listed for row in _rows(each)]
+        grouped = "," if shell.is_terminal and not shell.as_json else ""
+        rows = [row for each in listed for row in _rows(each, grouped)]
         notes = [note for each in listed for note in _notes(each)]
         empty = "nothing is limited; see: sparrowmq quota set --help"
         return Report([table(_COLUMNS, rows, empty=empty)], errors=listed.errors, notes=notes)
@@ -103,25 +105,29 @@ def list_quotas(shell: Shell) -> None:
     shell.report(look)
 
 
-def _rows(limit: Limit) -> list[list[Value]]:
-    """A row for each unit that is limited."""
+def _rows(limit: Limit, grouped: str) -> list[list[Value]]:
+    """A row for each unit that is limited; `grouped` is `,` for thousands separators."""
     tail: list[Value] = [limit.refused_last_minute, limit.since or ""]
     if limit.backlog is not None:
         unit = "s" if limit.backlog.is_time else "messages"
         groups = ", ".join(limit.backlog.groups)
-        text = f"{limit.backlog.most} {unit} behind: {limit.backlog.action.value} ({groups})"
+        text = (
+            f"{limit.backlog.most:{grouped}} {unit} behind: {limit.backlog.action.value} ({groups})"
+        )
         worst = max(limit.lags.values(), default=0)
         where = _where(limit.brokers)
-        return [[limit.scope, limit.name, text, where, f"{worst} {unit}", *tail]]
+        return [[limit.scope, limit.name, text, where, f"{worst:{grouped}} {unit}", *tail]]
     rows: list[list[Value]] = []
     if limit.messages is not None:
-        used = f"{limit.used_messages:.0f} messages/s"
-        each = {name: f"{it.messages} messages/s" for name, it in _parts(limit) if it.messages}
-        most = f"{limit.messages} messages/s"
+        used = f"{limit.used_messages:{grouped}.0f} messages/s"
+        each = {
+            name: f"{it.messages:{grouped}} messages/s" for name, it in _parts(limit) if it.messages
+        }
+        most = f"{limit.messages:{grouped}} messages/s"
         rows.append([limit.scope, limit.name, most, _each(each), used, *tail])
     if limit.bytes is not None:
-        most, used = _size(limit.bytes), _size(round(limit.used_bytes))
-        each = {name: _size(it.bytes) for name, it in _parts(limit) if it.bytes}
+        most, used = (_size(each, grouped) for each in (limit.bytes, round(limit.used_bytes)))
+        each = {name: _size(it.bytes, grouped) for name, it in _parts(limit) if it.bytes}
         rows.append([limit.scope, limit.name, most, _each(each), used, *tail])
     return rows
 
@@ -145,9 +151,9 @@ def _where(brokers: Collection[str]) -> str:
     )
 
 
-def _size(per_second: int) -> str:
+def _size(per_second: int, grouped: str = ",") -> str:
     text = format_value(per_second, "bytes")
-    return f"{text} bytes/s" if text.isdigit() else f"{text}/s"
+    return f"{per_second:{grouped}} bytes/s" if text.isdigit() else f"{text}/s"
 
 
 def _notes(limit: Limit) -> list[str]:
@@ -174,9 +180,18 @@ def _complete_name(
 @quota.command("set")
 @click.argument("scope", type=click.Choice(_SCOPES), metavar="SCOPE")
 @click.argument("name", default="*", shell_complete=_complete_name)
-@click.option("--messages", type=RateOption("count"), metavar="N/s", help="Messages per second.")
 @click.option(
-    "--bytes", "size", type=RateOption("bytes"), metavar="SIZE/s", help="Bytes per second."
+    "--messages",
+    type=RateOption("count", "messages per second, such as 500 or 500/s"),
+    metavar="N/s",
+    help="Messages per second.",
+)
+@click.option(
+    "--bytes",
+    "size",
+    type=RateOption("bytes", "bytes per second, such as 10MiB/s or 500000/s"),
+    metavar="SIZE/s",
+    help="Bytes per second.",
 )
 @click.option(
     "--backlog",
@@ -251,7 +266,7 @@ def set_limit(
         return planned if dry_run or not planned else await change(admin, is_dry=False)
 
     changes = shell.change(work, dry_run=dry_run)
-    amounts = [] if messages is None else [f"{messages} messages/s"]
+    amounts = [] if messages is None else [f"{messages:,} messages/s"]
     amounts += [] if size is None else [_size(size)]
     amounts += [] if backlog is None else ["a largest backlog"]
     where = _where({each.broker for each in changes})

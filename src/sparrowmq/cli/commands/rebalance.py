@@ -20,9 +20,10 @@ from sparrowmq.admin.rebalance_simulation import (
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.cli.command_group import Group as CommandGroup
 from sparrowmq.cli.completion import complete_groups, complete_topics
-from sparrowmq.cli.option_types import Wait
+from sparrowmq.cli.option_types import Decimal, Wait, Whole
 from sparrowmq.cli.output import Columns, Kind, Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, limit_option, shell_options
+from sparrowmq.client.errors import counted
 from sparrowmq.client.strategies import NAMED
 from sparrowmq.disk.atomic_file import replace_path
 
@@ -148,7 +149,8 @@ def _warnings(info: RebalanceInfo) -> list[str]:
             found.append(f"{each.client_id}: nothing changes in {topic}: {why}")
     if info.members and len(info.members) > len(info.queues) > 0:
         found.append(
-            f"{len(info.members)} members share {len(info.queues)} queues: the others have none"
+            f"{len(info.members)} members share {counted(len(info.queues), 'queue')}: the others"
+            " have none"
         )
     return found
 
@@ -159,8 +161,8 @@ def _warnings(info: RebalanceInfo) -> list[str]:
 @app.command("simulate")
 @click.argument("group", required=False, shell_complete=complete_groups)
 @click.option("--topic", help="Of a live group: only this topic.", shell_complete=complete_topics)
-@click.option("--queues", type=click.IntRange(1, 4096), help="Described: queues of each broker.")
-@click.option("--members", type=click.IntRange(1, 1000), help="Described: number of members.")
+@click.option("--queues", type=Whole(1, 4096), help="Described: queues of each broker.")
+@click.option("--members", type=Whole(1, 1000), help="Described: number of members.")
 @click.option(
     "--broker", "brokers", multiple=True, metavar="NAME", help="Described: brokers; one by default."
 )
@@ -184,9 +186,7 @@ def _warnings(info: RebalanceInfo) -> list[str]:
     type=click.Choice(list(NAMED)),
     help="Only these. [default: all that need no further settings]",
 )
-@click.option(
-    "--rate", "per_s", type=click.FloatRange(min=0), help="Messages per second, in total."
-)
+@click.option("--rate", "per_s", type=Decimal(min=0), help="Messages per second, in total.")
 @click.option(
     "--handler", "handler_s", type=Wait(), metavar="DURATION", help="How long a handler takes."
 )
@@ -236,12 +236,12 @@ def simulate_group(
     if group is not None:
         name = group
         before = shell.ask(lambda admin: admin.simulated_group(name, topic))
-        title = f"group {group}: {len(before.queues)} queues, {len(before.members)} members"
+        title = f"group {group}: {_size(before)}"
     else:
         before = described_group(
             queues or 0, members or 0, brokers=brokers or ("a",), java=language == "java"
         )
-        title = f"{len(before.queues)} queues, {len(before.members)} members"
+        title = _size(before)
     before = with_rate(before, per_s, handler_s)
     found = _simulated(before, wanted, strategies)
     if svg is not None:
@@ -251,6 +251,10 @@ def simulate_group(
         shell.say("simulated: one more member joins; --event chooses something else")
     if svg is not None:
         shell.say(f"drawn: {svg}")
+
+
+def _size(group: SimulatedGroup) -> str:
+    return f"{counted(len(group.queues), 'queue')}, {counted(len(group.members), 'member')}"
 
 
 def _check_choice(group: str | None, topic: str | None, described: Mapping[str, object]) -> None:

@@ -13,10 +13,11 @@ import click
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import NotFound
 from sparrowmq.cli.completion import complete_topics
-from sparrowmq.cli.option_types import Moment, Wait
+from sparrowmq.cli.option_types import Decimal, Moment, Wait, Whole
 from sparrowmq.cli.output import json_text
 from sparrowmq.cli.remote import name_servers_option, run_remote
 from sparrowmq.cli.stop_signal import changing
+from sparrowmq.client.errors import counted
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.clock import system_clock, utc_text
@@ -25,7 +26,7 @@ from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic
 
 rate_option = click.option(
     "--rate",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Decimal(min=0, min_open=True),
     metavar="N",
     help="At most this many messages per second.",
 )
@@ -75,9 +76,7 @@ class SendPace:
 @click.option(
     "--sharding-key", metavar="KEY", help="Messages with the same sharding key stay in order."
 )
-@click.option(
-    "--delay-level", type=click.IntRange(1, 18), metavar="LEVEL", help="1 is 1 s, 18 is 2 h."
-)
+@click.option("--delay-level", type=Whole(1, 18), metavar="LEVEL", help="1 is 1 s, 18 is 2 h.")
 @click.option(
     "--delay",
     "delay_s",
@@ -86,9 +85,7 @@ class SendPace:
     help="Deliver it after this time, such as 90s.",
 )
 @click.option("--at", type=Moment(), metavar="TIME", help="Deliver it at this time.")
-@click.option(
-    "--count", type=click.IntRange(min=1), metavar="N", default=1, help="Send it this many times."
-)
+@click.option("--count", type=Whole(min=1), metavar="N", default=1, help="Send it this many times.")
 @rate_option
 @click.option(
     "--group",
@@ -168,7 +165,7 @@ def send(
     except SystemExit:
         if not results:
             raise
-        click.echo(f"sparrowmq: {len(results)} of {count} messages were sent", err=True)
+        click.echo(f"sparrowmq: {_sent(results, count)}", err=True)
         sys.exit(3)
     sys.exit(0 if all(each.is_ok for each in results) else 1)
 
@@ -176,7 +173,12 @@ def send(
 def _sent_until_then(results: list[SendResult], count: int) -> str:
     if len(results) == count:
         return ""
-    return f"{len(results)} of {count} messages were sent, and perhaps one more"
+    return f"{_sent(results, count)}, and perhaps one more"
+
+
+def _sent(results: list[SendResult], count: int) -> str:
+    was = "was" if count == 1 else "were"
+    return f"{len(results):,} of {counted(count, 'message')} {was} sent"
 
 
 _MADE_BY_BROKERS = (

@@ -22,6 +22,7 @@ from sparrowmq.cli.logs import (
     print_warning,
     set_up_logs,
 )
+from sparrowmq.cli.option_types import Whole
 from sparrowmq.cli.server_group import ServerGroup
 from sparrowmq.cli.settings.environment import warn_of_unknown_variables
 from sparrowmq.cli.settings.options import SettingsCommand, config_option, options
@@ -203,7 +204,7 @@ def _up_command() -> SettingsCommand:
         params=[
             click.Option(
                 ["--brokers"],
-                type=click.IntRange(1, MOST_BROKERS),
+                type=Whole(1, MOST_BROKERS),
                 metavar="NUMBER",
                 default=1,
                 show_default=True,
@@ -211,7 +212,7 @@ def _up_command() -> SettingsCommand:
             ),
             click.Option(
                 ["--slaves"],
-                type=click.IntRange(0, 8),
+                type=Whole(0, 8),
                 metavar="NUMBER",
                 default=0,
                 show_default=True,
@@ -224,7 +225,7 @@ def _up_command() -> SettingsCommand:
             ),
             click.Option(
                 ["--console-port"],
-                type=click.IntRange(0, 65535),
+                type=Whole(0, 65535),
                 metavar="PORT",
                 default=DEFAULT_PORT,
                 show_default=True,

@@ -6,6 +6,7 @@ from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_brokers
+from sparrowmq.cli.option_types import Whole
 from sparrowmq.cli.output import Kind, Report, Value, table
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, yes_option
 
@@ -51,7 +52,7 @@ def _row(each: SlaveInfo) -> list[Value]:
 
 @slave.command()
 @click.argument("broker", shell_complete=complete_brokers)
-@click.argument("broker_id", metavar="ID", type=click.IntRange(min=1))
+@click.argument("broker_id", metavar="ID", type=Whole(min=1))
 @dry_run_option
 @yes_option
 @shell_options()

@@ -12,6 +12,7 @@ import click
 
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.commands.store_repair import repair_store
+from sparrowmq.cli.option_types import Whole
 from sparrowmq.cli.remote import name_servers_option
 from sparrowmq.cli.stop_signal import changing
 from sparrowmq.cli.store_directory import (
@@ -24,6 +25,7 @@ from sparrowmq.cli.store_directory import (
     refusals,
     slots_option,
 )
+from sparrowmq.client.errors import counted
 from sparrowmq.clock import local_zone, system_clock
 from sparrowmq.store.index.entries import IndexLayout
 from sparrowmq.store.messages import Damage, StartProgress
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from sparrowmq.store.inspect.verify import StoreFinding
     from sparrowmq.store.recovery.tail import LogExtent
 
-_FROM_0 = click.IntRange(min=0)
+_FROM_0 = Whole(min=0)
 
 
 @click.group("store", cls=Group)
@@ -88,8 +90,9 @@ def verify_store(
     for text in found.skipped:
         click.echo(f"not checked: {text}", err=True)
     click.echo(
-        f"{found.records} messages in {found.log_files} log files ({found.log_bytes} bytes),"
-        f" {found.units} units in {found.queues} queues,"
+        f"{counted(found.records, 'message')} in {counted(found.log_files, 'log file')}"
+        f" ({counted(found.log_bytes, 'byte')}),"
+        f" {counted(found.units, 'unit')} in {counted(found.queues, 'queue')},"
         f" {found.index_entries} index entries in {found.index_files} files,"
         f" {found.tables} tables"
     )
@@ -144,7 +147,9 @@ def rebuild_store(
         config = config_of(disk, IndexLayout(index_slots, index_entries))
         with changing():
             rebuilt = rebuild(disk, config, system_clock(), report, zone=local_zone)
-    click.echo(f"{rebuilt.queues} queues and the index rebuilt, log end {rebuilt.log_end}")
+    click.echo(
+        f"{counted(rebuilt.queues, 'queue')} and the index rebuilt, log end {rebuilt.log_end}"
+    )
     sys.exit(DAMAGED if damage else FINE)
 
 
@@ -156,7 +161,7 @@ def rebuild_store(
 @click.option("--topic", help="Only messages of this topic.")
 @click.option("--queue", "queue_id", type=_FROM_0, help="Only messages of this queue.")
 @click.option("--key", help="Only messages with this key or unique id.")
-@click.option("--limit", type=click.IntRange(min=1), help="Most messages to print.")
+@click.option("--limit", type=Whole(min=1), help="Most messages to print.")
 @click.option(
     "--table", "as_table", is_flag=True, help="Print a table for people instead of JSON lines."
 )
@@ -250,7 +255,7 @@ def follow_master(
         tail = tail_from(disk, cut_at)
         click.echo(
             f"{directory} and {source.address} differ from log offset {cut_at} on:"
-            f" {tail.records} messages ({tail.size} bytes) are only in {directory}, stored"
+            f" {counted(tail.records, 'message')} ({tail.size:,} bytes) only in {directory}, stored"
             f" {_utc(tail.first_ms)} to {_utc(tail.last_ms)}"
         )
         if not yes:

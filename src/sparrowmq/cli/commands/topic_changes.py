@@ -14,9 +14,10 @@ from sparrowmq.admin.topics import NEW_QUEUES, TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.cli.cluster_tables import change_table
 from sparrowmq.cli.completion import complete_brokers, complete_topics
-from sparrowmq.cli.option_types import Permission
+from sparrowmq.cli.option_types import Permission, Whole
 from sparrowmq.cli.output import Kind, Report, Table, Value, table
 from sparrowmq.cli.shell import Shell, brokers_option, dry_run_option, shell_options, yes_option
+from sparrowmq.client.errors import counted
 
 _TYPE = "message.type"
 _TYPES = ("normal", "fifo", "delay", "transaction", "mixed")
@@ -28,16 +29,12 @@ def _setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = [
         click.option(
             "--queues",
-            type=click.IntRange(min=1),
+            type=Whole(min=1),
             metavar="N",
             help="Queues on each broker, for reading and writing.",
         ),
-        click.option(
-            "--read-queues", type=click.IntRange(min=0), metavar="N", help="For reading only."
-        ),
-        click.option(
-            "--write-queues", type=click.IntRange(min=0), metavar="N", help="For writing only."
-        ),
+        click.option("--read-queues", type=Whole(min=0), metavar="N", help="For reading only."),
+        click.option("--write-queues", type=Whole(min=0), metavar="N", help="For writing only."),
         click.option(
             "--perm",
             type=Permission(),
@@ -383,7 +380,8 @@ def delete(name: str, dry_run: bool, yes: bool, shell: Shell) -> None:
         shell.preview(concerned)
     live = sum(len(each.members) for each in readers)
     shell.confirm(
-        f"topic {name}, {info.messages:,} messages, {len(readers)} groups with {live} live members",
+        f"topic {name} would be deleted: {counted(info.messages, 'message')},"
+        f" {counted(len(readers), 'group')} with {counted(live, 'live member')}",
         name,
         yes=yes,
     )
@@ -393,7 +391,7 @@ def delete(name: str, dry_run: bool, yes: bool, shell: Shell) -> None:
         [each, "deleted" if each in having else "not there"] for each in done
     ]
     shell.show(Report([table(_RESULT, rows)]))
-    shell.done(f"topic {name} is deleted, with {info.messages:,} messages")
+    shell.done(f"topic {name} is deleted, with {counted(info.messages, 'message')}")
     for broker in drained:
         shell.warn(
             f"{broker} is drained and not asked: if it has the topic, the topic is back after"

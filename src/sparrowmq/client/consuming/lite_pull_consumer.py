@@ -397,7 +397,9 @@ class LiteReader(QueueReader):
         names the rate limit while that makes a poll wait."""
         waiting = sum(len(one.process_queue) for one in self._ownership.held.values())
         if waiting > self._limit_all:
-            reason = f"{waiting} messages wait to be polled, at most {self._limit_all} may"
+            reason = (
+                f"{waiting:,} messages wait to be polled; at most {self._limit_all:,} are allowed"
+            )
         else:
             reason = reason_to_wait(held.process_queue, self._limits)
         limited = self._rate_limit.reason if reason else ""

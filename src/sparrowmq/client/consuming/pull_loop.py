@@ -96,11 +96,16 @@ def shared_out(limits: FlowLimits, queues: int) -> FlowLimits:
 def reason_to_wait(queue: ProcessQueue, limits: FlowLimits, *, is_orderly: bool = False) -> str:
     """Why the next pull has to wait; empty if it does not."""
     if len(queue) > limits.messages:
-        return f"{len(queue)} messages wait for the handler, at most {limits.messages} may"
+        return (
+            f"{len(queue):,} messages wait for the handler; at most {limits.messages:,} are allowed"
+        )
     if queue.size_bytes > limits.size_bytes:
-        return f"{queue.size_bytes} bytes wait for the handler, at most {limits.size_bytes} may"
+        return (
+            f"{queue.size_bytes:,} bytes wait for the handler; at most {limits.size_bytes:,} are"
+            " allowed"
+        )
     if not is_orderly and queue.span > limits.span:
-        return f"offsets in work span {queue.span}, at most {limits.span} may"
+        return f"offsets in work span {queue.span:,}; at most {limits.span:,} is allowed"
     return ""
 
 

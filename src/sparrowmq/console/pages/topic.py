@@ -5,7 +5,7 @@ import asyncio
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.console.charts import chart
 from sparrowmq.console.previews import both_sides, change_preview, is_confirmed
-from sparrowmq.console.text import segment
+from sparrowmq.console.text import plural, segment
 from sparrowmq.console.view import (
     Answer,
     Done,
@@ -106,7 +106,7 @@ async def delete(view: View) -> Answer:
             "typed", f"nothing was deleted: type the name of the topic, {name}, to delete it"
         )
     found = await panel(view.console.admin.topic(name))
-    before = "?" if found.value is None else f"{found.value.messages:,} messages"
+    before = "?" if found.value is None else plural(found.value.messages, "message")
     work = view.console.changer.delete_topic(name)
     done = await changing(view, "delete topic", name, before, "deleted", work)
     view.console.names.forget()

@@ -72,7 +72,12 @@ async def create(view: View) -> Answer:
     work = view.console.changer.create_topic(name, queues=int(queues), replace=False)
     with entering("name"):
         done = await changing(
-            view, "create topic", name, "", f"{queues} queues on each broker", work
+            view,
+            "create topic",
+            name,
+            "",
+            f"{queues} {'queue' if queues == '1' else 'queues'} on each broker",
+            work,
         )
     view.console.names.forget()
     return Done(f"/topics/{segment(name)}", f"Topic {name} was created on {', '.join(done)}.")

@@ -13,7 +13,7 @@ from sparrowmq.admin.drain_status import BrokerDrain
 from sparrowmq.admin.limits import Limit
 from sparrowmq.admin.values import SettingChange
 from sparrowmq.console.previews import both_sides, change_preview, is_confirmed
-from sparrowmq.console.text import size
+from sparrowmq.console.text import plural, size
 from sparrowmq.console.view import (
     Answer,
     Done,
@@ -332,7 +332,7 @@ def _note(wanted: LimitChange, changes: Sequence[SettingChange]) -> str:
     count = len({each.broker for each in changes})
     if count == 1:
         return "It is in force at once."
-    sums = [f"{wanted.messages * count:,} messages"] if wanted.messages is not None else []
+    sums = [plural(wanted.messages * count, "message")] if wanted.messages is not None else []
     sums += [size(wanted.size * count)] if wanted.size is not None else []
     together = f"together they let {' and '.join(sums)} a second through"
     return f"Each of the {count} brokers counts for itself, so {together}."
