@@ -143,5 +143,5 @@ def test_a_topic_that_brokers_deleted_does_not_exist_although_it_has_a_route_sti
         as_operator(sim, lambda admin: admin.create_topic("orders"))
         for node in sim.brokers.values():
             node.broker.topics.remove("orders")
-        with pytest.raises(NotFound, match="topic orders does not exist; create it with"):
+        with pytest.raises(NotFound, match="topic orders does not exist; those that do"):
             as_operator(sim, lambda admin: admin.topic("orders"))

@@ -186,12 +186,12 @@ WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("update_topic", {"topic": "orders", "brokers": "b"}, ValueError, "must be a list of names"),
     ("create_topic", {"topic": "o", "attributes": ["x"]}, ValueError, "must be a Mapping"),
     ("create_topic", {"topic": "o", "perm": "RW"}, ValueError, "perm is 'RW', must be a whole"),
-    ("update_topic", {"topic": "nope"}, NotFound, "topic nope does not exist; create it"),
+    ("update_topic", {"topic": "nope"}, NotFound, "topic nope does not exist; those that do"),
     ("update_topic", {"topic": "orders", "brokers": ["b"]}, NotFound, "orders is on: broker-a"),
     ("delete_topic", {"topic": "nope"}, NotFound, "nope does not exist; those that do: spar"),
     ("delete_topic", {"topic": ""}, ValueError, "the topic name is blank"),
-    ("topic", {"topic": "nope"}, NotFound, "topic nope does not exist; create it"),
-    ("route", {"topic": "nope"}, NotFound, "topic nope does not exist; create it"),
+    ("topic", {"topic": "nope"}, NotFound, "topic nope does not exist; those that do"),
+    ("route", {"topic": "nope"}, NotFound, "topic nope does not exist; those that do"),
 ]
 
 

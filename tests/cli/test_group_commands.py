@@ -240,6 +240,46 @@ def test_a_reset_says_what_it_skips_where_a_group_has_never_read(desk: Desk) -> 
     assert desk.json("group", "lag", "fresh")["lag"] == 4
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topic", "show", "ordrs"),
+        ("topic", "delete", "ordrs", "--yes"),
+        ("quota", "set", "topic", "ordrs", "--messages", "9"),
+        ("group", "reset", "billing", "--topic", "ordrs", "--to", "latest"),
+        ("group", "show", "biling"),
+        ("group", "lag", "biling"),
+        ("group", "pause", "biling"),
+        ("group", "delete", "biling", "--yes"),
+        (
+            "quota",
+            "set",
+            "topic",
+            "orders",
+            "--backlog",
+            "9",
+            "--group",
+            "biling",
+            "--action",
+            "slow",
+        ),
+    ],
+    ids=" ".join,
+)
+def test_a_mistyped_topic_or_group_is_answered_with_the_name_that_may_be_meant(
+    command: tuple[str, ...], desk: Desk
+) -> None:
+    kind, wrong, meant = (
+        ("group", "biling", "billing") if "biling" in command else ("topic", "ordrs", "orders")
+    )
+    refused = desk.run(*command)
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        f"sparrowmq: {kind} {wrong} does not exist; did you mean {meant}? those that do: sparrowmq"
+        f" {kind} list; create it with: sparrowmq {kind} create {wrong}\n"
+    )
+
+
 def test_messages_are_found_by_key_id_place_and_time(desk: Desk) -> None:
     found = desk.done("message", "get", "orders", "--key", "o-1").splitlines()
     assert found[:2] == [
@@ -567,3 +607,16 @@ def test_a_dead_letter_goes_back_to_its_group_only_and_only_once(
     assert gone_on.returncode == 1
     assert "has moved since reset" in gone_on.stderr
     assert story("undo", "auditor", "--force", "--yes").returncode == 0
+
+
+def test_a_deletion_names_the_brokers_that_its_table_lists() -> None:
+    with cluster(brokers=2) as running:
+        at = ("--name-servers", running.name_server)
+        run("group", "create", "copy", "--broker", "broker-a", *at)
+        shown = run("group", "delete", "copy", "--dry-run", *at)
+        listed = [each.split("\t")[0] for each in shown.stdout.splitlines()[1:]]
+        assert listed == ["broker-a", "broker-b"]
+        assert (
+            "group copy would be deleted on broker-a, broker-b, with its progress in 0 topics\n"
+            in shown.stderr
+        )

@@ -223,7 +223,7 @@ def test_a_topic_whose_broker_is_stopped_is_not_reported_as_missing(
         assert "; start it again" in refused.stderr
         assert "create it" not in refused.stderr
     missing = run("topic", "route", "never-made", *at)
-    assert "topic never-made does not exist; create it with" in missing.stderr
+    assert "create it with: sparrowmq topic create never-made" in missing.stderr
 
 
 def test_an_illegal_name_is_not_advised_to_be_created(sparrowmq_session_cluster: Cluster) -> None:

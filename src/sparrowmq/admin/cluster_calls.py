@@ -24,6 +24,7 @@ from sparrowmq.admin.errors import (
     failure_of,
     not_done,
     shown,
+    unknown_name,
 )
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.client.argument_checks import check_names
@@ -39,10 +40,15 @@ from sparrowmq.protocol.headers.consumer_calls import (
     ConsumeMessageDirectly,
     GetConsumerRunningInfo,
 )
-from sparrowmq.protocol.headers.nameserver import GetClusterInfo, GetTopicRoute
+from sparrowmq.protocol.headers.nameserver import GetAllTopics, GetClusterInfo, GetTopicRoute
 from sparrowmq.protocol.headers.statistics import GetBrokerConsumeStats
-from sparrowmq.protocol.names import topic_fault
-from sparrowmq.protocol.route import BrokerData, ClusterInfo, TopicRoute
+from sparrowmq.protocol.names import (
+    is_dlq_topic,
+    is_retry_topic,
+    is_system_topic,
+    topic_fault,
+)
+from sparrowmq.protocol.route import BrokerData, ClusterInfo, TopicList, TopicRoute
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -154,21 +160,38 @@ class ClusterCalls:
 
     async def find_route(self, topic: str) -> TopicRoute | None:
         """Which brokers have a topic; None if none of them does."""
-        try:
-            return await self.route(topic)
-        except NotFound:
-            return None
+        response = await self._ask_for_route(topic)
+        is_missing = response.code == ResponseCode.TOPIC_NOT_EXIST
+        return None if is_missing else self._table(response, TopicRoute)
 
     async def route(self, topic: str) -> TopicRoute:
         """Which brokers have a topic. Raises NotFound, also if these brokers are gone."""
-        header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
-        response = await self._first_name_server(header)
+        response = await self._ask_for_route(topic)
         if response.code != ResponseCode.TOPIC_NOT_EXIST:
             return self._table(response, TopicRoute)
         if response.remark.startswith(ROUTE_LOST):
             raise NotFound("topic", topic, response.remark, is_lost=True)
-        create = f"create it with: sparrowmq topic create {topic}"
-        raise NotFound("topic", topic, topic_fault(topic) or create)
+        raise await self.no_topic(topic)
+
+    async def _ask_for_route(self, topic: str) -> Response:
+        header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
+        return await self._first_name_server(header)
+
+    async def no_topic(self, topic: str) -> NotFound:
+        """The error for a topic that does not exist, with the name that may be meant."""
+        fault = topic_fault(topic)
+        if fault is not None:
+            return NotFound("topic", topic, fault)
+        try:
+            known = (await self.ask_name_server(GetAllTopics(), TopicList)).topic_list
+        except AdminError:  # a name server may be told to keep its topics to itself
+            known = frozenset()
+        users = (
+            each
+            for each in sorted(known)
+            if not (is_system_topic(each) or is_retry_topic(each) or is_dlq_topic(each))
+        )
+        return unknown_name("topic", topic, users)
 
     def _table(self, response: Response, kind: type[B]) -> B:
         if response.code != ResponseCode.SUCCESS:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from sparrowmq.admin.values import BrokerFailure
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from sparrowmq.admin.offsets import OffsetMove
 
 _ANSWERED = re.compile(r"^\S+ answered \d+( \(\w+\))?: ")
+_SIMILAR = 0.7
+"""How like a known name another one must be to be taken for a misspelling of it."""
 _MOST_SHOWN = 10
 """The most names in an error text. A cluster may have thousands."""
 
@@ -139,6 +142,17 @@ class NotFound(AdminError):
         self.name = name
         self.hint = hint
         self.is_lost = is_lost
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], more: str = "") -> NotFound:
+    """The error for a topic or group that does not exist, where these do. `more` ends the text."""
+    meant = get_close_matches(name, [each for each in known if each != name], n=1, cutoff=_SIMILAR)
+    maybe = f"did you mean {meant[0]}? " if meant else ""
+    hint = (
+        f"{maybe}those that do: sparrowmq {kind} list;"
+        f" create it with: sparrowmq {kind} create {name}{more}"
+    )
+    return NotFound(kind, name, hint)
 
 
 class NotAllAnswered(AdminError):

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, Request, partly_done, without
-from sparrowmq.admin.errors import AlreadyExists, InUse, NotFound
-from sparrowmq.admin.groups import all_configs, find_group
+from sparrowmq.admin.errors import AlreadyExists, InUse
+from sparrowmq.admin.groups import all_configs, find_group, no_group
 from sparrowmq.admin.members import Connected, connected
 from sparrowmq.admin.values import BrokerFailure, Setting, SettingChange
 from sparrowmq.admin.wanted_settings import Attributes, WantedSettings
@@ -154,7 +154,7 @@ async def _update(
     configs, unreached = await _configs(cluster, group, targets)
     away += unreached
     if not configs:
-        raise NotFound("group", group, f"create it with: sparrowmq group create {group}")
+        raise await no_group(cluster, group)
     changes = [each for name in configs for each in wanted.changes(configs[name], name)]
     what = f"group {group} is changed"
     if not (dry_run or changes) and away:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, while_it_answers
-from sparrowmq.admin.errors import BrokerRefusal, NoBrokerAnswers, NotFound
+from sparrowmq.admin.errors import BrokerRefusal, NoBrokerAnswers, NotFound, unknown_name
 from sparrowmq.admin.members import Connected, GroupMember, Subscription, connected, with_details
 from sparrowmq.admin.values import BrokerFailure, Listing, distinct
 from sparrowmq.protocol.broker_stats import GroupForbidden
@@ -17,7 +17,7 @@ from sparrowmq.protocol.headers.groups import GetAllGroupConfig, GetGroupConfig
 from sparrowmq.protocol.headers.statistics import GetConsumeStats
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue
-from sparrowmq.protocol.names import check_group
+from sparrowmq.protocol.names import check_group, is_system_group
 from sparrowmq.protocol.offsets_body import ConsumeStats
 from sparrowmq.protocol.route import TopicList
 
@@ -208,11 +208,18 @@ async def find_group(
     answers = await cluster.ask_each(online.addresses, ask)
     if not any(config or topics for config, topics in answers.by_broker.values()):
         silent = f"; not asked: {', '.join(map(str, answers.errors))}" if answers.errors else ""
-        hint = (
-            "those that do: sparrowmq group list; a group exists once a member was online" + silent
-        )
-        raise NotFound("group", name, hint)
+        raise await no_group(cluster, name, silent)
     return KnownGroup(answers.by_broker, answers.errors)
+
+
+async def no_group(cluster: ClusterCalls, name: str, more: str = "") -> NotFound:
+    """The error for a group that no broker knows, with the name that may be meant."""
+    try:
+        known = await group_names(cluster)
+    except NoBrokerAnswers:
+        known = Listing((), ())
+    users = [each for each in known if not is_system_group(each)]
+    return unknown_name("group", name, users, more)
 
 
 async def topics_of_group(cluster: ClusterCalls, address: str, group: str) -> frozenset[str]:

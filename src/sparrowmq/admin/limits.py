@@ -14,7 +14,7 @@ import msgspec
 
 from sparrowmq.admin import group_changes, groups, topics
 from sparrowmq.admin.cluster_calls import ClusterCalls
-from sparrowmq.admin.errors import BrokerRefusal, NotFound
+from sparrowmq.admin.errors import BrokerRefusal, unknown_name
 from sparrowmq.admin.values import BrokerFailure, Listing, SettingChange, time_of
 from sparrowmq.admin.wanted_settings import Attributes
 from sparrowmq.client.argument_checks import check_names, check_whole
@@ -272,8 +272,7 @@ async def _check_groups(cluster: ClusterCalls, named: Sequence[str]) -> None:
     known = set().union(*tables.values())
     for group in named:
         if group not in known:
-            hint = "those that do: sparrowmq group list; create it with: sparrowmq group create"
-            raise NotFound("group", group, f"{hint} {group}")
+            raise unknown_name("group", group, known)
 
 
 async def unset_limits(

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
-from sparrowmq.admin.errors import AdminError, NotFound
+from sparrowmq.admin.errors import AdminError
 from sparrowmq.admin.groups import find_group
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import Connected, GroupMember, connected, running_info
@@ -215,10 +215,8 @@ async def _queues(
         return tuple(sorted(subscribe_queues(topic, route)))
     found: list[MessageQueue] = []
     for name in sorted({each.topic for each in online.subscriptions}):
-        try:
-            found += subscribe_queues(name, await cluster.route(name))
-        except NotFound:
-            continue  # a subscription may come before its topic
+        if known := await cluster.find_route(name):  # a subscription may come before its topic
+            found += subscribe_queues(name, known)
     return tuple(sorted(found))
 
 

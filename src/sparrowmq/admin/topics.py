@@ -140,7 +140,7 @@ async def describe_topic(cluster: ClusterCalls, name: str) -> TopicInfo:
     if not found:
         if answers.errors:
             raise NoBrokerAnswers(answers.errors)
-        raise NotFound("topic", name, f"create it with: sparrowmq topic create {name}")
+        raise await cluster.no_topic(name)
     queues = {queue: held for _, stats in found for queue, held in stats.offset_table.items()}
     return TopicInfo(
         name=name,
@@ -439,7 +439,7 @@ async def delete_topic(cluster: ClusterCalls, topic: str, *, missing_ok: bool) -
     targets, away = await cluster.changeable()
     having, unreached = await _having(cluster, topic, targets)
     if not (missing_ok or having or await cluster.find_route(topic) is not None):
-        raise NotFound("topic", topic, "those that do: sparrowmq topic list")
+        raise await cluster.no_topic(topic)
     away += unreached
     partly: PartlyDone | None = None
     try:

@@ -242,7 +242,7 @@ def delete(name: str, keep_offsets: bool, dry_run: bool, yes: bool, shell: Shell
       sparrowmq group delete billing
     """
 
-    async def look(admin: Admin) -> tuple[int, int]:
+    async def look(admin: Admin) -> tuple[list[str], int]:
         found = await admin.group(name)
         if found.members:
             names = ", ".join(each.client_id for each in found.members[:3])
@@ -251,13 +251,15 @@ def delete(name: str, keep_offsets: bool, dry_run: bool, yes: bool, shell: Shell
                 f"group {name} has {live} ({names}); stop them first, or their brokers create it"
                 " again"
             )
-        return len(found.settings), len(found.topics)
+        # Of brokers without its settings too: they may have progress, as of a clone
+        asked = await admin.delete_group(name, keep_offsets=keep_offsets, dry_run=True)
+        return asked, len(found.topics)
 
     brokers, topics = shell.ask(look)
     lost = (
         "its progress stays" if keep_offsets else f"with its progress in {counted(topics, 'topic')}"
     )
-    what = f"group {name} would be deleted on {counted(brokers, 'broker')}, {lost}"
+    what = f"group {name} would be deleted on {', '.join(brokers)}, {lost}"
 
     async def work(admin: Admin) -> list[str]:
         return await admin.delete_group(name, keep_offsets=keep_offsets, dry_run=dry_run)

@@ -356,15 +356,8 @@ def delete(name: str, dry_run: bool, yes: bool, shell: Shell) -> None:
     """
 
     async def look(admin: Admin) -> tuple[TopicInfo, Listing[TopicReader], list[str]]:
-        try:
-            info, readers = await admin.topic(name), await admin.topic_readers(name)
-            return info, readers, sorted(await admin.drained_brokers())
-        except NotFound as error:
-            if error.is_lost or error.kind != "topic":
-                raise
-            raise AdminError(
-                f"topic {name} does not exist; those that do: sparrowmq topic list"
-            ) from error
+        info, readers = await admin.topic(name), await admin.topic_readers(name)
+        return info, readers, sorted(await admin.drained_brokers())
 
     info, readers, drained = shell.ask(look)
     concerned = _concerned(name, info, readers)
