@@ -3,7 +3,9 @@
 import asyncio
 import re
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from sparrowmq import (
     TransactionalProducer,
     TransactionState,
 )
+from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.console.console import Console
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import consuming, numbered, send
@@ -202,7 +205,8 @@ def test_the_simulation_of_a_live_group_has_a_picture() -> None:
         async with consuming(client, "billing", "orders", 1):
             page = await visitor.get(f"{SIMULATE}?events=join")
             (source,) = re.findall(r'<img class="picture" src="([^"]*)"', page.html)
-            return [page, await visitor.get(source)]
+        # Of the moment of the page, with the member that has left since.
+        return [page, await visitor.get(unescape(source))]
 
     with SimCluster(seed=26).run() as sim:
         page, picture = as_visitor(sim, work)
@@ -210,6 +214,28 @@ def test_the_simulation_of_a_live_group_has_a_picture() -> None:
     assert picture.headers["content-type"] == "image/svg+xml"
     assert "script-src 'self'" in picture.headers["content-security-policy"]
     assert "broker-a/1" in picture.html and "<script" not in picture.html
+
+
+# ---- settings
+
+
+def test_columns_that_a_broker_says_nothing_for_are_left_out() -> None:
+    """As of Apache's brokers, which tell neither what may change nor where it was given."""
+
+    class Silent(Admin):
+        async def broker_settings(self, broker: str, *, broker_id: int = 0) -> ServerSettings:
+            found = await super().broker_settings(broker, broker_id=broker_id)
+            return replace(found, changeable=None, origins=None)
+
+    async def look(client: Client, console: Console, visitor: Visitor) -> tuple[Got, Got]:
+        told = await visitor.get("/brokers/broker-a")
+        console.admin = Silent(client=client)
+        return told, await visitor.get("/brokers/broker-a")
+
+    with SimCluster(seed=22, origins=(("listen_host", "flag --listen"),)).run() as sim:
+        told, untold = as_visitor(sim, look)
+    assert "Setting Value May change Given by" in told.text
+    assert "Setting Value autoCreate" in untold.text
 
 
 # ---- what waits

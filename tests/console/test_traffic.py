@@ -213,4 +213,5 @@ def test_a_running_drain_shows_what_it_waits_for() -> None:
     assert "Unread 4 messages" in waiting.text
     assert "billing orders 4 no members" in waiting.text
     assert "sparrowmq broker resume broker-a" in waiting.text
+    assert COMMAND.findall(waiting.html) == ["sparrowmq broker drain broker-a --dry-run"]
     assert "has left broker-a at" in left.text

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.rebalance_simulation import SimulatedGroup
 from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
 from sparrowmq.client.client import Client
 from sparrowmq.clock import Clock, system_clock
@@ -29,6 +30,7 @@ _SILENCE_S = 5.0
 _SAVE_S = 300.0
 _MOST_NOTICES = 200
 _MOST_NOTICE = 1_000
+_MOST_SIMULATED = 16
 
 log = logging.getLogger("sparrowmq.console")
 
@@ -88,6 +90,7 @@ class Console:
         self.names = ClusterNames(self.admin, clock)
         self.history = History(clock)
         self.sampler = Sampler(self.admin, self.names, self.history, clock)
+        self._simulated: OrderedDict[str, SimulatedGroup] = OrderedDict()
         self.journal = None if config.resets_dir is None else ResetJournal(config.resets_dir)
 
     @property
@@ -108,6 +111,18 @@ class Console:
     def _history_file(self) -> Path | None:
         name = "history.bin" if self._is_first else f"history-{self.config.name}.bin"
         return None if self.config.state_dir is None else self.config.state_dir / name
+
+    def keep_simulated(self, group: SimulatedGroup) -> str:
+        """Keep the group that a page has simulated for its picture; returns an id."""
+        while len(self._simulated) >= _MOST_SIMULATED:
+            self._simulated.popitem(last=False)
+        found = secrets.token_urlsafe(8)
+        self._simulated[found] = group
+        return found
+
+    def simulated(self, found: str) -> SimulatedGroup | None:
+        """The group kept under an id."""
+        return self._simulated.get(found)
 
     async def last_reset(self, group: str) -> ResetRecord | None:
         """The reset that an undo would revert; None if there is none."""

@@ -41,6 +41,8 @@ async def show(view: View) -> Answer:
     except (ValueError, *EXPECTED) as error:
         problem = str(error)
     query = {field: view.asked(field) for field in _FIELDS if view.asked(field)}
+    if before is not None:
+        query["of"] = view.console.keep_simulated(before)
     base = f"/groups/{segment(name)}/rebalance"
     return Page(
         template="simulation.html",
@@ -90,7 +92,10 @@ async def _simulated(view: View) -> tuple[SimulatedGroup, list[RebalanceSimulati
     chosen = view.asked("strategy")
     if chosen and chosen not in NAMED:
         raise ValueError(f"strategy is {chosen!r}, must be one of {', '.join(NAMED)}")
-    if view.asked("members"):
+    kept = view.console.simulated(view.asked("of"))
+    if kept is not None:  # the picture of a page shows the same moment as its table
+        before = kept
+    elif view.asked("members"):
         before = described_group(_number(view, "queues", 8), _number(view, "members", 1))
     else:
         before = await view.console.admin.simulated_group(

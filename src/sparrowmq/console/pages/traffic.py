@@ -115,7 +115,9 @@ async def show(view: View) -> Answer:
         template="traffic.html",
         title="Traffic",
         area="traffic",
-        command="sparrowmq quota list",
+        command=f"sparrowmq broker drain {draining[0]} --dry-run"
+        if draining
+        else "sparrowmq quota list",
         values={
             "limits": limits,
             "rows": rows,
