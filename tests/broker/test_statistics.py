@@ -20,10 +20,12 @@ from sparrowmq.broker.statistics import (
 from sparrowmq.protocol.body import GroupList
 from sparrowmq.protocol.broker_stats import BrokerStatsData
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.drain import DrainReport, ReadElsewhere
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.clients import UnregisterClient
 from sparrowmq.protocol.headers.connections import GetConsumersOfTopic
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
+from sparrowmq.protocol.headers.drain import LookAtDrain
 from sparrowmq.protocol.headers.groups import DeleteGroup
 from sparrowmq.protocol.headers.offsets import QueryConsumerOffset
 from sparrowmq.protocol.headers.send import SendBack
@@ -394,6 +396,11 @@ def test_topics_of_every_live_member_are_reported_whichever_heartbeat_came_last(
         assert topics() == {"orders", "refunds"}
         one.beat(subscribes("billing", "orders"))
         assert topics() == {"orders", "refunds"}
+    world.send("refunds", b"1")
+    report = world.read(LookAtDrain(), DrainReport, ReadElsewhere().to_json())
+    assert [(each.topic, each.members, each.lacking) for each in report.groups] == [
+        ("refunds", 2, 1)
+    ]
     other.ask(UnregisterClient(client_id="b", consumer_group="billing"))
     assert topics() == {"orders"}
     one.beat(subscribes("billing", "other"))

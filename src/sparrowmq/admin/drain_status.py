@@ -48,6 +48,9 @@ class Unread:
     is_paused: bool
     is_ignored: bool
     """Whether the drain does not wait for this group."""
+    lacking: int = 0
+    """Members that do not subscribe to the topic, although others do: nobody may read their share
+    of its queues."""
 
     @property
     def why(self) -> str:
@@ -56,6 +59,8 @@ class Unread:
             return "ignored"
         if self.is_paused:
             return "paused"
+        if self.lacking:
+            return f"{self.lacking} of {self.members} members do not subscribe"
         return "no members" if self.members == 0 else ""
 
 
@@ -145,6 +150,7 @@ async def look_at(
                 members=None if is_apache else each.members,
                 is_paused=each.is_paused,
                 is_ignored=each.group in ignored,
+                lacking=each.lacking,
             )
             for each in report.groups
         ),

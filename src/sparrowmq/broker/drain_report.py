@@ -122,7 +122,12 @@ async def _groups_left(
                 members = 0 if live is None else len(live.client_ids)
                 found.append(
                     GroupLeft(
-                        group=group, topic=topic, left=left, members=members, is_paused=is_paused
+                        group=group,
+                        topic=topic,
+                        left=left,
+                        members=members,
+                        is_paused=is_paused,
+                        lacking=0 if live is None else live.without(topic),
                     )
                 )
             if turn.is_over:

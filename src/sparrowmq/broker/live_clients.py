@@ -104,6 +104,14 @@ class ConsumerGroup:
             text.partition(" ")[0] for subscribed in told for text in subscribed or ()
         }
 
+    def without(self, topic: str) -> int:
+        """How many members are known not to subscribe to a topic, although others do."""
+        if is_retry_topic(topic):
+            return 0
+        told = [each.subscribed for each in self.members.values() if each.subscribed is not None]
+        lacking = sum(all(one.partition(" ")[0] != topic for one in each) for each in told)
+        return lacking if lacking < len(self.members) else 0
+
     def find(self, client_id: str) -> LiveMember | None:
         """The member with a client id, on its newest connection."""
         for member in reversed(self.members.values()):

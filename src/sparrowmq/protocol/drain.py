@@ -36,6 +36,8 @@ class GroupLeft(Body, frozen=True, kw_only=True):
     members: int = 0
     """Members of the group that are connected to this broker."""
     is_paused: bool = False
+    lacking: int = 0
+    """Those of them that do not subscribe to the topic, although others do."""
 
 
 class DrainReport(Body, frozen=True, kw_only=True):

@@ -113,13 +113,12 @@ Work = Callable[[Admin], Awaitable[BrokerDrain]]
 
 def _wait(shell: Shell, name: str, work: Callable[[Callable[[BrokerDrain], None]], Work]) -> None:
     """Drain the broker, and print the progress and the result."""
-    said: list[str] = []
+    said: list[BrokerDrain] = []
 
     def tell(now: BrokerDrain) -> None:
-        line = _progress(now)
-        if line not in said[-1:]:
-            said.append(line)
-            shell.say(line)
+        if not said or is_news(said[-1], now):
+            said.append(now)
+            shell.say(_progress(now))
 
     async def run(admin: Admin) -> BrokerDrain | DrainUnfinished:
         try:
@@ -181,6 +180,30 @@ def _report(found: BrokerDrain) -> Report:
     )
 
 
+_NOTICED = 0.1
+"""The share by which what is left must have changed to be said again: drains take hours."""
+
+
+def is_news(last: BrokerDrain, now: BrokerDrain) -> bool:
+    """Whether a look at a drain differs enough from the last one that was printed."""
+    before, after = (each.left + each.delayed + each.half for each in (last, now))
+    return _without_figures(last) != _without_figures(now) or (
+        abs(after - before) > _NOTICED * before
+    )
+
+
+def _without_figures(found: BrokerDrain) -> tuple[object, ...]:
+    return (
+        found.failure,
+        found.refuses_sends,
+        found.is_settled,
+        found.unasked,
+        frozenset((each.group, each.why) for each in found.unread if not each.is_ignored),
+        bool(found.delayed),
+        bool(found.half),
+    )
+
+
 def _progress(found: BrokerDrain) -> str:
     if found.failure:
         return f"{found.broker} does not answer, trying again: {found.failure}"
@@ -189,12 +212,11 @@ def _progress(found: BrokerDrain) -> str:
         parts.append("producers are turning to other brokers")
     if not found.is_settled:
         parts.append("it has just started, and members may still come back")
-    groups = {each.group for each in found.unread if not each.is_ignored}
     if found.unasked:
         names = _few(sorted(found.unasked))
         parts.append(f"trying again to ask {names} which groups read its topics there")
     if found.left:
-        parts.append(f"{counted(found.left, 'message')} left to {_few(sorted(groups))}")
+        parts.append(f"{counted(found.left, 'message')} left to {_few(_left_to(found))}")
     if found.delayed:
         due = f", the last due {cell(found.last_due)}" if found.last_due else ""
         parts.append(f"{found.delayed:,} delayed{due}")
@@ -206,6 +228,16 @@ def _progress(found: BrokerDrain) -> str:
     if stuck:
         parts.append(f"{_few(stuck)} may never finish; skip a group with --ignore-group")
     return f"{found.broker} drains: {'; '.join(parts) or 'nothing is left'}"
+
+
+def _left_to(found: BrokerDrain) -> list[str]:
+    """Groups with messages left, those with the most first, with how many if there are several."""
+    left: dict[str, int] = {}
+    for each in found.unread:
+        if not each.is_ignored:
+            left[each.group] = left.get(each.group, 0) + each.messages
+    most = sorted(left, key=lambda group: (-left[group], group))
+    return [group if len(left) == 1 else f"{group} {left[group]:,}" for group in most]
 
 
 def _few(names: list[str]) -> str:
