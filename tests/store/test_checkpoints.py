@@ -120,6 +120,30 @@ def test_a_tick_makes_few_new_files_and_writes_to_many_others() -> None:
     assert existing > 200
 
 
+@pytest.mark.parametrize(("file_ms", "most"), [(0, 16), (1, 4), (2, 2), (30, 1)])
+def test_a_tick_makes_fewer_new_files_while_the_disk_is_slow(file_ms: int, most: int) -> None:
+    disk, now_ms = RecordingDisk(), 0
+    store = open_store(disk)
+    made: list[str] = []
+
+    def make(operation: str, path: str) -> None:
+        nonlocal now_ms
+        if operation == "truncate" and path.startswith("consumequeue/"):
+            now_ms += file_ms
+            made.append(path)
+
+    disk.on_call = make
+    for number in range(40):
+        store.append(message(number, queue_id=number), 1)
+    counts = []
+    while len(made) < 40:
+        before = len(made)
+        store.tick(1, lambda: now_ms)
+        counts.append(len(made) - before)
+    assert max(counts) == counts[0] == most
+    assert [numbers(store, queue_id=each) for each in range(40)] == [[each] for each in range(40)]
+
+
 @pytest.mark.parametrize("is_made_again", [False, True])
 @pytest.mark.parametrize("deleted_at", range(1, 9))
 def test_a_topic_that_is_deleted_during_a_checkpoint_stays_deleted_after_a_crash(

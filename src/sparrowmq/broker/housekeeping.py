@@ -32,7 +32,7 @@ async def tick_store(broker: Broker) -> None:
             refusals.note(None if broker.is_handing_over else broker.store.admission.refusal)
         try:
             # Even if nothing waits: the sooner a clock step is noticed, the better.
-            broker.store.tick(broker.delivery.clock.now_ms())
+            broker.store.tick(broker.delivery.clock.now_ms(), broker.monotonic)
         except DiskFull as error:
             broker.log.warning("%s; trying again", error)
             await asyncio.sleep(1.0)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
+from sparrowmq.clock import Clock
 from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
@@ -126,10 +127,10 @@ class Checkpoints:
             self._queue_time, self._queue_time, self._dispatch.index.durable_timestamp
         )
 
-    def tick(self, now_ms: int, portion: int) -> None:
+    def tick(self, now_ms: int, portion: int, monotonic: Clock | None = None) -> None:
         """Write a portion of the queues; begin or advance a checkpoint. Raises DiskFull."""
         before = len(self._dispatch.dirty)
-        self._dispatch.write_tails(portion)
+        self._dispatch.write_tails(portion, monotonic)
         written = before - len(self._dispatch.dirty)
         checkpoint = self._under_way
         if checkpoint is None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
+from sparrowmq.clock import Clock
 from sparrowmq.protocol.indexed_properties import indexed_columns, indexed_properties
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, topic_fault
 from sparrowmq.protocol.properties import DELAY_LEVEL, KEYS, TAGS, UNIQUE_KEY, decode_properties
@@ -25,6 +26,8 @@ from sparrowmq.store.trash import Trash
 _NEW_FILE_COUNTS = 15
 """How many queues more a new file counts as: making it takes 0.3 ms, and 2 ms while the disk is
 busy; writing to one takes 0.01 ms."""
+_NEW_FILES_MS = 4
+"""No further file is made after this time: on a busy disk 16 may take 30 ms."""
 
 
 def unit_tag(
@@ -208,18 +211,22 @@ class Dispatch:
             queue.max_offset = offset
         return True
 
-    def write_tails(self, limit: int | None = None) -> None:
-        """Write units of up to `limit` queues, fewer if they need new files, or of all queues.
+    def write_tails(self, limit: int | None = None, monotonic: Clock | None = None) -> None:
+        """Write units of up to `limit` queues, or of all: fewer if they need new files, and with
+        `monotonic` if making those takes long.
 
         Raises DiskFull or OSError, losing nothing.
         """
         left, made = limit, self.files.made
+        until_ms = 0 if monotonic is None else monotonic() + _NEW_FILES_MS
         while self.dirty and (left is None or left > 0):
             self.dirty[0].write_tail()
             self.dirty.popleft()
             if left is not None:
                 new, made = self.files.made - made, self.files.made
                 left -= 1 + new * _NEW_FILE_COUNTS
+                if new and monotonic is not None and monotonic() >= until_ms:
+                    return
 
     def forget(self, key: tuple[str, int]) -> None:
         """Delete a queue, in memory and on disk."""

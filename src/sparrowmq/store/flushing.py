@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
+from sparrowmq.clock import Clock
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import MANY_FILES, SyncPlan, sync_plan
 from sparrowmq.store.checkpoints import Checkpoints
@@ -216,9 +217,9 @@ class Flushing:
         self._unsynced_marks |= self._checkpoints.finish(self.durable, plan.store_timestamp)
         return shown
 
-    def tick(self, now_ms: int, portion: int) -> None:
+    def tick(self, now_ms: int, portion: int, monotonic: Clock | None = None) -> None:
         """Write a portion of the queues; begin or advance a checkpoint. Raises DiskFull."""
-        self._checkpoints.tick(now_ms, portion)
+        self._checkpoints.tick(now_ms, portion, monotonic)
 
     def close(self) -> None:
         """Make everything durable before returning, and mark a normal stop."""

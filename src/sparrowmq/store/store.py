@@ -17,7 +17,7 @@ failed write or sync is final (`StoreStopped`), because it is unknown what reach
 
 from collections.abc import Callable, Mapping
 
-from sparrowmq.clock import Zone, utc
+from sparrowmq.clock import Clock, Zone, utc
 from sparrowmq.disk.disk import Disk, DiskLock
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.admission import Admission
@@ -272,15 +272,17 @@ class Store:
         """Stop acknowledging messages, for instance because a sync failed."""
         self.admission.stop(reason)
 
-    def tick(self, now_ms: int) -> None:
-        """Write what is only in memory and prepare space; call every 20 to 100 ms."""
+    def tick(self, now_ms: int, monotonic: Clock | None = None) -> None:
+        """Write what is only in memory and prepare space; call every 20 to 100 ms.
+
+        With `monotonic`, fewer new files are made while the disk is slow."""
         if self.admission.has_stopped:
             return
         try:
             self.epochs.save()
             self._log.prepare()
             self._dispatch.index.build()
-            self._flushing.tick(now_ms, _QUEUES_PER_TICK)
+            self._flushing.tick(now_ms, _QUEUES_PER_TICK, monotonic)
             self.admission.set_no_space(None)
         except DiskFull as error:
             self.admission.set_no_space(error)
