@@ -49,7 +49,7 @@ def test_illegal_characters_are_named_with_what_is_allowed(name: str) -> None:
     fault = topic_fault(name)
     assert fault is not None
     assert repr(name) in fault
-    assert "^[%|a-zA-Z0-9_-]+$" in fault
+    assert fault.endswith("letters a to z and A to Z, digits, %, |, _ and -")
     with pytest.raises(ValueError, match="not allowed"):
         check_topic(name)
 

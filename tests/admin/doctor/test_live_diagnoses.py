@@ -32,5 +32,5 @@ def test_the_doctor_does_not_advise_a_paused_group_to_skip_a_message() -> None:
     examined = wrong_groups.OTHER_SCENES.play("paused in one topic")
     assert [each.id for each in examined.findings] == ["paused"]
     (paused,) = examined.findings
-    assert paused.evidence == "1 of 1 brokers does not let it read topic orders: broker-a"
+    assert paused.evidence == "1 of 1 broker does not let it read topic orders: broker-a"
     assert paused.command == "sparrowmq group resume billing --topic orders"

@@ -88,7 +88,7 @@ def _settings(facts: GroupFacts) -> Iterator[Finding]:
         yield found(
             "paused",
             _subject(facts),
-            f"{count} of {len(facts.settings)} brokers {verb} not let it {what}:"
+            f"{count} of {count_of(len(facts.settings), 'broker')} {verb} not let it {what}:"
             f" {shorten(each.brokers)}",
             f"sparrowmq group resume {facts.name}{only}",
         )
