@@ -14,7 +14,8 @@ from sparrowmq.store.recovery.tail import cut_tail, extent_of, tail_from
 from sparrowmq.store.store import Store
 from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk
-from tests.store.stores import SMALL, message
+from tests.seeds import CRASH_STEPS
+from tests.store.stores import SMALL, body_of, message
 
 TOPICS = ("orders", "payments")
 
@@ -125,6 +126,33 @@ def test_a_power_cut_in_between_leaves_a_store_that_is_whole_and_can_be_cut(seed
         # What is being cut may be torn, and is reported; nothing before it.
         assert all(place >= cut_at for place in damage.places), call
         assert without_lineage(found) == without_lineage(before), call
+
+
+@pytest.mark.parametrize("step", CRASH_STEPS)
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power cut"])
+def test_a_cut_that_is_repeated_after_a_crash_has_kept_every_record(power: bool, step: int) -> None:
+    """As an operator repeats `store follow`, without a start of the broker in between."""
+    disk, cut_at = parted(40, 60)
+    before = RecordingDisk()
+    filled(before, range(40), 1_000)
+    cut_off = {body_of(number, 500) for number in range(40, 100)}
+    for call in range(1, 2_000, step):
+        attempt = disk.killed()
+        attempt.cut_at(call)
+        try:
+            cut_tail(attempt, SMALL, cut_at, 3_000, lambda _: None)
+            break
+        except PowerCut:
+            found = attempt.crashed(Random(call)) if power else attempt.killed()
+        if extent_of(found).end > cut_at:
+            cut_tail(found, SMALL, cut_at, 5_000, lambda _: None)
+        Store.open(SMALL, found, 6_000, is_copy=True).close()
+        assert without_lineage(found) == without_lineage(before), call
+        kept = b"".join(
+            data for path, data in found.files().items() if path.startswith(QUARANTINE_DIR)
+        )
+        assert [body for body in cut_off if body not in kept] == [], call
+    assert call > 100
 
 
 class Damaged:

@@ -103,6 +103,28 @@ def test_a_crash_at_any_call_leaves_the_rest_to_the_next_start(seed: int | None)
     assert calls > 20
 
 
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power cut"])
+def test_bytes_put_back_after_a_crash_at_any_call_while_they_arrive_are_whole(power: bool) -> None:
+    """Or none are, and they are asked for again."""
+    ready, place, data = damaged()
+    calls = 0
+    while True:
+        calls += 1
+        disk = ready.killed()
+        disk.cut_at(calls)
+        try:
+            fetched(disk, place, data, 700)
+            break
+        except PowerCut:
+            after = disk.crashed(Random(calls)) if power else disk.killed()
+        if not start(after):
+            assert bodies(after) == WITHOUT, calls
+            fetched(after, place, data, 700)
+            assert start(after) == [place]
+        assert bodies(after) == ALL, calls
+    assert calls > 8
+
+
 def test_a_crash_while_the_bytes_arrive_changes_nothing() -> None:
     disk, place, data = damaged()
     replacement = Replacement(disk, SMALL.log_file_size, place)
