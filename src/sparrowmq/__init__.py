@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         NotReadable,
         PartlyDone,
         PartlyReset,
+        TopicAway,
     )
     from sparrowmq.admin.group_rows import GroupRow
     from sparrowmq.admin.groups import GroupInfo, GroupSettings, GroupSubscription
@@ -209,6 +210,7 @@ __all__ = [
     "SqliteSeen",
     "Strategy",
     "Subscription",
+    "TopicAway",
     "TopicFigures",
     "TopicInfo",
     "TopicQueue",
@@ -238,6 +240,7 @@ _HOMES = {
     "HealthCheck": "admin.health",
     "NameServerInfo": "admin.name_servers",
     "ServerSettings": "admin.server_settings",
+    "TopicAway": "admin.errors",
     "TopicFigures": "admin.topic_figures",
     "TopicReader": "admin.topic_readers",
     "BodyError": "protocol.errors",

@@ -19,6 +19,8 @@ from sparrowmq import (
     NotStarted,
     PartlyDone,
     Producer,
+    TopicAway,
+    TopicInfo,
 )
 from sparrowmq.admin import cluster_calls
 from sparrowmq.client.client import core_of
@@ -242,10 +244,35 @@ def test_a_deletion_that_a_name_server_missed_is_done_in_part() -> None:
         assert list(raised.value.failed) == [f"name server {address}"]
 
 
-def test_a_cluster_without_brokers_is_reported_as_such() -> None:
-    text = "no broker is registered with the name server; start one first"
-    with SimCluster(seed=1, brokers=0).run() as sim, pytest.raises(AdminError, match=text):
-        as_operator(sim, lambda admin: admin.groups())
+NO_BROKER = "^no broker is registered with the name server; start one first$"
+
+
+@pytest.mark.parametrize("question", ["groups", "topic", "topic_readers", "find_messages"])
+def test_a_cluster_without_brokers_is_reported_as_such(question: str) -> None:
+    ask, _ = QUESTIONS[question]
+    with SimCluster(seed=1, brokers=0).run() as sim:
+        with pytest.raises(AdminError, match=NO_BROKER) as raised:
+            as_operator(sim, ask)
+        assert not isinstance(raised.value, NotFound)  # the topic may well exist
+
+
+def test_a_topic_whose_brokers_are_all_gone_is_not_reported_as_missing() -> None:
+    async def ask(admin: Admin) -> TopicInfo:
+        await asyncio.sleep(1)  # the name server hears of the end
+        return await admin.topic("orders")
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, prepare)
+        sim.brokers["broker-a"].kill()
+        with pytest.raises(
+            TopicAway, match=r"has no route; .*broker-a.*; start it again"
+        ) as raised:
+            as_operator(sim, ask)
+        assert raised.value.topic == "orders"
+        assert not isinstance(raised.value, NotFound)
+        sim.name_servers["name-server-1"].restart()
+        with pytest.raises(AdminError, match=NO_BROKER):
+            as_operator(sim, ask)
 
 
 def test_using_an_unstarted_admin_raises() -> None:

@@ -19,6 +19,7 @@ from sparrowmq.admin.errors import (
     NoBrokerAnswers,
     NotFound,
     PartlyDone,
+    TopicAway,
     Unanswered,
     Unreachable,
     failure_of,
@@ -54,6 +55,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 B = TypeVar("B", bound=Body)
 
+_NO_BROKER = "no broker is registered with the name server; start one first"
 MOST_AT_ONCE = 8
 """How many requests of one query are in flight at the same time."""
 
@@ -165,23 +167,27 @@ class ClusterCalls:
         return None if is_missing else self._table(response, TopicRoute)
 
     async def route(self, topic: str) -> TopicRoute:
-        """Which brokers have a topic. Raises NotFound, also if these brokers are gone."""
+        """Which brokers have a topic. Raises NotFound, TopicAway if these brokers are gone, and
+        AdminError if there is no broker at all: then nothing is known about any topic."""
         response = await self._ask_for_route(topic)
         if response.code != ResponseCode.TOPIC_NOT_EXIST:
             return self._table(response, TopicRoute)
         if response.remark.startswith(ROUTE_LOST):
-            raise NotFound("topic", topic, response.remark, is_lost=True)
+            raise TopicAway(topic, response.remark)
         raise await self.no_topic(topic)
 
     async def _ask_for_route(self, topic: str) -> Response:
         header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
         return await self._first_name_server(header)
 
-    async def no_topic(self, topic: str) -> NotFound:
-        """The error for a topic that does not exist, with the name that may be meant."""
+    async def no_topic(self, topic: str) -> AdminError:
+        """The error for a topic that no broker has registered: NotFound with the name that may be
+        meant. Name servers that were restarted know nothing until brokers register."""
         fault = topic_fault(topic)
         if fault is not None:
             return NotFound("topic", topic, fault)
+        if not (await self.info()).broker_addr_table:
+            return AdminError(_NO_BROKER)
         try:
             known = (await self.ask_name_server(GetAllTopics(), TopicList)).topic_list
         except AdminError:  # a name server may be told to keep its topics to itself
@@ -239,7 +245,7 @@ class ClusterCalls:
             else:
                 found[name] = data.master_addr
         if not found and not without:
-            raise AdminError("no broker is registered with the name server; start one first")
+            raise AdminError(_NO_BROKER)
         return found, without
 
     async def changeable(
@@ -257,7 +263,7 @@ class ClusterCalls:
         info = await self.info()
         found = addresses_of(info.broker_addr_table.values())
         if not found:
-            raise AdminError("no broker is registered with the name server; start one first")
+            raise AdminError(_NO_BROKER)
         return found
 
     async def call(self, address: str, header: RequestHeader, body: bytes = b"") -> Response:

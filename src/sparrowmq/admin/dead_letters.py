@@ -111,8 +111,6 @@ async def _route(cluster: ClusterCalls, group: str) -> TopicRoute:
     try:
         return await cluster.route(dlq_topic(check_group(group)))
     except NotFound as error:
-        if error.is_lost:
-            raise
         await find_group(cluster, group, await connected(cluster, group))
         raise NotFound(
             "dead-letter topic", dlq_topic(group), f"group {group} has no dead letters"

@@ -8,6 +8,7 @@ AdminError               the operation cannot be done; the text says why and wha
 ├── Unreachable          no connection to a server could be made: it has not acted
 ├── NoBrokerAnswers      every broker that was asked failed or refused
 ├── NotFound             a topic, group, broker, cluster, queue or message does not exist
+├── TopicAway            a topic exists, but every broker that has it is gone
 ├── AlreadyExists        it exists, with settings other than the given ones
 ├── NotReadable          a broker's permission forbids reading a topic
 ├── InUse                members are consuming: stop them first
@@ -131,17 +132,21 @@ def failures_of(subject: str, error: AdminError) -> tuple[BrokerFailure, ...]:
 
 
 class NotFound(AdminError):
-    """There is no `kind` ("topic", "group", "broker", …) called `name`.
+    """There is no `kind` ("topic", "group", "broker", …) called `name`."""
 
-    `is_lost`: brokers had it that are gone now, and may come back with it.
-    """
-
-    def __init__(self, kind: str, name: str, hint: str, *, is_lost: bool = False) -> None:
-        super().__init__(f"{kind} {name} {'has no route' if is_lost else 'does not exist'}; {hint}")
+    def __init__(self, kind: str, name: str, hint: str) -> None:
+        super().__init__(f"{kind} {name} does not exist; {hint}")
         self.kind = kind
         self.name = name
         self.hint = hint
-        self.is_lost = is_lost
+
+
+class TopicAway(AdminError):
+    """`topic` exists, but every broker that has it is gone; they may come back with it."""
+
+    def __init__(self, topic: str, hint: str) -> None:
+        super().__init__(f"topic {topic} has no route; {hint}")
+        self.topic = topic
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], more: str = "") -> NotFound:

@@ -14,7 +14,7 @@ from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
 from sparrowmq.admin.doctor.message_facts import Places, everywhere, reader_of
-from sparrowmq.admin.errors import AdminError, NotAllAnswered, NotFound, failures_of
+from sparrowmq.admin.errors import AdminError, NotAllAnswered, NotFound, TopicAway, failures_of
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.messages import find_messages, message
 from sparrowmq.admin.topic_figures import groups_of_topic
@@ -75,6 +75,10 @@ async def trace(cluster: ClusterCalls, message_id: str, topic: str | None) -> Me
     found: MessageExt | None = None
     try:
         found = await message(cluster, message_id, known_topic)
+    except TopicAway as error:
+        if not steps:
+            raise
+        errors = distinct((*errors, *failures_of(f"topic {known_topic}", error)))
     except NotAllAnswered as error:
         errors = distinct((*errors, *error.errors))
         if not steps:
@@ -106,6 +110,8 @@ async def _steps(
         )
     except NotFound:
         return (), ()
+    except TopicAway as error:
+        return (), failures_of(f"topic {TRACE_TOPIC}", error)
     steps = [
         (step.time_ms or each.store_timestamp, step)
         for each in found

@@ -208,9 +208,8 @@ async def sent_before(
     for topic in sorted(topics):
         try:
             copies += await find_unique(cluster, topic, letter.msg_id, letter.store_timestamp)
-        except NotFound as error:
-            if error.is_lost:
-                raise
+        except NotFound:
+            continue
     later = [each for each in copies if is_later(each, letter)]
     return max(later, key=lambda each: each.store_timestamp, default=None)
 

@@ -7,7 +7,7 @@ from sparrowmq.admin.brokers import broker_config, runtime_table
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
 from sparrowmq.admin.doctor.facts import ReadingGroup, TopicFacts
 from sparrowmq.admin.doctor.findings import NotMade
-from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound
+from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, TopicAway
 from sparrowmq.admin.limits import Limit, limits
 from sparrowmq.admin.members import connected, with_details
 from sparrowmq.admin.topics import describe_topic
@@ -28,8 +28,8 @@ async def look_at_topic(calls: ClusterCalls, name: str) -> TopicFacts:
     """Everything about a topic. Raises NameServersAway, and ValueError for an invalid name."""
     try:
         route = await calls.route(check_topic(name))
-    except NotFound as error:
-        return TopicFacts(name=name, no_route=str(error), is_lost=error.is_lost)
+    except (NotFound, TopicAway) as error:
+        return TopicFacts(name=name, no_route=str(error), is_lost=isinstance(error, TopicAway))
     facts = TopicFacts(name=name, route=route)
     try:
         described = await describe_topic(calls, name)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from sparrowmq.admin.admin import Admin
-from sparrowmq.admin.errors import NotFound
+from sparrowmq.admin.errors import NotFound, TopicAway
 from sparrowmq.cli.completion import complete_topics
 from sparrowmq.cli.option_types import Decimal, Moment, Wait, Whole
 from sparrowmq.cli.output import json_text
@@ -193,9 +193,9 @@ async def _is_missing(topic: str, name_servers: str) -> bool:
     async with Admin(name_servers) as admin:
         try:
             await admin.route(topic)
+        except TopicAway:
+            return False
         except NotFound as error:
-            if error.is_lost:
-                return False
             if is_dlq_topic(topic) or is_retry_topic(topic):
                 raise click.UsageError(_MADE_BY_BROKERS.format(topic=topic)) from error
             return True

@@ -185,9 +185,7 @@ async def _brokers_with(admin: Admin, name: str) -> frozenset[str]:
     """The brokers that have a topic; none if it does not exist."""
     try:
         route = await admin.route(name)
-    except NotFound as error:
-        if error.is_lost:
-            raise
+    except NotFound:
         return frozenset()
     return frozenset(each.broker_name for each in route.queue_datas)
 

@@ -31,7 +31,7 @@ async def show(view: View) -> Answer:
         panel(console.admin.topic(name)), panel(console.admin.topic_readers(name))
     )
     if topic.value is None:
-        await console.admin.route(name)  # raises NotFound, which is another page
+        await console.admin.route(name)  # raises NotFound or TopicAway, which is another page
     elif console.names.is_plain_topic(name):
         console.sampler.remember_topic(topic)
     key = f"stored/{name}"
