@@ -11,6 +11,7 @@ import pytest
 from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.group import offsets as offset_stores
 from sparrowmq.client.group.offsets import LocalOffsets, RemoteOffsets
+from sparrowmq.client.group.offsets_folder import OffsetsFolder
 from sparrowmq.protocol.message import MessageQueue
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(3)]
@@ -18,7 +19,7 @@ LOG = logging.getLogger("test")
 
 
 def opened(directory: Path) -> LocalOffsets:
-    return LocalOffsets(directory, "10.0.0.1@1#2", "billing", LOG)
+    return LocalOffsets(OffsetsFolder(directory / "10.0.0.1@till" / "billing"), LOG)
 
 
 def written(directory: Path, *steps: dict[MessageQueue, int]) -> LocalOffsets:
@@ -44,7 +45,7 @@ def test_progress_goes_back_only_after_a_seek_or_reset(is_remote: bool, tmp_path
 
 def test_each_member_and_group_has_its_own_file(tmp_path: Path) -> None:
     offsets = written(tmp_path, {QUEUES[0]: 5})
-    assert offsets.path == tmp_path / "10.0.0.1@1#2" / "billing" / "offsets.json"
+    assert offsets.path == tmp_path / "10.0.0.1@till" / "billing" / "offsets.json"
     assert opened(tmp_path).get(QUEUES[0]) == 5
     assert opened(tmp_path).get(QUEUES[1]) == -1
 

@@ -112,6 +112,8 @@ class Membership:
             self.client.consumers.pop(self.settings.group, None)
             self.client.heartbeats.unregister_later(self.settings.group)
             raise
+        finally:
+            self.offsets.close()
         self.ownership.log.print("stop: unregistered")
 
     async def _give_up(self, within_s: float, overdue: Callable[[], None]) -> None:

@@ -21,6 +21,7 @@ from sparrowmq.client.broker_calls import (
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import BrokerRefused, ClientError
 from sparrowmq.client.group.member_settings import MemberSettings
+from sparrowmq.client.group.offsets_folder import OffsetsFolder, claim_folder
 from sparrowmq.disk.atomic_file import replace_path
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import BodyError
@@ -59,12 +60,16 @@ class Offsets(Protocol):
         """The queue was given up: its next owner's progress counts."""
         ...
 
+    def close(self) -> None:
+        """The member has left; nothing is stored any more."""
+        ...
+
 
 def open_offsets(client: ClientCore, settings: MemberSettings) -> Offsets:
     """Where a consumer with these settings keeps its progress."""
     if settings.is_broadcasting:
         home = settings.offsets_dir or Path.home() / ".sparrowmq" / "offsets"
-        return LocalOffsets(home, client.client_id, settings.group, client.log)
+        return LocalOffsets(claim_folder(home, client, settings.group), client.log)
     # A consumer that names a time means it, even if the queue is young.
     has_time = settings.from_where is ConsumeFromWhere.TIMESTAMP
     return RemoteOffsets(client, settings.group, client.log, young_is_0=not has_time)
@@ -143,18 +148,22 @@ class RemoteOffsets:
         self._positions.pop(queue, None)
         self._persisted.pop(queue, None)
 
+    def close(self) -> None:
+        """Nothing to close: the client does."""
+
 
 class LocalOffsets:
     """Broadcasting: every member keeps its own progress in its own file. It is loaded once; if the
     file is broken, its .bak is used, which is logged.
 
-    <directory>/<client id>/<group>/offsets.json        {"offsetTable":{{queue}:offset,…},
-                                                         "epochTable":{{queue}:epoch,…}}
-    <directory>/<client id>/<group>/offsets.json.bak    the one before
+    <folder>/offsets.json        {"offsetTable":{{queue}:offset,…},
+                                  "epochTable":{{queue}:epoch,…}}
+    <folder>/offsets.json.bak    the one before
     """
 
-    def __init__(self, directory: Path, client_id: str, group: str, log: logging.Logger) -> None:
-        self.path = directory / client_id.replace("/", "_") / group / "offsets.json"
+    def __init__(self, folder: OffsetsFolder, log: logging.Logger) -> None:
+        self._folder = folder
+        self.path = folder.path / "offsets.json"
         self._backup = self.path.with_name("offsets.json.bak")
         self._log = log
         saved = self._load()
@@ -209,6 +218,10 @@ class LocalOffsets:
 
     def forget(self, queue: MessageQueue) -> None:
         """Nothing to forget: no other member uses the file."""
+
+    def close(self) -> None:
+        """Let the member's next run have the folder."""
+        self._folder.release()
 
     def _load(self) -> LocalProgress:
         for path in (self.path, self._backup):
