@@ -114,6 +114,14 @@ def test_any_other_answer_is_raised_at_once(code: ResponseCode) -> None:
         assert w.attempts == ["A1"]
 
 
+def test_a_lack_of_permission_uses_up_the_retries() -> None:
+    with world("a") as w:
+        script(w, a=[ResponseCode.NO_PERMISSION] * 20)
+        with pytest.raises(SendFailed, match=r"after 3 attempts .*NO_PERMISSION"):
+            w.produce(send_one)
+        assert len(w.attempts) == 3
+
+
 def test_a_lost_connection_is_retried() -> None:
     with world() as w:
         script(w, a=["hang up"])

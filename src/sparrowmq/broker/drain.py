@@ -23,7 +23,7 @@ from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics
 from sparrowmq.clock import Clock
-from sparrowmq.protocol.drain import DrainState, DrainTable
+from sparrowmq.protocol.drain import DrainState, DrainTable, drain_refusal
 from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.perm import PERM_WRITE
 from sparrowmq.protocol.topic_config import TopicConfig
@@ -165,10 +165,7 @@ class Drain:
         self._changed.set()
 
     def _refuse(self) -> None:
-        self.refusal = (
-            f"broker {self._broker_name} drains and takes no new messages; send to another one, or"
-            f" resume it with: sparrowmq broker resume {self._broker_name}"
-        )
+        self.refusal = drain_refusal(self._broker_name)
         self._topics.forget_checked()
 
     async def run(self) -> None:

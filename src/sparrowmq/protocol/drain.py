@@ -10,6 +10,22 @@ DRAINED_BROKERS = "DRAINED_BROKERS"
 """The namespace of the notes that name servers keep of drained brokers: broker name → address."""
 
 
+_DRAINS = "drains and takes no new messages"
+
+
+def drain_refusal(broker_name: str) -> str:
+    """What a broker that drains answers to sends, with NO_PERMISSION."""
+    return (
+        f"broker {broker_name} {_DRAINS}; send to another one, or resume it with: sparrowmq broker"
+        f" resume {broker_name}"
+    )
+
+
+def says_it_drains(refusal: str) -> bool:
+    """Whether a refusal ends with the drain. Other sends that lack permission lack it for good."""
+    return _DRAINS in refusal
+
+
 class DrainState(StrEnum):
     """How far a broker has been emptied."""
 

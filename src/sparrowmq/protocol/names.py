@@ -97,7 +97,7 @@ def group_fault(group: str) -> str | None:
 
 def send_fault(topic: str) -> str | None:
     """Why clients may not send to this topic, None if they may."""
-    if topic in UNSENDABLE_TOPICS:
+    if topic in UNSENDABLE_TOPICS or str(topic).startswith(SYSTEM_PREFIX):
         return f"topic {topic} belongs to the broker, clients cannot send to it; choose another"
     return topic_fault(topic)
 

@@ -27,6 +27,7 @@ from sparrowmq.client.sending.waiting_sends import SendLines, SendTurns
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import ConnectionLost, NetError, NotConnected
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.drain import says_it_drains
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.send import SendLimited, SpecialMessageSent
 from sparrowmq.protocol.message import MessageQueue
@@ -61,6 +62,15 @@ def is_outcome_unknown(outcome: Exception) -> bool:
     return isinstance(outcome, NetError) and not isinstance(outcome, NotConnected)
 
 
+def _costs_no_retry(outcome: Exception) -> bool:
+    """Whether a failed attempt can leave no copy, and may succeed at the same broker soon. A topic
+    or broker that may not be written stays so: retries try other brokers, and then the send fails.
+    """
+    if isinstance(outcome, BrokerRefused) and outcome.code == ResponseCode.NO_PERMISSION:
+        return says_it_drains(outcome.text)
+    return is_certainly_not_stored(outcome)
+
+
 class RetryRules(msgspec.Struct, frozen=True, kw_only=True):
     """When a send is retried."""
 
@@ -86,7 +96,8 @@ class Failures:
     The first round over the brokers works as in Java: try the next one at once. If none of them
     took the message, the send waits for a broker to come back, longer each time. Attempts that
     certainly stored nothing do not use up a retry, since they can leave no second copy: with
-    `retries` of 1 or more, a send survives any outage that is shorter than its timeout.
+    `retries` of 1 or more, a send survives any outage that is shorter than its timeout. A lack of
+    permission does use one up, unless the broker drains.
     """
 
     def __init__(self, retries: int, rng: random.Random, *, waits_for_limits: bool = True) -> None:
@@ -125,7 +136,7 @@ class Failures:
             raise outcome
         self.attempts.append((broker_name, str(outcome)))
         self._may_be_stored = self._may_be_stored or is_outcome_unknown(outcome)
-        if not (self._is_patient and (has_left or is_certainly_not_stored(outcome))):
+        if not (self._is_patient and (has_left or _costs_no_retry(outcome))):
             self.retries_left -= 1
 
     def end(self, topic: str, elapsed_s: float) -> SendResult:
