@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,6 +134,31 @@ def test_a_member_that_subscribes_differently_is_refused_with_the_difference() -
             ):
                 await process.start({TOPIC: "paid"}, name="two")
             await process.end(first)
+
+        process.run(work())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "refusal"),
+    [
+        ({}, {"orderly": True}, "without orderly=True, this one is with it"),
+        ({"orderly": True}, {}, "with orderly=True, this one is without it"),
+        ({}, {"model": "BROADCASTING"}, "the model CLUSTERING, this one is BROADCASTING"),
+        ({"model": "BROADCASTING"}, {}, "the model BROADCASTING, this one is CLUSTERING"),
+    ],
+)
+def test_a_member_of_another_model_or_order_is_refused(
+    first: dict[str, Any], second: dict[str, Any], refusal: str, tmp_path: Path
+) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        process = OneProcess(sim)
+
+        async def work() -> None:
+            running = await process.start(name="one", offsets_dir=tmp_path, **first)
+            with pytest.raises(ValueError, match=f"{refusal}.*use another group"):
+                await process.start(name="two", offsets_dir=tmp_path, **second)
+            await process.end(running)
 
         process.run(work())
 

@@ -103,6 +103,8 @@ class StartedConsumer:
     subscriptions: Subscriptions
     is_broadcasting: bool
     """Whether each member gets everything."""
+    is_orderly: bool | None = None
+    """Whether its handler gets the messages of a queue in order; None for one that polls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +128,17 @@ class ProcessConsumers:
     """Started consumers; one that was garbage collected without being stopped does not count.
 
     Two members of a clustering group with one client id take the same queues, and members that
-    subscribe differently lose messages. Brokers can only report either mistake. If both members are
-    in one process, the start of the second is refused.
+    subscribe differently lose messages. Members that share progress with others that do not, or
+    order with others that do not keep it, break both. Brokers can only report these mistakes, if at
+    all. If both members are in one process, the start of the second is refused.
     """
 
     def __init__(self) -> None:
         self._started: list[_Started] = []
 
     def enter(self, consumer: StartedConsumer, identity: ConsumerIdentity) -> None:
-        """Register a consumer. Raises ValueError if its client id is taken or its subscription
-        differs."""
+        """Register a consumer. Raises ValueError if its client id is taken, or its model, order or
+        subscription differs."""
         for other, its in self._of_group(consumer.group, identity):
             everybody_gets_all = consumer.is_broadcasting and other.is_broadcasting
             if its.client_id == identity.client_id and not everybody_gets_all:
@@ -144,6 +147,7 @@ class ProcessConsumers:
                     " this process already: both would take the same queues; give each Client an"
                     " instance_name of its own, or none"
                 )
+            _check_kind(consumer, other)
             difference = differences(consumer.subscriptions.all(), other.subscriptions.all())
             if difference:
                 raise ValueError(
@@ -171,6 +175,26 @@ class ProcessConsumers:
             ):
                 yield other, started.identity
 
+
+def _check_kind(one: StartedConsumer, other: StartedConsumer) -> None:
+    """Raises ValueError if two members of a group differ in model or order."""
+    has = f"group {one.group} has a member in this process"
+    if one.is_broadcasting != other.is_broadcasting:
+        theirs, ours = (_MODELS[it.is_broadcasting] for it in (other, one))
+        raise ValueError(
+            f"{has} with the model {theirs}, this one is {ours}: brokers take the model of the last"
+            " heartbeat for the group's, and progress is lost; give all members the same model, or"
+            " use another group"
+        )
+    if None not in (one.is_orderly, other.is_orderly) and one.is_orderly != other.is_orderly:
+        theirs, ours = ("with" if it.is_orderly else "without" for it in (other, one))
+        raise ValueError(
+            f"{has} {theirs} orderly=True, this one is {ours} it: queues that change hands lose"
+            " their order; give all members the same, or use another group"
+        )
+
+
+_MODELS = {False: "CLUSTERING", True: "BROADCASTING"}
 
 CONSUMERS_OF_PROCESS = ProcessConsumers()
 """The default of every client. Simulations have one object for each host."""

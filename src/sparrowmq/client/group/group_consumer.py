@@ -21,6 +21,7 @@ from sparrowmq.client.members import ConsumerIdentity, StartedConsumer
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.subscriptions import Subscriptions, check_subscriptions, report_differences
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
+from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import retry_topic
@@ -52,8 +53,12 @@ class GroupConsumer(Lifecycle):
         self._subscriptions = subscriptions
         self._rates = ConsumeRates()
         self._rate_limit = RateLimit(self._rate_of(*limit))
+        has_handler = self._settings.consume_type is ConsumeType.PASSIVELY
         self._as_started = StartedConsumer(
-            group, subscriptions, is_broadcasting=self._settings.is_broadcasting
+            group,
+            subscriptions,
+            is_broadcasting=self._settings.is_broadcasting,
+            is_orderly=self._settings.is_orderly if has_handler else None,
         )
         self._owns_client = client is None
         self._is_started = False
@@ -87,8 +92,8 @@ class GroupConsumer(Lifecycle):
             await self._join(make)
 
     async def _join(self, make: Callable[[], Membership]) -> None:
-        """Raises ValueError if this process already has such a member or one that subscribes
-        differently, and BrokerRefused if a broker rejects a subscription."""
+        """Raises ValueError if this process already has such a member, or one of another model,
+        order or subscription, and BrokerRefused if a broker rejects a subscription."""
         if self.group in self._client.consumers:
             raise ValueError(f"this client has a consumer of group {self.group} already")
         client = self._client
