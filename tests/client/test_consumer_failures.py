@@ -371,7 +371,7 @@ def test_a_value_that_a_handler_returns_is_reported_once(
     lines = [each.getMessage() for each in caplog.records if "is ignored" in each.getMessage()]
     assert lines == [
         f"the handler of group {GROUP} returned {answer!r}, which is ignored and counts as success:"
-        " raise an exception, such as RetryLater, for messages that shall come again"
+        " raise an exception, such as RetryLater, if the messages are to be delivered again"
     ]
 
 

@@ -91,7 +91,14 @@ def test_a_wrong_condition_is_refused_before_anything_is_sent() -> None:
         ("created ||", "has no name at place 2"),
         ("created || || paid", "has no name at place 2"),
         ("created || *", r"\* stands alone"),
-        ("created | paid", r"separated by \|\|, not by \|"),
+        ("created | paid", r"by \|\|, not by \|: write 'created \|\| paid', or Sql"),
+        (
+            "a|b",
+            r"by \|: write 'a \|\| b', or Sql\(\"TAGS = 'a\|b'\"\) for a tag that has \| in it",
+        ),
+        ("a || b|c", r"write 'a \|\| b \|\| c'"),
+        ("|", r"write 'created \|\| paid'"),
+        ("created && paid", r"separated by \|\|, not by &&: write 'created \|\| paid', or Sql"),
         ("created, paid", r"by \|\|, not by commas: write 'created \|\| paid', or Sql"),
         ("created,paid", r"not by commas: write 'created \|\| paid'"),
         ("a || b, c,", r"not by commas: write 'a \|\| b \|\| c'"),
@@ -104,7 +111,9 @@ def test_invalid_tags_are_refused_at_the_call(choice: str, fault: str) -> None:
         Only(lambda message: True, choice)
 
 
-@pytest.mark.parametrize("choice", ["*", "created", "created||paid", " created || paid ", "a|b"])
+@pytest.mark.parametrize(
+    "choice", ["*", "created", "created||paid", " created || paid ", "a b", "a&b"]
+)
 def test_valid_tags_are_accepted(choice: str) -> None:
     data = Subscriptions({TOPIC: choice}).get(TOPIC)
     assert data is not None

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -16,7 +16,9 @@ from sparrowmq import (
     PushConsumer,
     TransactionState,
 )
+from sparrowmq.client.group.member_settings import StrategyName
 from sparrowmq.client.sending.transactional_producer import settled
+from sparrowmq.client.strategies import NAMED
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, send
 
@@ -32,6 +34,16 @@ def test_a_consumer_takes_the_name_of_its_model(model: MessageModel) -> None:
     name: Any = model.name
     PushConsumer(GROUP, {TOPIC: "*"}, model=name)
     PullConsumer(GROUP, [TOPIC], model=name)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_consumer_takes_the_name_of_its_strategy(name: Any) -> None:
+    PushConsumer(GROUP, {TOPIC: "*"}, strategy=name)
+    PullConsumer(GROUP, [TOPIC], strategy=name)
+
+
+def test_every_strategy_that_has_only_a_name_is_known_to_type_checkers() -> None:
+    assert get_args(StrategyName) == tuple(NAMED)
 
 
 @pytest.mark.parametrize("kind", list(CompressionType))

@@ -26,6 +26,7 @@ from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.client.sending.transactional_producer import TransactionalProducer, TransactionState
+from sparrowmq.testing.local_cluster import AsyncCluster
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, create_topic
 from tests.client.scripted import world
@@ -48,7 +49,7 @@ NAN = float("nan")
         ({"delay_level": -1}, "must be 0 to 18"),
         ({"delay_ms": -1}, "must be 0 or more"),
         ({"tags": "a || b"}, "a message has one tag"),
-        ({"topic": None}, "topic name is None, must be a text"),
+        ({"topic": None}, "topic name is None, must be a str"),
         ({"tags": 5}, "tags is 5, must be str"),
         ({"keys": None}, "keys is None, must be str or Sequence"),
         ({"keys": 5}, "keys is 5"),
@@ -75,7 +76,7 @@ def test_a_message_that_cannot_be_sent(arguments: dict[str, Any], fault: str) ->
         ({"retries": -1}, "retries is -1"),
         ({"default_queues": 0}, "default_queues is 0"),
         ({"max_body_bytes": 0}, "max_body_bytes is 0"),
-        ({"group": None}, "group name is None, must be a text"),
+        ({"group": None}, "group name is None, must be a str"),
         ({"group": "DEFAULT_PRODUCER"}, "group DEFAULT_PRODUCER is what RocketMQ's clients have"),
         ({"name_servers": None}, "name_servers is None, must be host:port"),
         ({"timeout_s": NAN}, "timeout_s is nan, must be more than 0"),
@@ -183,7 +184,11 @@ def test_a_transactional_producer_refuses_a_listener_of_none(listener: Any) -> N
             {"from_time": datetime(2026, 1, 1, tzinfo=UTC), "from_timestamp_ms": 5},
             "cannot be combined, give one",
         ),
-        ({"strategy": "AVG"}, "strategy is 'AVG', must be a Strategy"),
+        (
+            {"strategy": "AVERAGE"},
+            "no strategy is named 'AVERAGE': there are AVG, AVG_BY_CIRCLE, C",
+        ),
+        ({"strategy": 5}, "is 5, must be AVG, AVG_BY_CIRCLE, .*STICKY or another Strategy"),
         ({"listener": 5}, "listener is 5, must be a function"),
         ({"batch": 1.5}, "batch is 1.5, must be a whole number"),
         ({"workers": 0}, "workers is 0, must be 1 or more"),
@@ -196,6 +201,8 @@ def test_a_transactional_producer_refuses_a_listener_of_none(listener: Any) -> N
         ({"suspend_s": -1}, "suspend_s is -1, must be 0 or more"),
         ({"stop_within_s": None}, "stop_within_s is None, must be a number, 0 or more"),
         ({"limits": 5}, "limits is 5, must be a FlowLimits"),
+        ({"offsets_dir": 5}, "offsets_dir is 5, must be a path"),
+        ({"model": "BROADCASTING", "offsets_dir": 5}, "offsets_dir is 5, must be a path"),
     ],
 )
 def test_a_push_consumer(settings: dict[str, Any], fault: str) -> None:
@@ -250,6 +257,15 @@ async def turn(*ignored: Any) -> None:
         (lambda: LitePullConsumer(GROUP, limit_all=0), "limit_all is 0, must be 1 or more"),
         (lambda: PullConsumer(GROUP, TOPIC), f"topics is '{TOPIC}', must be a list of names"),
         (lambda: ScheduledPull(GROUP, {TOPIC: turn}, workers=0), "workers is 0"),
+        (
+            lambda: ScheduledPull(GROUP, [TOPIC]),  # type: ignore[arg-type]
+            r"callbacks are \['orders'\], must give a function for each topic, such as {",
+        ),
+        (
+            lambda: blocking.ScheduledPull(GROUP, [TOPIC]),  # type: ignore[arg-type]
+            r"callbacks are .*, must give a function for each topic",
+        ),
+        (lambda: AsyncCluster(data_dir=5), "data_dir is 5, must be a path"),  # type: ignore[arg-type]
         (
             lambda: blocking.ScheduledPull(GROUP, {TOPIC: None}),  # type: ignore[dict-item]
             f"callback of topic {TOPIC} is None, must be a function",
@@ -342,6 +358,11 @@ def test_an_offset_that_no_broker_can_store_is_not_noted(offset: Any) -> None:
                 await lite.commit("x")  # type: ignore[arg-type]
             with pytest.raises(ValueError, match="a queue is 'q'"):
                 await lite.assign(["q"])  # type: ignore[list-item]
+            for read in (lite.assign, lite.pause, lite.resume):
+                with pytest.raises(ValueError, match="must be a list of queues, such as"):
+                    await read(queue)  # type: ignore[misc,arg-type]
+            with pytest.raises(ValueError, match="subscribe to a topic or assign queues first"):
+                await lite.poll()
         async with PullConsumer(GROUP, client=client) as pull:
             with pytest.raises(ValueError, match="the offset of"):
                 pull.update_offset(queue, offset)

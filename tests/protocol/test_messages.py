@@ -85,7 +85,7 @@ def test_changing_the_callers_properties_does_not_change_the_message() -> None:
         ({"keys": [""]}, "which separate keys"),
         ({"keys": [7]}, "key 7 is int, must be str"),
         ({"properties": {"KEYS": "x"}}, "belongs to RocketMQ"),
-        ({"properties": {"a": 1}}, "must be a str and a str"),
+        ({"properties": {"a": 1}}, "must be two str, a name and a value"),
         ({"properties": {"": "x"}}, "blank name or value"),
         ({"properties": {"a": " "}}, "blank name or value"),
         ({"properties": {"a\x01": "x"}}, "separate properties"),

@@ -162,6 +162,38 @@ def test_what_json_cannot_hold_is_refused_when_the_message_is_built(value: objec
         Message.json("orders", value)
 
 
+NAN, INFINITE = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (NAN, "it is nan, a number that JSON does not have; None becomes null"),
+        ({"price": NAN}, "price is nan"),
+        ({"orders": [{"price": 1.5}, {"price": -INFINITE}]}, r"orders\[1\].price is -inf"),
+        (Order("o-1", INFINITE), "amount is inf"),  # type: ignore[arg-type]
+        (Payment("o-1", NAN), "amount is nan"),  # type: ignore[arg-type]
+        ((1, NAN, Model("o-1", 1)), r"\[1\] is nan"),
+    ],
+)
+def test_numbers_that_json_does_not_have_are_refused_with_their_place(
+    value: object, said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        Message.json("orders", value)
+
+
+def test_null_and_texts_that_contain_it_are_written() -> None:
+    value = {"price": None, "note": "null", "model": Model("o-1", 3)}
+    message = Message.json("orders", value)
+    assert message.body == b'{"price":null,"note":"null","model":{"id":"o-1","amount":3}}'
+
+
+def test_a_kind_that_is_no_type_is_refused() -> None:
+    with pytest.raises(ValueError, match="kind is 5, must be a type, such as dict"):
+        arrived(b"{}").json(5)  # type: ignore[call-overload]
+
+
 AT = datetime(2026, 11, 16, 13, 30, 0, 500_000, timezone(timedelta(hours=1)))
 
 

@@ -14,7 +14,7 @@ from sparrowmq.client.consuming.pull_consumer import PullConsumer as AsyncPullCo
 from sparrowmq.client.consuming.pull_loop import FlowLimits
 from sparrowmq.client.consuming.push_consumer import WAITS_FOR_ITSELF, is_in_handler
 from sparrowmq.client.consuming.push_consumer import PushConsumer as AsyncPushConsumer
-from sparrowmq.client.consuming.scheduled_pull import DEFAULT_WORKERS, PullCallback
+from sparrowmq.client.consuming.scheduled_pull import DEFAULT_WORKERS, PullCallback, check_callbacks
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull as AsyncScheduledPull
 from sparrowmq.client.consuming.scheduled_pull import Turn as AsyncTurn
 from sparrowmq.client.group.group_consumer import GroupConsumer
@@ -262,6 +262,7 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
         self._worker_count = settings.get("workers", DEFAULT_WORKERS)
         self._threads: HandlerThreads
         self._consumer: PullConsumer | None = None
+        check_callbacks(callbacks)
         for topic, plain in callbacks.items():
             check_function(f"the callback of topic {topic}", plain)
             if inspect.iscoroutinefunction(plain):  # calling it would do nothing

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import Enum
+from os import PathLike
 from typing import Any, TypeVar
 
 from sparrowmq.protocol.message import MessageQueue
@@ -73,6 +74,22 @@ def check_names(name: str, given: object) -> None:
     """Several names: a single string would be taken for its letters."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ValueError(f"{name} is {given!r}, must be a list of names")
+
+
+def check_path(name: str, given: object) -> None:
+    """A path, as a text or a Path."""
+    if not isinstance(given, str | PathLike):
+        raise ValueError(f"{name} is {given!r}, must be a path")
+
+
+def check_queues(given: Iterable[MessageQueue]) -> list[MessageQueue]:
+    """Several queues: a single one is easily given without its list."""
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise ValueError(f"queues is {given!r}, must be a list of queues, such as [queue]")
+    queues = list(given)
+    for queue in queues:
+        check_kind("a queue", queue, MessageQueue)
+    return queues
 
 
 def check_offsets(offsets: Mapping[MessageQueue, Any]) -> None:

@@ -274,7 +274,7 @@ def _keys_fault(keys: str | Sequence[Any]) -> str | None:
 def _properties_fault(properties: Mapping[Any, Any]) -> str | None:
     for name, value in properties.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            return f"property {name!r}: {value!r} must be a str and a str"
+            return f"property {name!r}: {value!r} must be two str, a name and a value"
         if name in SYSTEM_PROPERTIES:
             return f"property {name} belongs to RocketMQ, choose another name"
         if not name.strip() or not value.strip():

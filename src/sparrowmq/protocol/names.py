@@ -156,7 +156,7 @@ def dlq_topic(group: str) -> str:
 def _fault(kind: str, name: str, max_length: int) -> str | None:
     given: object = name  # usually None: a missing setting
     if not isinstance(given, str):
-        return f"the {kind} name is {name!r}, must be a text"
+        return f"the {kind} name is {name!r}, must be a str"
     if not name or name.isspace():
         return f"the {kind} name is blank"
     shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"

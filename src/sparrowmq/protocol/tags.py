@@ -32,8 +32,8 @@ def tags_fault(expression: str, *, for_comma: str) -> str | None:
 
     Brokers treat an empty text as everything, and skip a missing name: if a variable was empty, the
     reader would get what it did not ask for, or miss what it did. They treat `created, paid` as the
-    name of one tag, which would match nothing. `for_comma` is how the caller's users select a tag
-    that really contains a comma (decision 30).
+    name of one tag, which would match nothing, and so `created|paid` and `created && paid`.
+    `for_comma` is how the caller's users select a tag that really contains a comma (decision 30).
     """
     tags = [tag.strip() for tag in expression.split("||")]
     if not all(tags):
@@ -41,15 +41,27 @@ def tags_fault(expression: str, *, for_comma: str) -> str | None:
         return f"which {missing}; must be names such as 'created || paid', or * for all"
     if len(tags) > 1 and ALL_TAGS in tags:
         return "and * stands alone: it means all tags"
-    if any(" |" in tag or "| " in tag for tag in tags):  # without blanks it is a legal tag
-        return "and tags are separated by ||, not by |"
+    wrong = next((each for each in ("&&", "|") if any(each in tag for tag in tags)), None)
+    if wrong is not None:
+        meant = _separated(expression, wrong)
+        way_out = for_comma.replace("a,b", f"a{wrong}b")
+        return (
+            f"and tags are separated by ||, not by {wrong}: write {meant!r}, or {way_out} for a tag"
+            f" that has {wrong} in it"
+        )
     if "," in expression:
-        meant = " || ".join(filter(None, map(str.strip, expression.replace("||", ",").split(","))))
+        meant = _separated(expression, ",")
         return (
             f"and tags are separated by ||, not by commas: write {meant!r}, or {for_comma} for a"
             " tag that has a comma in it"
         )
     return None
+
+
+def _separated(expression: str, wrong: str) -> str:
+    """The tags with the separator that was meant instead of a wrong one."""
+    parts = expression.replace("||", wrong).split(wrong)
+    return " || ".join(filter(None, map(str.strip, parts))) or "created || paid"
 
 
 def tag_code(tag: str | None) -> int:

@@ -25,7 +25,7 @@ from sparrowmq.admin.admin import Admin
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.restarts import serve_until
 from sparrowmq.broker.server import BrokerServer
-from sparrowmq.client.argument_checks import check_whole
+from sparrowmq.client.argument_checks import check_path, check_whole
 from sparrowmq.client.setting_names import unknown_settings
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.disk.real_disk import RealDisk
@@ -144,6 +144,8 @@ class AsyncCluster:
     ) -> None:
         check_whole("brokers", brokers, 1, len(string.ascii_lowercase))
         check_whole("slaves", slaves, 0, 9)
+        if data_dir is not None:
+            check_path("data_dir", data_dir)
         known = {field.name for field in fields(BrokerConfig)}
         if unknown := settings.keys() - known:
             raise TypeError(unknown_settings("the cluster", unknown, known | _OWN_SETTINGS))

@@ -131,7 +131,7 @@ class Result(NamedTuple):
 _AGAIN = "handler of group %s wants %s of %s from offset %d, id %s, again later: %s"
 _IGNORED = (
     "the handler of group %s returned %r, which is ignored and counts as success: raise an"
-    " exception, such as RetryLater, for messages that shall come again"
+    " exception, such as RetryLater, if the messages are to be delivered again"
 )
 THREADS_CLOSED = "a worker of %s ends before stop(), for its threads accept no more work: %s"
 

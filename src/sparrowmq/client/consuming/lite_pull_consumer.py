@@ -19,6 +19,7 @@ from sparrowmq.client.argument_checks import (
     check_kind,
     check_number,
     check_offsets,
+    check_queues,
     check_whole,
 )
 from sparrowmq.client.broker_calls import Position, committed_offset, max_offset, min_offset
@@ -88,6 +89,7 @@ class LitePullConsumer(GroupConsumer):
         self._limit_all = limit_all
         self._auto_commit = auto_commit
         self._buffer = PollBuffer()
+        self._has_subscribed = bool(subscriptions)
         self._reader: LiteReader
 
     # ---- lifecycle
@@ -157,6 +159,7 @@ class LitePullConsumer(GroupConsumer):
             )
         without_functions({topic: choice})
         self._subscriptions.add(topic, choice, self._client.clock())
+        self._has_subscribed = True
         await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:
@@ -175,9 +178,7 @@ class LitePullConsumer(GroupConsumer):
         self._running()
         if len(self._subscriptions):
             raise ValueError("topics are subscribed: subscribe and assign cannot be combined")
-        wanted = frozenset(queues)
-        for queue in wanted:
-            check_kind("a queue", queue, MessageQueue)
+        wanted = frozenset(check_queues(queues))
         check_shares(self._rate_limit.rate, is_broadcasting=False, has_topics=False)
         self._is_manual = self._reader.is_manual = True
 
@@ -190,11 +191,11 @@ class LitePullConsumer(GroupConsumer):
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Neither pull nor return messages of these queues until `resume`."""
-        self._buffer.paused.update(queues)
+        self._buffer.paused.update(check_queues(queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Continue with these queues after `pause`."""
-        self._buffer.paused.difference_update(queues)
+        self._buffer.paused.difference_update(check_queues(queues))
         self._buffer.arrival.set()
 
     # ---- reading
@@ -202,10 +203,13 @@ class LitePullConsumer(GroupConsumer):
     async def poll(self, timeout_s: float = _POLL_S) -> list[MessageExt]:
         """Return the next messages, all from one queue, or an empty list if none came in time.
 
-        What the previous poll returned counts as consumed now.
+        What the previous poll returned counts as consumed now. Raises ValueError before the first
+        `subscribe` or `assign`.
         """
         self._running_here()
         check_number("timeout_s", timeout_s, 0)
+        if not (self._has_subscribed or self._is_manual):
+            raise ValueError("nothing to poll: subscribe to a topic or assign queues first")
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._is_started:

@@ -48,6 +48,13 @@ class Turn:
 PullCallback = Callable[[MessageQueue, Turn], Awaitable[None]]
 
 
+def check_callbacks(callbacks: object) -> None:
+    """Raises ValueError for anything but a mapping: people forget the callback and pass topics."""
+    if not isinstance(callbacks, Mapping):
+        text = "must give a function for each topic, such as {'orders': archive}"
+        raise ValueError(f"callbacks are {callbacks!r}, {text}")
+
+
 @checks_setting_names
 class ScheduledPull(Lifecycle):
     """Calls a callback repeatedly for each assigned queue, in one task per queue; tasks start and
@@ -68,6 +75,7 @@ class ScheduledPull(Lifecycle):
     ) -> None:
         """At most `workers` callbacks run at once. Raises ValueError for an illegal group or
         topic."""
+        check_callbacks(callbacks)
         if not callbacks:
             raise ValueError("no callback given, at least one topic is needed")
         for topic, callback in callbacks.items():

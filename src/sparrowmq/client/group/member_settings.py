@@ -9,14 +9,14 @@ from typing import Any, Literal, TypedDict
 from sparrowmq.client.argument_checks import (
     MAX_LONG,
     check_function,
-    check_kind,
+    check_path,
     check_whole,
     member_of,
     to_ms,
 )
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
-from sparrowmq.client.strategies import AVG, Strategy
+from sparrowmq.client.strategies import AVG, NAMED, Strategy, strategy_named
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import check_consumer_group
@@ -28,6 +28,7 @@ PERSIST_S = 5.0
 
 ModelName = Literal["BROADCASTING", "CLUSTERING"]
 FromWhereName = Literal["LAST_OFFSET", "FIRST_OFFSET", "TIMESTAMP"]
+StrategyName = Literal["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "STICKY"]
 
 
 class OwnClientSettings(TypedDict, total=False):
@@ -41,7 +42,7 @@ class OwnClientSettings(TypedDict, total=False):
     """CLUSTERING shares messages among the members, BROADCASTING gives each member all of them."""
     offsets_dir: str | Path | None
     """Where broadcasting members keep their progress; ~/.sparrowmq/offsets unless given."""
-    strategy: Strategy
+    strategy: Strategy | StrategyName
     """Which member gets which queues; `AVG` unless given."""
     listener: QueueListener | None
     """Called after the assignment has changed."""
@@ -103,6 +104,16 @@ def with_start(chosen: dict[str, Any]) -> dict[str, Any]:
     return {**start, "from_where": where}
 
 
+def _strategy(given: object) -> Strategy:
+    """A strategy, which may be given as its name. Raises ValueError that lists the names."""
+    if isinstance(given, Strategy):
+        return given
+    if isinstance(given, str):
+        return strategy_named(given)
+    names = ", ".join(NAMED)
+    raise ValueError(f"strategy is {given!r}, must be {names} or another Strategy")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
     """How a consumer takes part in its group."""
@@ -114,7 +125,7 @@ class MemberSettings:
     """Where broadcasting members keep their progress; ~/.sparrowmq/offsets unless given."""
     from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
     from_timestamp_ms: int | None = None
-    strategy: Strategy = AVG
+    strategy: Strategy = AVG  # a name is converted
     is_orderly: bool = False
     takes_retries: bool = True
     """Whether %RETRY%group is subscribed in clustering groups."""
@@ -132,12 +143,13 @@ class MemberSettings:
         from_where = member_of("from_where", self.from_where, ConsumeFromWhere)
         object.__setattr__(self, "model", model)
         object.__setattr__(self, "from_where", from_where)
-        check_kind("strategy", self.strategy, Strategy)
+        object.__setattr__(self, "strategy", _strategy(self.strategy))
         if self.listener is not None:
             check_function("listener", self.listener)
         if self.from_timestamp_ms is not None:
             check_whole("from_timestamp_ms", self.from_timestamp_ms, 0, MAX_LONG)
         if self.offsets_dir is not None:
+            check_path("offsets_dir", self.offsets_dir)
             object.__setattr__(self, "offsets_dir", Path(self.offsets_dir))
         if self.is_orderly and self.is_broadcasting:
             raise ValueError(
