@@ -10,10 +10,13 @@ import pytest
 
 from sparrowmq.client.consuming.deduplicate import Deduplicate, MemorySeen, Seen, SqliteSeen
 from sparrowmq.client.consuming.handler_calls import RetryLater
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.record import decode_record, encode_record, topic_part
 from sparrowmq.testing.sim_cluster import SimCluster
-from tests.client.members import Member, create_topic, send
+from tests.client.members import Member, create_topic, send, stored_offset
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0, 1))
 
@@ -63,6 +66,53 @@ def test_a_known_key_is_skipped(seen: Seen) -> None:
     handle([message(b"a"), message(b"b")])
     handle([message(b"b"), message(b"c"), message(b"c")])
     assert handled.bodies == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_handler_of_each_message_is_wrapped_as_well(is_async: bool) -> None:
+    bodies: list[bytes] = []
+
+    def handle(one: MessageExt) -> None:
+        bodies.append(one.body)
+
+    async def handle_later(one: MessageExt) -> None:
+        bodies.append(one.body)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        client = sim.client_on("member", routes)
+        consumer = PushConsumer(
+            "billing",
+            {"orders": "*"},
+            client=client,
+            threads=InlineWorkers(),
+            from_where="FIRST_OFFSET",
+        )
+        once = Deduplicate(MemorySeen(), by_body)
+
+        async def start() -> None:
+            await client.start()
+            await consumer.start(each=once(handle_later) if is_async else once(handle))
+
+        sim.run(start(), on=sim.host("member"))
+        send(sim, b"a", b"b", b"a")
+        sim.advance(10)
+        assert bodies == [b"a", b"b"]
+        assert stored_offset(sim) == 3
+
+
+@pytest.mark.parametrize("store", ["seen.db", None, MemorySeen])
+def test_what_is_no_store_is_refused(store: Any) -> None:
+    with pytest.raises(ValueError, match=r"the store of Deduplicate is .*must be an object such"):
+        Deduplicate(store)
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"nodir/seen\.db cannot be opened"):
+        SqliteSeen(tmp_path / "nodir" / "seen.db")
+    (tmp_path / "text.db").write_text("not a database, but text" * 100)
+    with pytest.raises(OSError, match=r"text\.db cannot be used"):
+        SqliteSeen(tmp_path / "text.db")
 
 
 @pytest.mark.parametrize("key", [None, "", 5])
@@ -141,7 +191,7 @@ def test_a_handler_whose_call_is_async_is_awaited_before_its_keys_are_recorded()
 
 def test_an_argument_that_is_not_a_handler_is_refused() -> None:
     with pytest.raises(ValueError, match="handler is 5"):
-        Deduplicate(MemorySeen())(5)  # type: ignore[arg-type]
+        Deduplicate(MemorySeen())(5)  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="key is 5, must be a function"):
         Deduplicate(MemorySeen(), key=5)  # type: ignore[arg-type]
 

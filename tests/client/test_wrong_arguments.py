@@ -153,6 +153,17 @@ def test_what_is_sent_in_a_transaction(arguments: dict[str, Any], fault: str) ->
         w.sim.run(on_the_host(), on=w.sim.host("producer"))
 
 
+def test_a_transactional_producer_refuses_a_class_as_its_listener() -> None:
+    class Bookings:
+        def execute(self, half: Any) -> Any: ...
+
+        def check(self, message: Any) -> Any: ...
+
+    listener: Any = Bookings
+    with pytest.raises(ValueError, match=r"the class Bookings, must be an object of it: Bookings"):
+        TransactionalProducer("orders-svc", listener)
+
+
 @pytest.mark.parametrize("listener", [None, object(), lambda half: None])
 def test_a_transactional_producer_refuses_a_listener_of_none(listener: Any) -> None:
     with pytest.raises(ValueError, match="execute of the listener is None"):

@@ -14,10 +14,15 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, overload
 
 from sparrowmq.client.argument_checks import check_function, check_time
-from sparrowmq.client.consuming.handler_calls import Handler, RetryLater, check_handler
+from sparrowmq.client.consuming.handler_calls import (
+    EachHandler,
+    Handler,
+    RetryLater,
+    check_handler,
+)
 from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.protocol.message_ext import MessageExt
@@ -75,8 +80,20 @@ class SqliteSeen:
     power cut may lose the last moments."""
 
     def __init__(self, path: Path) -> None:
+        """Raises OSError if the file cannot be created or read."""
         self._lock = threading.Lock()
-        self._base = sqlite3.connect(path, check_same_thread=False, timeout=30.0)
+        try:
+            self._base = sqlite3.connect(path, check_same_thread=False, timeout=30.0)
+        except sqlite3.Error as error:
+            text = f"{path} cannot be opened, which holds keys: {error}; does its directory exist?"
+            raise OSError(text) from error
+        try:
+            self._set_up()
+        except sqlite3.Error as error:
+            self._base.close()
+            raise OSError(f"{path} cannot be used, which holds keys: {error}") from error
+
+    def _set_up(self) -> None:
         self._base.execute("PRAGMA journal_mode = WAL")
         # No fsync per handler call: the class promises no more.
         self._base.execute("PRAGMA synchronous = NORMAL")
@@ -115,13 +132,17 @@ class SqliteSeen:
             self._base.close()
 
 
+_Given = Sequence[MessageExt] | MessageExt
+
+
 def _unique_id(message: MessageExt) -> str:
     return message.msg_id
 
 
 @checks_setting_names
 class Deduplicate:
-    """Wraps a handler, async or plain, so that messages with a known key are skipped."""
+    """Wraps a handler, async or plain, of batches or of each message, so that messages with a known
+    key are skipped."""
 
     def __init__(
         self,
@@ -136,35 +157,48 @@ class Deduplicate:
         Keys are remembered for `ttl_s`, which should be longer than a message may be retried."""
         check_time("ttl_s", ttl_s)
         check_function("key", key)
+        _check_store(store)
         self._claims = _Claims(store, key, int(ttl_s * 1000), clock)
 
-    def __call__(self, handler: Handler) -> Handler:
-        """Wrap a handler so that it skips known messages. Raises ValueError for anything but a
+    @overload
+    def __call__(self, handler: Handler) -> Handler: ...
+
+    @overload
+    def __call__(self, handler: EachHandler) -> EachHandler: ...
+
+    def __call__(self, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Wrap a handler so that it skips known messages. The result takes what the handler takes:
+        a batch, or one message for `start(each=…)`. Raises ValueError for anything but a
         handler."""
         check_handler(handler)
         if inspect.iscoroutinefunction(handler):
 
-            async def handle(messages: Sequence[MessageExt]) -> None:
-                batch = _Batch(self._claims, messages)
+            async def handle(given: _Given) -> None:
+                batch = _Batch(self._claims, given)
                 with batch:
                     if batch.fresh:
-                        answer = handler(batch.fresh)
-                        assert answer is not None
-                        await answer
+                        await handler(batch.left)
 
             return handle
 
-        def handle_plainly(messages: Sequence[MessageExt]) -> Awaitable[None] | None:
-            batch = _Batch(self._claims, messages)
+        def handle_plainly(given: _Given) -> Awaitable[None] | None:
+            batch = _Batch(self._claims, given)
             with ExitStack() as stack:
                 stack.enter_context(batch)
-                answer = handler(batch.fresh) if batch.fresh else None
+                answer = handler(batch.left) if batch.fresh else None
                 if inspect.isawaitable(answer):
                     # An async method that does not look like one: it has done nothing yet.
                     return _awaited(answer, stack.pop_all())
             return None
 
         return handle_plainly
+
+
+def _check_store(store: object) -> None:
+    functions = (getattr(store, name, None) for name in ("known", "record"))
+    if isinstance(store, type) or not all(map(callable, functions)):
+        allowed = 'must be an object such as MemorySeen() or SqliteSeen(Path("seen.db"))'
+        raise ValueError(f"the store of Deduplicate is {store!r}, {allowed}")
 
 
 class _Claims:
@@ -219,11 +253,14 @@ async def _awaited(answer: Awaitable[None], batch: ExitStack) -> None:
 class _Batch:
     """One handler call: claims keys at the beginning, records what succeeded at the end."""
 
-    def __init__(self, claims: _Claims, messages: Sequence[MessageExt]) -> None:
+    def __init__(self, claims: _Claims, given: _Given) -> None:
         self._claims = claims
-        self._messages = list(messages)
+        is_one = isinstance(given, MessageExt)
+        self._messages = [given] if isinstance(given, MessageExt) else list(given)
         self.fresh: list[MessageExt]
-        self.fresh, self._keys, self._is_shared = claims.claim(messages)
+        self.fresh, self._keys, self._is_shared = claims.claim(self._messages)
+        self.left: _Given = given if is_one else self.fresh
+        """What the handler gets, if anything is fresh: one message if it was given one."""
 
     def __enter__(self) -> None:
         pass

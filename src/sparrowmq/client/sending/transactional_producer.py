@@ -124,6 +124,9 @@ class TransactionalProducer(Producer):
         **settings: Unpack[ProducerSettings],
     ) -> None:
         super().__init__(group, **settings)
+        if isinstance(listener, type):
+            name = listener.__name__
+            raise ValueError(f"listener is the class {name}, must be an object of it: {name}()")
         for function in ("execute", "check"):
             check_function(f"{function} of the listener", getattr(listener, function, None))
         self._listener = listener
