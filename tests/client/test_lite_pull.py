@@ -102,6 +102,20 @@ def test_without_auto_commit_only_commit_stores_progress() -> None:
         assert stored_offset(sim) == 20
 
 
+def test_a_commit_past_the_end_of_its_queue_is_refused() -> None:
+    async def read(consumer: LitePullConsumer) -> None:
+        await consumer.poll()
+        with pytest.raises(ValueError, match=r"offset 1000000 is past the end of .* which is 25"):
+            await consumer.commit({QUEUE: 10**6})
+        assert await consumer.committed(QUEUE) is None
+        await consumer.commit({QUEUE: 25})  # not polled yet, but there
+
+    with SimCluster(seed=1).run() as sim:
+        with_25_messages(sim)
+        run(sim, read, auto_commit=False, batch=3, limits=FlowLimits(messages=3))
+        assert stored_offset(sim) == 25
+
+
 def test_functions_are_refused_and_so_is_polling_before_the_start() -> None:
     with pytest.raises(ValueError, match="filters what it polled itself"):
         LitePullConsumer(GROUP, {TOPIC: Only(lambda message: True)})
@@ -134,7 +148,7 @@ def test_prefetching_stays_within_the_limit_of_unpolled_messages(options: dict[s
 def test_a_reader_with_an_offset_out_of_range_continues_at_the_end_of_the_queue() -> None:
     async def commit_too_much(consumer: LitePullConsumer) -> None:
         await consumer.poll()
-        await consumer.commit({QUEUE: 99})
+        consumer.commit_later({QUEUE: 99})  # without a check, which needs the broker
 
     async def read(consumer: LitePullConsumer) -> list[bytes]:
         return bodies(await consumer.poll(timeout_s=60))

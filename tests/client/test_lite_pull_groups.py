@@ -87,15 +87,28 @@ def test_progress_of_a_queue_that_is_not_ours_is_not_committed() -> None:
     async def read(consumer: LitePullConsumer) -> None:
         await consumer.poll()
         assert consumer.assignment() == [QUEUE]
-        with pytest.raises(QueueLost, match="went to another member"):
+        with pytest.raises(ValueError, match="is not read by this consumer now"):
             await consumer.commit({QUEUE: 5, OTHER: 7})
-        with pytest.raises(QueueLost, match="went to another member"):
+        with pytest.raises(ValueError, match="is not read by this consumer now"):
             consumer.commit_later({OTHER: 7})
         assert [await consumer.committed(queue) for queue in (QUEUE, OTHER)] == [None, None]
 
     with SimCluster(seed=1).run() as sim:
         with_25_messages(sim, queues=2)
         run(sim, read, strategy=by_configuration([QUEUE]))
+
+
+def test_progress_of_a_queue_that_was_read_and_lost_is_not_committed() -> None:
+    async def read(consumer: LitePullConsumer) -> None:
+        await consumer.poll()
+        member = membership_of(consumer)
+        member.ownership.lose(member.held[QUEUE])
+        with pytest.raises(QueueLost, match="went to another member"):
+            consumer.commit_later({QUEUE: 5})
+
+    with SimCluster(seed=1).run() as sim:
+        with_25_messages(sim)
+        run(sim, read, auto_commit=False)
 
 
 def test_a_commit_raises_for_a_queue_lost_while_another_s_progress_is_stored(

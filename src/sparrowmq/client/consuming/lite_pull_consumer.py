@@ -89,6 +89,8 @@ class LitePullConsumer(GroupConsumer):
         self._limit_all = limit_all
         self._auto_commit = auto_commit
         self._buffer = PollBuffer()
+        self._polled: set[MessageQueue] = set()
+        """Queues that were read from: one that is not held any more went to another member."""
         self._has_subscribed = bool(subscriptions)
         self._reader: LiteReader
 
@@ -216,6 +218,7 @@ class LitePullConsumer(GroupConsumer):
                     self._acknowledge()  # each time: another poll may have returned something
                     found = await self._next_batch()
                     if found:
+                        self._polled.add(found[0].queue)
                         return found
                     await self._buffer.more()
         return []
@@ -244,10 +247,21 @@ class LitePullConsumer(GroupConsumer):
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Store progress now: of everything polled, or the given offsets. Raises ValueError for an
-        invalid offset, QueueLost, and NoRoute, BrokerRefused, NetError or OSError if the progress
-        cannot be stored."""
-        self._running_here()
+        offset past the end of its queue, or a queue that this member never read, QueueLost, and
+        NoRoute, BrokerRefused, NetError or OSError if the progress cannot be stored."""
+        held = self._running_here().held
+        if offsets is not None:
+            check_offsets(offsets)
+            # What was pulled exists: only other offsets cost a request.
+            for queue in [one for one in offsets if one in held]:
+                if offsets[queue] > held[queue].next_offset:
+                    await self._check_end(queue, offsets[queue])
         await self._member.store(self._note(offsets))
+
+    async def _check_end(self, queue: MessageQueue, offset: int) -> None:
+        high, _ = await max_offset(self._client, queue)
+        if offset > high:
+            raise ValueError(f"offset {offset} is past the end of {queue}, which is {high}")
 
     def commit_later(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Like `commit` without waiting: progress is stored in the background within 5 s. Raises
@@ -262,7 +276,9 @@ class LitePullConsumer(GroupConsumer):
         check_offsets(offsets)
         for queue in offsets:
             if member.ownership.has_leases and queue not in member.held:
-                raise QueueLost(queue)  # its progress is another member's
+                if queue in self._polled:
+                    raise QueueLost(queue)  # its progress is another member's
+                self._held(queue)
         for queue, offset in offsets.items():
             epoch = member.held[queue].epoch if queue in member.held else None
             member.offsets.update(queue, Position(offset, epoch), may_lower=True)
