@@ -1,5 +1,6 @@
 """docs/admin.md: its examples run as pasted, one after the other, and use only existing names."""
 
+import inspect
 import os
 import re
 import subprocess
@@ -41,6 +42,22 @@ def test_every_method_is_listed() -> None:
     public = {name for name in vars(Admin) if not name.startswith("_")} - {"start", "stop"}
     listed = TEXT[TEXT.index("## All methods") :]
     assert set(re.findall(r"`(\w+)\(", listed)) == public
+
+
+LISTED = re.findall(
+    r"`(\w+)\((.*?)\)`", TEXT[TEXT.index("## All methods") : TEXT.index("Some need a")]
+)
+
+
+@pytest.mark.parametrize(("name", "given"), LISTED)
+def test_a_method_is_listed_with_the_arguments_that_it_needs(name: str, given: str) -> None:
+    _, *taken = inspect.signature(getattr(Admin, name)).parameters.values()
+    needed = [
+        f"{each.name}=…" if each.kind is each.KEYWORD_ONLY else each.name
+        for each in taken
+        if each.default is each.empty
+    ]
+    assert given == ", ".join([*needed, "…"] if len(needed) < len(taken) else needed)
 
 
 @pytest.mark.parametrize("name", re.findall(r"`([A-Z]\w+[a-z])`", TEXT))

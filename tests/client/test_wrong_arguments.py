@@ -177,6 +177,9 @@ def test_a_transactional_producer_refuses_a_listener_of_none(listener: Any) -> N
         ({"subscriptions": {TOPIC: None}}, f"filter of topic {TOPIC} is None, must be tags"),
         ({"model": "BROADCAST"}, "is 'BROADCAST', must be one of BROADCASTING, CLUSTERING"),
         ({"from_where": "FIRST"}, "must be one of LAST_OFFSET, FIRST_OFFSET, TIMESTAMP"),
+        ({"from_where": "first"}, r"TIMESTAMP; did you mean FIRST_OFFSET\?"),
+        ({"model": "brodcasting"}, r"CLUSTERING; did you mean BROADCASTING\?"),
+        ({"from_where": "soon"}, "TIMESTAMP$"),
         ({"from_timestamp_ms": -1}, "from_timestamp_ms is -1, must be 0 or more"),
         (
             {"from_timestamp_ms": 5, "from_where": "FIRST_OFFSET"},
@@ -325,6 +328,13 @@ def test_a_client_of_another_loop_is_refused(make: Callable[[Any], object]) -> N
         ({"pull_silence_s": 59}, "is 59, must be 60 to 86400: a pull may wait for 30 s"),
         ({"pull_silence_s": NAN}, "pull_silence_s is nan, must be a number"),
         ({"instance_name": 5}, "instance_name is 5, must be a text"),
+        (
+            {"instance_name": "till 3"},
+            "is 'till 3', must have no @ and no blanks: it is a part of t",
+        ),
+        ({"instance_name": "a@b"}, "instance_name is 'a@b', must have no @"),
+        ({"client_ip": "10.0.0.7@x"}, "client_ip is '10.0.0.7@x', must have no @"),
+        ({"client_ip": " 10.0.0.7"}, "client_ip is ' 10.0.0.7', must have no @ and no blanks"),
     ],
 )
 def test_a_client(settings: dict[str, Any], fault: str) -> None:

@@ -76,6 +76,37 @@ def test_marked(sparrowmq_cluster):
     ), result.stdout + result.stderr
 
 
+def test_a_mark_that_the_shared_cluster_would_ignore_is_refused(tmp_path: Path) -> None:
+    test = """
+import pytest
+
+@pytest.mark.sparrowmq(brokers=2)
+def test_marked(sparrowmq_session_cluster):
+    pass
+"""
+    result = run_pytest(tmp_path, test)
+    assert result.returncode == pytest.ExitCode.USAGE_ERROR, result.stdout + result.stderr
+    assert "test_marked: the mark sparrowmq does not change sparrowmq_session_cluster" in (
+        result.stderr
+    ), result.stdout + result.stderr
+
+
+def test_the_mark_of_a_class_may_be_for_some_of_its_tests(tmp_path: Path) -> None:
+    test = """
+import pytest
+
+@pytest.mark.sparrowmq(brokers=2)
+class TestBoth:
+    def test_own(self, sparrowmq_cluster):
+        assert list(sparrowmq_cluster.broker_addresses) == ["broker-a", "broker-b"]
+
+    def test_shared(self, sparrowmq_session_cluster):
+        assert list(sparrowmq_session_cluster.broker_addresses) == ["broker-a"]
+"""
+    result = run_pytest(tmp_path, test)
+    assert "2 passed" in result.stdout, result.stdout + result.stderr
+
+
 @pytest.mark.slow
 def test_the_examples_of_the_document_pass_as_pasted(tmp_path: Path) -> None:
     document = Path(__file__).parents[2] / "docs" / "testing.md"

@@ -4,6 +4,7 @@ what is allowed."""
 import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from difflib import get_close_matches
 from enum import Enum
 from os import PathLike
 from typing import Any, TypeVar
@@ -61,7 +62,17 @@ def member_of(name: str, value: object, kind: type[E]) -> E:
         return value
     if isinstance(value, str) and value in kind.__members__:
         return kind[value]
-    raise ValueError(f"{name} is {value!r}, must be one of {', '.join(kind.__members__)}")
+    allowed = f"must be one of {', '.join(kind.__members__)}"
+    near = _near(value.upper(), kind.__members__) if isinstance(value, str) else None
+    raise ValueError(
+        f"{name} is {value!r}, {allowed}" + (f"; did you mean {near}?" if near else "")
+    )
+
+
+def _near(given: str, names: Iterable[str]) -> str | None:
+    """The name that begins as the given one does, else a similar one."""
+    begun = [each for each in names if given and each.startswith(given)]
+    return next(iter(begun or get_close_matches(given, names, 1)), None)
 
 
 def check_function(name: str, value: object) -> None:
@@ -84,7 +95,8 @@ def check_path(name: str, given: object) -> None:
 
 def check_queues(given: Iterable[MessageQueue]) -> list[MessageQueue]:
     """Several queues: a single one is easily given without its list."""
-    if not isinstance(given, Iterable) or isinstance(given, str):
+    anything: object = given
+    if isinstance(anything, str) or not isinstance(anything, Iterable):
         raise ValueError(f"queues is {given!r}, must be a list of queues, such as [queue]")
     queues = list(given)
     for queue in queues:

@@ -8,7 +8,15 @@ from typing import Self
 from sparrowmq.client.argument_checks import check_kind
 from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.cluster_address import find_name_servers, split_addresses
-from sparrowmq.config_fields import ConfigError, between, check_fields, more_than, required, setting
+from sparrowmq.config_fields import (
+    Allowed,
+    ConfigError,
+    between,
+    check_fields,
+    more_than,
+    required,
+    setting,
+)
 from sparrowmq.net.peers import split_address
 
 
@@ -23,6 +31,13 @@ class _NotGiven(tuple[str, ...]):
 
 FROM_ENVIRONMENT: tuple[str, ...] = _NotGiven()
 """Name servers that `sparrowmq.cluster_address` finds."""
+
+
+_PART = Allowed(
+    "must have no @ and no blanks",
+    why="it is a part of the client id, address@name",
+    accepts=lambda value: not any(each == "@" or each.isspace() for each in value),
+)
 
 
 @checks_setting_names
@@ -41,12 +56,13 @@ class ClientConfig:
         init=False, default="", metadata=required("Where they are from.")
     )
     instance_name: str = setting(
-        "", "The part of the client id after '@'. Empty makes one that no other client has."
+        "", "The part of the client id after '@'. Empty makes one that no other client has.", _PART
     )
     unit_name: str = setting("", "The unit of a deployment in several units, as in RocketMQ.")
     client_ip: str = setting(
         "",
         "The part of the client id before '@'. Empty: the address that reaches the name server.",
+        _PART,
     )
     route_poll_s: float = setting(
         30.0, "How often the routes of the topics in use are fetched again.", more_than(0)

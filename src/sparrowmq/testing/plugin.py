@@ -23,6 +23,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARK)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse the mark of a test that has only the cluster of the session, which it cannot change.
+    The mark of a class or module may be for others of its tests."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "sparrowmq_session_cluster" not in fixtures or "sparrowmq_cluster" in fixtures:
+            continue
+        if any(mark.name == "sparrowmq" for mark in item.own_markers):
+            raise pytest.UsageError(
+                f"{item.nodeid}: the mark sparrowmq does not change sparrowmq_session_cluster,"
+                " which all tests share; use the fixture sparrowmq_cluster, or remove the mark"
+            )
+
+
 @pytest.fixture
 def sparrowmq_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A name server and a broker for this test alone, on free ports, gone afterwards.

@@ -134,7 +134,7 @@ def _join(broker: Broker, member: LiveMember, consumer: ConsumerData, data: Hear
     assert live is not None
     if changed:
         broker.consumers.replace_older(member, consumer.group_name)
-        broker.log.info("group %s has %d members", live.name, len(live.client_ids))
+        broker.log.info("members of group %s: %d", live.name, len(live.client_ids))
         broker.notices.members_changed(live)
     _report_faults(broker, live)
     return is_sub_change

@@ -257,10 +257,10 @@ class HandlerCalls:
     def _report(self, what: str, messages: list[MessageExt], error: BaseException) -> None:
         first = messages[0]
         self._log.error(
-            "%s of group %s failed for %d messages of %s from offset %d, id %s: %r",
+            "%s of group %s failed for %s of %s from offset %d, id %s: %r",
             what,
             self._group,
-            len(messages),
+            counted(len(messages), "message"),
             first.queue,
             first.queue_offset,
             first.msg_id,

@@ -501,6 +501,10 @@ class SendAttempts:
         if address is None:
             is_known = self._client.route_table.address(queue.broker_name) is not None
             text = f"broker {queue.broker_name} has no master now"
+            route = self._client.route_table.get(queue.topic)
+            brokers = sorted(each.broker_name for each in route.queue_datas) if route else []
+            if brokers and queue.broker_name not in brokers:
+                text += f"; topic {queue.topic} is on {', '.join(brokers)}"
             raise (MasterAway if is_known else NoRoute)(queue.topic, text)
         return address
 

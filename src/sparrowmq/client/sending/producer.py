@@ -189,7 +189,8 @@ class Producer(GroupProducer):
     ) -> MessageExt:
         """Send a message and wait for its consumer's reply.
 
-        Raises RequestTimedOut if no reply came in time, and whatever `send` raises.
+        Raises RequestTimedOut if no reply came in time, whose `is_stored` says whether a broker has
+        the request, and whatever `send` raises.
         """
         self._check_started()
         choose = chooser(message, queue, key, selector)
@@ -214,7 +215,8 @@ class Producer(GroupProducer):
     async def send_batch(
         self, messages: Sequence[Message], *, timeout_s: float | None = None
     ) -> list[SendResult]:
-        """Send messages of one topic together, split into several sends if one is too small.
+        """Send messages of one topic together, split into several sends if one is too small. Each
+        send goes to one queue, in turn: the messages' sharding keys choose none.
 
         Raises ValueError for messages that cannot share a batch (nothing was sent), and whatever
         `send` raises; `stored` of the error lists the sends of a split batch that had succeeded.

@@ -18,13 +18,14 @@ _REPLY_TOPIC = "{cluster}_REPLY_TOPIC"
 
 
 class RequestTimedOut(ClientError):
-    """No reply within `timeout_s`; `is_stored` says whether a broker confirmed the request."""
+    """No reply within `timeout_s`; `is_stored` says whether a broker confirmed that it has the
+    request. If it is False, the request may be stored nevertheless."""
 
     def __init__(self, topic: str, timeout_s: float, *, is_stored: bool) -> None:
         what = (
-            "no reply came: is there a consumer that replies?"
+            "the request is stored (is_stored is True): is there a consumer that replies?"
             if is_stored
-            else "the request itself was not confirmed"
+            else "the request itself was not confirmed (is_stored is False)"
         )
         super().__init__(f"no reply to a request to topic {topic} within {timeout_s:g} s; {what}")
         self.topic = topic

@@ -170,7 +170,8 @@ class TransactionalProducer(Producer):
         """Store a half message, run the listener's `execute`, report the outcome to the broker.
 
         A half message that is stored less safely than asked for is rolled back without calling
-        `execute`. Raises ValueError for a delayed message, and whatever `send` raises; then
+        `execute`. Messages go to the queues in turn; a sharding key chooses none. Raises ValueError
+        for a delayed message, and whatever `send` raises; then
         `execute` was not called.
         """
         self._check_started()
