@@ -24,9 +24,13 @@ TOPIC = "orders"
 GROUP = "billing"
 
 
-def create_topic(sim: RunningCluster, queues: int = 1, topic: str = TOPIC) -> None:
+def create_topic(
+    sim: RunningCluster, queues: int = 1, topic: str = TOPIC, attributes: str | None = None
+) -> None:
     """On every broker, and known to the name servers."""
-    header = CreateTopic(topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=6)
+    header = CreateTopic(
+        topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=6, attributes=attributes
+    )
     for node in sim.brokers.values():
         sim.wait(sim.client.call(header, address=node.address))
     sim.advance(1)

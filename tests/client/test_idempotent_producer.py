@@ -8,6 +8,8 @@ from sparrowmq.client.errors import BrokerRefused, NotDeduplicated, SendFailed
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message import Message, MessageQueue
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.client.members import create_topic
 from tests.client.scripted import Answer, World, world
 
 BUSY, ERROR = ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR
@@ -156,3 +158,19 @@ def test_a_topic_that_is_not_deduplicated_any_more_gets_no_second_copy() -> None
             w.produce(send, idempotent=True)
         assert raised.value.may_be_stored
         assert w.attempts == ["A1", "A1"]
+
+
+def test_a_message_that_is_stored_already_is_answered_with_its_id() -> None:
+    async def send_twice() -> None:
+        client = sim.client_on("producer")
+        await client.start()
+        async with Producer("orders-svc", client=client, idempotent=True) as producer:
+            key = {"DEDUP_KEY": "o-1"}
+            both = [await producer.send(Message("orders", b"x", properties=key)) for _ in "ab"]
+            first, again = [(one.msg_id, one.offset_msg_id) for one in both]
+            assert again == first
+        await client.stop()
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, attributes="+sparrowmq.dedup=on")
+        sim.run(send_twice(), on=sim.host("producer"))

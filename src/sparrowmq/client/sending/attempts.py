@@ -555,12 +555,15 @@ def _result(address: str, queue: MessageQueue, out: Outgoing, response: Response
     sent = response.header(SpecialMessageSent)
     if sent.queue_id != queue.queue_id:
         queue = msgspec.structs.replace(queue, queue_id=sent.queue_id)
+    # The unique id of the stored message: another than ours if the broker had it before (dedup).
+    stored_id = sent.transaction_id or ""
+    is_batch = "," in out.msg_id
     return SendResult(
         status=status,
-        msg_id=out.msg_id,
+        msg_id=out.msg_id if is_batch else stored_id or out.msg_id,
         offset_msg_id=sent.msg_id,
         queue=queue,
         queue_offset=sent.queue_offset,
-        transaction_id=sent.transaction_id or "",
+        transaction_id=stored_id,
         recall_handle=sent.recall_handle or "",
     )
