@@ -92,8 +92,11 @@ class GroupConsumer(Lifecycle):
             await self._join(make)
 
     async def _join(self, make: Callable[[], Membership]) -> None:
-        """Raises ValueError if this process already has such a member, or one of another model,
-        order or subscription, and BrokerRefused if a broker rejects a subscription."""
+        """Raises ValueError if it is running, or this process already has such a member or one of
+        another model, order or subscription, and BrokerRefused if a broker rejects a
+        subscription."""
+        if self._is_started:
+            raise ValueError("the consumer is running already")
         if self.group in self._client.consumers:
             raise ValueError(f"this client has a consumer of group {self.group} already")
         client = self._client

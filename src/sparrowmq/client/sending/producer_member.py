@@ -70,6 +70,8 @@ class GroupProducer(Lifecycle):
 
     async def start(self) -> None:
         """Start the producer; a second producer of the same group in one client is refused."""
+        if self._is_started:
+            raise ValueError("the producer is running already")
         if self._group in self._client.producers:
             raise ValueError(f"this client has a producer of group {self._group} already")
         with self._starting:
