@@ -275,6 +275,21 @@ def test_a_topic_whose_brokers_are_all_gone_is_not_reported_as_missing() -> None
             as_operator(sim, ask)
 
 
+def test_a_message_of_a_topic_whose_brokers_are_gone_is_not_reported_as_missing() -> None:
+    async def send_one(client: Client) -> str:
+        await Admin(client=client).create_topic("orders", brokers=["broker-b"])
+        (sent,) = await send(client, *numbered("orders", 1))
+        return sent.msg_id
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        message_id = as_client(sim, send_one)
+        sim.brokers["broker-b"].kill()
+        sim.advance(1)
+        for ask in (Admin.message, Admin.trace):
+            with pytest.raises(TopicAway, match=r"topic orders has no route; .*broker-b"):
+                as_operator(sim, lambda admin, ask=ask: ask(admin, message_id, "orders"))  # type: ignore[misc]
+
+
 def test_using_an_unstarted_admin_raises() -> None:
     with SimCluster(seed=1).run() as sim, pytest.raises(NotStarted, match="async with"):
         sim.run(Admin("10.0.0.1:9876").topics(), on=sim.host("operator"))
