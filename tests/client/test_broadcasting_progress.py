@@ -2,6 +2,7 @@
 and two live members never share it."""
 
 import logging
+import os
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import pytest
 
 from sparrowmq.client.client import core_of
+from sparrowmq.client.client_core import ClientCore
+from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.group_consumer import core_of_consumer
+from sparrowmq.client.group.offsets_folder import claim_folder
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import GROUP, TOPIC, create_topic, send
@@ -116,3 +120,22 @@ def test_a_member_whose_folder_cannot_be_locked_consumes_and_says_so(
         run.end()
     assert "cannot be locked" in caplog.text
     assert "instance_name" in caplog.text
+
+
+def test_a_forked_child_does_not_free_the_folder_of_its_parent(tmp_path: Path) -> None:
+    config = ClientConfig(name_servers="127.0.0.1:9876")  # type: ignore[arg-type]  # it takes a text
+    client = ClientCore(config)
+    client.client_id = "10.0.0.1@17#4"
+    ours = claim_folder(tmp_path, client, GROUP)
+    child = os.fork()
+    if child == 0:
+        ours.release()
+        os._exit(0)
+    os.waitpid(child, 0)
+    other = claim_folder(tmp_path, client, GROUP)
+    assert folders(tmp_path) == ["DEFAULT", "DEFAULT-2"]
+    ours.release()
+    again = claim_folder(tmp_path, client, GROUP)
+    assert again.path == ours.path
+    other.release()
+    again.release()

@@ -12,6 +12,7 @@ ends with the process, so that two live members never write one file.
 import fcntl
 import itertools
 import logging
+import os
 import weakref
 from pathlib import Path
 from typing import IO
@@ -29,7 +30,7 @@ class OffsetsFolder:
     def __init__(self, path: Path, lock: IO[bytes] | None = None) -> None:
         self.path = path
         # A member that is forgotten without a stop frees its folder too.
-        self._unlock = None if lock is None else weakref.finalize(self, _unlock, lock)
+        self._unlock = None if lock is None else weakref.finalize(self, _unlock, lock, os.getpid())
 
     def release(self) -> None:
         """Let another member have the folder."""
@@ -84,9 +85,11 @@ def _locked(folder: Path) -> IO[bytes] | None:
     return file
 
 
-def _unlock(file: IO[bytes]) -> None:
-    # A forked child may have a copy of the descriptor: closing ours would leave the lock.
-    fcntl.flock(file, fcntl.LOCK_UN)
+def _unlock(file: IO[bytes], pid: int) -> None:
+    # A forked child has a copy of the descriptor: closing ours alone would leave the lock, and the
+    # child must not free it when it exits.
+    if pid == os.getpid():
+        fcntl.flock(file, fcntl.LOCK_UN)
     file.close()
 
 
