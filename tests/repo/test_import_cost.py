@@ -1,4 +1,5 @@
-"""`import sparrowmq` is cheap: a command or a Spark worker pays only for what it uses."""
+"""`import sparrowmq` is cheap, and clients import on every system: a command or a Spark worker pays
+only for what it uses."""
 
 import subprocess
 import sys
@@ -6,6 +7,16 @@ import sys
 import pytest
 
 MODULES = "import sys, sparrowmq; print(*sys.modules)"
+WITHOUT_POSIX = """
+import asyncio, concurrent.futures, logging, multiprocessing, ssl, subprocess, sys, tempfile
+sys.modules.update(dict.fromkeys(("fcntl", "resource", "pwd", "grp", "termios", "syslog")))
+import sparrowmq, sparrowmq.blocking
+for package in (sparrowmq, sparrowmq.blocking):
+    for name in package.__all__:
+        getattr(package, name)
+print("ok")
+"""
+"""As on Windows, whose standard library lacks these modules."""
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +34,13 @@ def loaded() -> set[str]:
 )
 def test_importing_the_package_does_not_load(heavy: str, loaded: set[str]) -> None:
     assert heavy not in loaded
+
+
+def test_clients_do_not_need_modules_of_posix() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_POSIX], capture_output=True, text=True, check=False
+    )
+    assert ran.stdout == "ok\n", ran.stderr
 
 
 def test_the_version_is_a_semantic_version() -> None:

@@ -9,7 +9,6 @@ be found again. The names without an instance are claimed with a lock on `lock` 
 ends with the process, so that two live members never write one file.
 """
 
-import fcntl
 import itertools
 import logging
 import os
@@ -50,7 +49,7 @@ def claim_folder(home: Path, client: ClientCore, group: str) -> OffsetsFolder:
         path = home / _as_name(f"{ip}@{instance}{unit}") / group
         try:
             lock = _locked(path)
-        except OSError as error:
+        except (OSError, ImportError) as error:  # Windows has no such locks
             _report_unlocked(client.log, path, error)
             return OffsetsFolder(path)
         if lock is None:
@@ -71,7 +70,10 @@ def _as_name(client_id: str) -> str:
 
 
 def _locked(folder: Path) -> IO[bytes] | None:
-    """The file that holds a lock on the folder, None if a live member has it. Raises OSError."""
+    """The file that holds a lock on the folder, None if a live member has it. Raises OSError, or
+    ImportError on Windows."""
+    import fcntl
+
     make_path(folder)
     file = (folder / "lock").open("ab")
     try:
@@ -89,11 +91,13 @@ def _unlock(file: IO[bytes], pid: int) -> None:
     # A forked child has a copy of the descriptor: closing ours alone would leave the lock, and the
     # child must not free it when it exits.
     if pid == os.getpid():
+        import fcntl
+
         fcntl.flock(file, fcntl.LOCK_UN)
     file.close()
 
 
-def _report_unlocked(log: logging.Logger, folder: Path, error: OSError) -> None:
+def _report_unlocked(log: logging.Logger, folder: Path, error: Exception) -> None:
     log.warning(
         "%s cannot be locked (%s): give each broadcasting member of this host an instance_name,"
         " or they write one file",
