@@ -138,10 +138,8 @@ def name_servers_of_context(
     """The name servers of a context in a file. Raises ValueError if the file has no such
     context."""
     if name not in contexts:
-        known = ", ".join(sorted(contexts)) or "no context"
-        raise ValueError(
-            f"{named_by} names the context {name!r}, which is not in {path}; it has: {known}"
-        )
+        known = f"it has: {', '.join(sorted(contexts))}" if contexts else "it has none"
+        raise ValueError(f"{named_by} names the context {name!r}, which is not in {path}; {known}")
     return _checked(contexts[name], f"context {name} ({named_by})", contexts[name])
 
 

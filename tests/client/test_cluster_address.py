@@ -86,7 +86,7 @@ def test_a_mistyped_variable_is_logged_once_with_the_one_that_was_meant(
 @pytest.mark.parametrize(
     ("given", "environment", "said"),
     [
-        (None, {CONTEXT: "prod"}, "'prod', which is not in .*: there are production, staging"),
+        (None, {CONTEXT: "prod"}, "'prod', which is not in .*; it has: production, staging"),
         (None, {CONTEXT: "prod", "XDG_CONFIG_HOME": "/nonexistent"}, "it has none"),
         (None, {OURS: " ; "}, f"{OURS} is ' ; ', which has no address"),
         ("", {OURS: "o:1"}, "the argument name_servers is '', which has no address"),
