@@ -11,7 +11,7 @@ import click
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.offsets import MoveBy, OffsetMove, ResetTo
 from sparrowmq.admin.reset_journal import ResetJournal, ResetRecord
-from sparrowmq.admin.resets import JournaledReset
+from sparrowmq.admin.resets import JournaledReset, tripped_backlogs
 from sparrowmq.cli.commands.pipeline_options import operator_name
 from sparrowmq.cli.completion import complete_groups
 from sparrowmq.cli.output import Columns, Kind, Report, Table, Value, table
@@ -19,7 +19,6 @@ from sparrowmq.cli.queues import Goal, QueueName, QueueType, Steps, chosen_queue
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, topic_option, yes_option
 from sparrowmq.cli.stop_signal import RUN_AGAIN
 from sparrowmq.client.errors import counted
-from sparrowmq.protocol.limits import BacklogAction, backlog_of
 from sparrowmq.protocol.message import MessageQueue
 
 _MOST_NAMED = 8
@@ -109,12 +108,12 @@ def reset(
         admin: Admin,
     ) -> tuple[JournaledReset, Mapping[MessageQueue, str], list[str]]:
         planned = await move(admin, is_dry=True)
-        warnings = await _backlogs(admin, name, topic, planned.moves)
+        warnings = tripped_backlogs(await admin.topic(topic), name, planned.moves)
         return planned, await _owners(admin, name), warnings
 
     planned, owners, warnings = shell.ask(look)
     for warning in warnings:
-        shell.warn(warning)
+        shell.warn(f"{warning} (sparrowmq quota list)")
     if not dry_run:
         shell.confirm(_question(name, topic, planned.moves), name, yes=yes)
         planned = shell.change(
@@ -161,38 +160,6 @@ async def _queues_of(admin: Admin, topic: str) -> list[MessageQueue]:
         for data in route.queue_datas
         for number in range(data.read_queue_nums)
     ]
-
-
-async def _backlogs(admin: Admin, name: str, topic: str, moves: Sequence[OffsetMove]) -> list[str]:
-    """How a backlog limit that names the group would react to these moves."""
-    info = await admin.topic(topic)
-    limits = {each.broker: backlog_of(each.attributes) for each in info.settings}
-    if not any(limit is not None and name in limit.groups for limit in limits.values()):
-        return []
-    after = {each.queue: each.after for each in moves}
-    found = []
-    for broker, limit in limits.items():
-        if limit is None or name not in limit.groups:
-            continue
-        waiting = {
-            each.queue: each.max_offset - after[each.queue]
-            for each in info.queues
-            if each.queue.broker_name == broker and each.max_offset > after.get(each.queue, -1) >= 0
-        }
-        lag, does = sum(waiting.values()), f"sends to {topic} would be {_DONE[limit.action]}"
-        if limit.is_time and waiting:
-            found.append(
-                f"{broker}: {does} if the first message that waits then is {limit.limit_text} old"
-            )
-        elif not limit.is_time and lag >= limit.most:
-            found.append(
-                f"{broker}: {does}: {name} would be {counted(lag, 'message')} behind, at most"
-                f" {limit.limit_text} are allowed (sparrowmq quota list)"
-            )
-    return found
-
-
-_DONE = {BacklogAction.REFUSE: "refused", BacklogAction.SLOW: "slowed"}
 
 
 async def _owners(admin: Admin, name: str) -> dict[MessageQueue, str]:
