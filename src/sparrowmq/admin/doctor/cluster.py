@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from sparrowmq.admin.doctor.facts import BrokerFacts, BrokerKey, ClusterFacts
-from sparrowmq.admin.doctor.findings import Decided, Finding, NotMade, count_of, found, shorten
+from sparrowmq.admin.doctor.findings import Decided, Finding, NotMade, found, shorten
 from sparrowmq.admin.values import time_of
+from sparrowmq.client.errors import counted
 from sparrowmq.protocol.route import MASTER_ID
 
 DISK_SHARE = 0.85
@@ -38,7 +39,7 @@ def decide_cluster(facts: ClusterFacts) -> Decided:
 
 def _name_servers(facts: ClusterFacts) -> Iterator[Finding]:
     answering = [each for each in facts.name_servers if each.brokers is not None]
-    share = f"{len(answering)} of {count_of(len(facts.name_servers), 'name server')} answering"
+    share = f"{len(answering)} of {counted(len(facts.name_servers), 'name server')} answering"
     for each in facts.name_servers:
         if each.brokers is None:
             yield found(
@@ -57,7 +58,7 @@ def _name_servers(facts: ClusterFacts) -> Iterator[Finding]:
             yield found(
                 "nameservers-differ",
                 f"name server {each.address}",
-                f"it lacks {len(lacking)} of {count_of(len(everywhere), 'broker')}: {names}",
+                f"it lacks {len(lacking)} of {counted(len(everywhere), 'broker')}: {names}",
                 "sparrowmq nameserver list",
             )
 
@@ -80,7 +81,7 @@ def _wiped(facts: ClusterFacts) -> Iterator[Finding]:
             yield found(
                 "permission-wiped",
                 f"broker {name}",
-                f"{len(hiding)} of {count_of(len(servers), 'name server')} showing it as read-only"
+                f"{len(hiding)} of {counted(len(servers), 'name server')} showing it as read-only"
                 f" ({shorten(hiding)}), while the broker itself takes sends",
                 f"sparrowmq broker resume {name}",
             )
@@ -125,7 +126,7 @@ def _two_of_one_name(facts: ClusterFacts) -> Iterator[Finding]:
 def _no_master(facts: ClusterFacts) -> Iterator[Finding]:
     answering = [each for each in facts.name_servers if each.brokers is not None]
     if answering and not facts.brokers:
-        evidence = f"{count_of(len(answering), 'name server')} answering, 0 brokers registered"
+        evidence = f"{counted(len(answering), 'name server')} answering, 0 brokers registered"
         yield found(
             "no-master",
             "cluster",

@@ -14,7 +14,6 @@ from sparrowmq.admin.doctor.findings import (
     Decided,
     Examination,
     NotMade,
-    count_of,
     examination,
     found,
 )
@@ -28,6 +27,7 @@ from sparrowmq.admin.errors import AdminError, NameServersAway, NotFound
 from sparrowmq.admin.groups import GroupTables, group_tables
 from sparrowmq.admin.topics import topic_names
 from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.client.errors import counted
 from sparrowmq.protocol.names import (
     check_topic,
     is_dlq_topic,
@@ -124,7 +124,7 @@ async def _without_name_servers(calls: ClusterCalls) -> Examination:
     rest = tuple(name for name in CATALOGUE if name not in made)
     not_made = NotMade(rest, "everything else", "no name server answers")
     count = len(facts.name_servers)
-    asked = f"asked {count_of(count, 'name server')}"
+    asked = f"asked {counted(count, 'name server')}"
     return examination([decided, Decided(not_made=[not_made])], asked)
 
 
@@ -134,8 +134,8 @@ def _of_cluster(facts: ClusterFacts) -> Examination:
 
 def _cluster_text(facts: ClusterFacts) -> str:
     return (
-        f"checked {count_of(len(facts.name_servers), 'name server')} and"
-        f" {count_of(len(facts.brokers), 'broker')}"
+        f"checked {counted(len(facts.name_servers), 'name server')} and"
+        f" {counted(len(facts.brokers), 'broker')}"
     )
 
 
@@ -162,7 +162,7 @@ async def _topics(calls: ClusterCalls, names: Sequence[str]) -> Examination:
         else:
             decided.append(decide_topic(facts))
             errors += facts.errors
-    text = f"topic {names[0]}" if len(names) == 1 else count_of(len(names), "topic")
+    text = f"topic {names[0]}" if len(names) == 1 else counted(len(names), "topic")
     return examination([*decided, _silences(About.TOPIC, errors)], f"checked {text}", errors)
 
 
@@ -172,8 +172,8 @@ async def _group(calls: ClusterCalls, order: Order) -> Examination:
     await asyncio.sleep(order.for_s)
     facts = await finish_group(calls, begun)
     text = (
-        f"checked group {order.name} with {count_of(len(facts.members), 'live member')} and"
-        f" {count_of(len(facts.second.queues), 'queue')}, twice in {facts.window_s:.1f} s"
+        f"checked group {order.name} with {counted(len(facts.members), 'live member')} and"
+        f" {counted(len(facts.second.queues), 'queue')}, twice in {facts.window_s:.1f} s"
     )
     decided = [decide_group(facts), _silences(About.GROUP, facts.errors)]
     return examination(decided, text, facts.errors)
@@ -205,13 +205,13 @@ async def _groups(
         else:
             decided.append(decide_group(facts))
             errors += facts.errors
-    return examination(decided, count_of(len(names), "group"), errors)
+    return examination(decided, counted(len(names), "group"), errors)
 
 
 async def _message(calls: ClusterCalls, order: Order) -> Examination:
     assert order.name is not None
     facts = await look_at_message(calls, order.name, order.topic)
-    readers = count_of(len(facts.readers), "group")
+    readers = counted(len(facts.readers), "group")
     text = f"checked message {facts.id} of topic {facts.topic} for {readers}"
     decided = [decide_message(facts), _silences(About.MESSAGE, facts.errors)]
     return examination(decided, text, facts.errors)
@@ -289,8 +289,8 @@ def _is_users(topic: str) -> bool:
 
 def _share(some: int, all_of_them: int, noun: str) -> str:
     if some == all_of_them:
-        return count_of(some, noun)
-    return f"{some:,} of {count_of(all_of_them, noun)} (--limit 0 for all)"
+        return counted(some, noun)
+    return f"{some:,} of {counted(all_of_them, noun)} (--limit 0 for all)"
 
 
 def _together(parts: Sequence[Examination], more: list[Decided], checked: str) -> Examination:

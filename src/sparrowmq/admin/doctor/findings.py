@@ -112,11 +112,6 @@ def examination(
     return Examination(tuple(ordered), tuple(not_made), checked, tuple(dict.fromkeys(errors)))
 
 
-def count_of(number: int, noun: str) -> str:
-    """`1 queue`, `2,000 queues`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def shorten(names: Iterable[object], most: int = 5) -> str:
     """A few of many names, and how many more there are."""
     texts = [str(each) for each in names]

@@ -6,7 +6,7 @@ What its members say about themselves is in `member_states.py`.
 from collections.abc import Iterator
 
 from sparrowmq.admin.doctor.facts import GroupFacts, passes
-from sparrowmq.admin.doctor.findings import Decided, Finding, NotMade, count_of, found, shorten
+from sparrowmq.admin.doctor.findings import Decided, Finding, NotMade, found, shorten
 from sparrowmq.admin.doctor.member_states import (
     decide_members,
     idle_queues,
@@ -16,6 +16,7 @@ from sparrowmq.admin.doctor.member_states import (
 from sparrowmq.admin.doctor.progress import COMMIT_S, QueueProgress, progress_of
 from sparrowmq.admin.groups import is_paused, pauses_of
 from sparrowmq.admin.lag import QueueLag
+from sparrowmq.client.errors import counted
 from sparrowmq.protocol.names import is_retry_topic
 
 LEAST_GROWTH = 10
@@ -63,7 +64,7 @@ def _broadcasting(facts: GroupFacts) -> Iterator[Finding]:
     yield found(
         "broadcasting-has-no-lag",
         _subject(facts),
-        f"{count_of(len(facts.members), 'member')}, each reads every queue",
+        f"{counted(len(facts.members), 'member')}, each reads every queue",
         f"sparrowmq group members {facts.name}",
     )
 
@@ -75,7 +76,7 @@ def _offline(facts: GroupFacts) -> Iterator[Finding]:
         yield found(
             "no-members",
             _subject(facts),
-            f"{count_of(lag, 'message')} in {shorten(topics)}, 0 members online",
+            f"{counted(lag, 'message')} in {shorten(topics)}, 0 members online",
             f"sparrowmq group show {facts.name}",
         )
 
@@ -88,7 +89,7 @@ def _settings(facts: GroupFacts) -> Iterator[Finding]:
         yield found(
             "paused",
             _subject(facts),
-            f"{count} of {count_of(len(facts.settings), 'broker')} {verb} not let it {what}:"
+            f"{count} of {counted(len(facts.settings), 'broker')} {verb} not let it {what}:"
             f" {shorten(each.brokers)}",
             f"sparrowmq group resume {facts.name}{only}",
         )
@@ -105,7 +106,7 @@ def _positions(facts: GroupFacts) -> Iterator[Finding]:
     skipped = sum(
         each.min_offset - (each.consumer_offset or 0) for each in wrong if each.is_expired
     )
-    lost = f"; {count_of(skipped, 'message')} expired unread" if skipped else ""
+    lost = f"; {counted(skipped, 'message')} expired unread" if skipped else ""
     topic = wrong[0].queue.topic
     yield found(
         "offset-out-of-range",
@@ -129,8 +130,8 @@ def _never_committed(facts: GroupFacts) -> Iterator[Finding]:
         yield found(
             "never-committed",
             _subject(facts),
-            f"topic {topic} has {count_of(waiting, 'message')}, and the group no progress in any of"
-            f" {count_of(len(queues), 'queue')}",
+            f"topic {topic} has {counted(waiting, 'message')}, and the group no progress in any of"
+            f" {counted(len(queues), 'queue')}",
             f"sparrowmq group lag {facts.name} --topic {topic}",
         )
 
@@ -165,7 +166,7 @@ def _lag(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
         yield found(
             "lag-grows",
             _subject(facts),
-            f"{before:,} → {count_of(after, 'message')} in {facts.window_s:.1f} s,"
+            f"{before:,} → {counted(after, 'message')} in {facts.window_s:.1f} s,"
             f" {(after - before) / facts.window_s:,.0f} more every second",
             f"sparrowmq group lag {facts.name} --watch",
         )
@@ -210,7 +211,7 @@ def _stuck(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[Finding]:
             "stuck-at-offset",
             _subject(facts),
             f"{queue.topic} {queue.place} stays at offset {each.after} for {facts.window_s:.1f} s"
-            f" while {count_of(each.lag_after, 'message')} {_waits(each.lag_after)}{owner}",
+            f" while {counted(each.lag_after, 'message')} {_waits(each.lag_after)}{owner}",
             f"sparrowmq message get {queue.topic} --queue {queue.place} --offset {each.after}",
         )
 
@@ -220,7 +221,7 @@ def _unknown(facts: GroupFacts, moves: list[QueueProgress]) -> Iterator[NotMade]
     if facts.members and doubtful:
         yield NotMade(
             ("lag-grows", "stuck-at-offset"),
-            f"{count_of(len(doubtful), 'queue')} of group {facts.name}",
+            f"{counted(len(doubtful), 'queue')} of group {facts.name}",
             "no live owner tells its progress, and brokers learn it only every"
             f" {COMMIT_S:.0f} s: look for longer, with --for 10s",
         )
@@ -279,7 +280,7 @@ def _retries(facts: GroupFacts) -> Iterator[Finding]:
             yield found(
                 "retries-growing",
                 _subject(facts),
-                f"{count_of(more, 'message')} {'was' if more == 1 else 'were'} sent back in the"
+                f"{counted(more, 'message')} {'was' if more == 1 else 'were'} sent back in the"
                 f" last {round(facts.window_s, 1):g} s, {second.retry_end:,} in all",
                 f"sparrowmq group members {facts.name}",
             )
@@ -291,7 +292,7 @@ def _retries(facts: GroupFacts) -> Iterator[Finding]:
         yield found(
             "dead-letters-growing",
             _subject(facts),
-            f"{count_of(second.dead_end, 'dead letter')}, the last one"
+            f"{counted(second.dead_end, 'dead letter')}, the last one"
             f" {max(0, age_ms) / 1000:,.0f} s ago",
             f"sparrowmq dlq show {facts.name}",
         )

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from sparrowmq.admin.doctor.facts import GroupFacts
-from sparrowmq.admin.doctor.findings import Finding, count_of, found, shorten
+from sparrowmq.admin.doctor.findings import Finding, found, shorten
 from sparrowmq.admin.doctor.progress import owners_of
 from sparrowmq.admin.members import tells_finished
 from sparrowmq.admin.stacks import handler_frame
+from sparrowmq.client.errors import counted
 from sparrowmq.protocol.connections import ConsumerRunningInfo, ProcessQueueInfo
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
@@ -82,7 +83,7 @@ def _member(facts: GroupFacts, client_id: str, info: ConsumerRunningInfo) -> Ite
     if full:
         waiting = sum(info.mq_table[queue].cached_msg_count for queue in full)
         verb = "waits" if waiting == 1 else "wait"
-        evidence = f"{count_of(waiting, 'message')} {verb} for its handler, of"
+        evidence = f"{counted(waiting, 'message')} {verb} for its handler, of"
         places = shorten(map(_place, sorted(full)))
         yield found("flow-controlled", subject, f"{evidence} {places}", show)
 
@@ -100,7 +101,7 @@ def _handler(
             most = "at most "
         count = sum(info.mq_table[queue].cached_msg_count for queue in hanging)
         evidence = (
-            f"{count_of(count, 'message')} of {shorten(map(_place, sorted(hanging)))}"
+            f"{counted(count, 'message')} of {shorten(map(_place, sorted(hanging)))}"
             f" {'is' if count == 1 else 'are'} with its handler, which has finished nothing for"
             f" {most}{idle_ms / 1000:,.0f} s"
         )
@@ -248,8 +249,8 @@ def _idle_members(facts: GroupFacts) -> Iterator[Finding]:
     yield found(
         "more-members-than-queues",
         f"group {facts.name}",
-        f"{count_of(len(facts.members), 'member')}, and topic {topic} has"
-        f" {count_of(queues[topic], 'queue')}: {count_of(spare, 'member')} too many",
+        f"{counted(len(facts.members), 'member')}, and topic {topic} has"
+        f" {counted(queues[topic], 'queue')}: {counted(spare, 'member')} too many",
         f"sparrowmq topic update {topic} --queues {len(facts.members)} --dry-run",
     )
 
@@ -263,8 +264,8 @@ def _moved(facts: GroupFacts) -> Iterator[Finding]:
         yield found(
             "rebalancing-often",
             f"group {facts.name}",
-            f"in {facts.window_s:.1f} s {count_of(len(moved), 'queue')} changed owners,"
-            f" {count_of(len(joined), 'member')} joined and {len(left)} left",
+            f"in {facts.window_s:.1f} s {counted(len(moved), 'queue')} changed owners,"
+            f" {counted(len(joined), 'member')} joined and {len(left)} left",
             f"sparrowmq rebalance explain {facts.name}",
         )
 
@@ -287,8 +288,8 @@ def _without_owner(facts: GroupFacts) -> Iterator[Finding]:
     lag = sum(each.lag for each in facts.second.queues if each.queue in orphans)
     dead = sorted({facts.locks[queue] for queue in orphans if queue in facts.locks})
     evidence = (
-        f"{count_of(lag, 'message')} in {shorten(map(_place, orphans))}, which none of"
-        f" {count_of(len(facts.members), 'member')} holds"
+        f"{counted(lag, 'message')} in {shorten(map(_place, orphans))}, which none of"
+        f" {counted(len(facts.members), 'member')} holds"
     )
     if dead:
         evidence += f"; locked by {shorten(dead)}, which is not a live member"

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from sparrowmq.admin.doctor.facts import MessageFacts, MessageReader, passes
-from sparrowmq.admin.doctor.findings import Decided, Finding, count_of, found
+from sparrowmq.admin.doctor.findings import Decided, Finding, found
+from sparrowmq.client.errors import counted
 from sparrowmq.clock import date_of
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.properties import PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_CHECK_TIMES
@@ -38,7 +39,7 @@ def _not_delivered(facts: MessageFacts) -> Iterator[Finding]:
         yield found("expired", _subject(facts), facts.expired, show)
     elif not facts.errors:  # a broker that does not answer may have it
         evidence = (
-            f"{count_of(facts.asked, 'broker')} answered: neither topic {facts.topic} nor their"
+            f"{counted(facts.asked, 'broker')} answered: neither topic {facts.topic} nor their"
             " queues of delayed and half messages have it"
         )
         get = f"sparrowmq message get {facts.topic} --id {facts.id}"
@@ -73,7 +74,7 @@ def _for_group(facts: MessageFacts, reader: MessageReader, stored: MessageExt) -
     if reader.dead is not None and reader.resent is None:
         evidence = (
             f"dead since {_time(reader.dead.store_timestamp)}, after"
-            f" {count_of(reader.dead.reconsume_times, 'attempt')}"
+            f" {counted(reader.dead.reconsume_times, 'attempt')}"
         )
         command = f"sparrowmq dlq resend {reader.group} --id {facts.id} --dry-run"
         yield found("dead", subject, evidence, command)
@@ -134,7 +135,7 @@ def _not_read(reader: MessageReader, stored: MessageExt, subject: str) -> Iterat
     yield found(
         "waiting-behind",
         subject,
-        f"{count_of(before, 'message')} before it: the group {start}, the message is"
+        f"{counted(before, 'message')} before it: the group {start}, the message is"
         f" {stored.place}{state}",
         f"sparrowmq doctor group {reader.group}",
         cause=cause,

@@ -11,7 +11,7 @@ from functools import partial
 from sparrowmq.admin.brokers import broker_config, runtime_table
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
 from sparrowmq.admin.doctor.facts import MessageFacts, MessageReader
-from sparrowmq.admin.doctor.findings import NotMade, count_of
+from sparrowmq.admin.doctor.findings import NotMade
 from sparrowmq.admin.errors import AdminError, BrokerRefusal, NotFound, failure_of
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
@@ -20,6 +20,7 @@ from sparrowmq.admin.resends import is_later, resends_of
 from sparrowmq.admin.topics import describe_topic, topic_stats
 from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS
 from sparrowmq.client.argument_checks import check_kind
+from sparrowmq.client.errors import counted
 from sparrowmq.net.peers import split_address
 from sparrowmq.protocol.body import GroupList
 from sparrowmq.protocol.codes import ResponseCode
@@ -259,7 +260,7 @@ async def _older_than_topic(where: Places, facts: MessageFacts) -> str:
         return ""
     age = f"{(facts.now_ms - born_ms) / _HOUR_MS:,.1f} h ago"
     return (
-        f"its id was made {age}; topic {facts.topic} begins later in {count_of(len(gone), 'queue')}"
+        f"its id was made {age}; topic {facts.topic} begins later in {counted(len(gone), 'queue')}"
     )
 
 

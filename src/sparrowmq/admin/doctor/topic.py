@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from sparrowmq.admin.doctor.facts import TopicFacts
-from sparrowmq.admin.doctor.findings import Decided, Finding, count_of, found, shorten
+from sparrowmq.admin.doctor.findings import Decided, Finding, found, shorten
+from sparrowmq.client.errors import counted
 from sparrowmq.protocol.dedup import MOST_IDS
 from sparrowmq.protocol.limits import BacklogAction, Quota
 from sparrowmq.protocol.message import MessageQueue
@@ -101,8 +102,8 @@ def _unevenness(facts: TopicFacts) -> Iterator[Finding]:
         yield found(
             "queues-uneven",
             _subject(facts),
-            f"{fullest.queue.place} has {fullest.messages:,} of {count_of(total, 'message')},"
-            f" the mean of {count_of(len(facts.queues), 'queue')} is {mean:,.0f}",
+            f"{fullest.queue.place} has {fullest.messages:,} of {counted(total, 'message')},"
+            f" the mean of {counted(len(facts.queues), 'queue')} is {mean:,.0f}",
             f"sparrowmq topic show {facts.name} --queues",
         )
 
@@ -113,14 +114,14 @@ def _readers(facts: TopicFacts) -> Iterator[Finding]:
         return
     offline = shorten(each.group for each in facts.readers)
     groups = (
-        f"{count_of(len(facts.readers), 'group')} offline: {offline}"
+        f"{counted(len(facts.readers), 'group')} offline: {offline}"
         if offline
         else "no group reads it"
     )
     yield found(
         "nobody-consumes",
         _subject(facts),
-        f"{count_of(messages, 'message')}, and {groups}",
+        f"{counted(messages, 'message')}, and {groups}",
         f"sparrowmq topic show {facts.name}",
     )
 
@@ -153,7 +154,7 @@ def _old_routes(facts: TopicFacts) -> Iterator[Finding]:
                 yield found(
                     "old-route-in-client",
                     f"member {client_id} of group {reader.group}",
-                    f"it holds {count_of(len(gone), 'queue')} that topic {facts.name} does not"
+                    f"it holds {counted(len(gone), 'queue')} that topic {facts.name} does not"
                     f" have for reading: {shorten(each.place for each in gone)}",
                     f"sparrowmq group members {reader.group}",
                 )
@@ -196,7 +197,7 @@ def _auto_created(facts: TopicFacts) -> Iterator[Finding]:
         if settings.get("autoCreateTopicEnable") != "true" or not queues <= {_CLIENT_QUEUES, most}:
             return
     texts = shorten(
-        f"{name} has {count_of(each.write_queues, 'queue')}" for name, each in having.items()
+        f"{name} has {counted(each.write_queues, 'queue')}" for name, each in having.items()
     )
     yield found(
         "auto-created",
@@ -213,8 +214,8 @@ def _limits(facts: TopicFacts) -> Iterator[Finding]:
             yield found(
                 "quota-reached",
                 _subject(facts),
-                f"{count_of(limit.refused_last_minute, 'refusal')} in the last minute,"
-                f" {quota} are allowed over {count_of(len(limit.brokers), 'broker')}",
+                f"{counted(limit.refused_last_minute, 'refusal')} in the last minute,"
+                f" {quota} are allowed over {counted(len(limit.brokers), 'broker')}",
                 "sparrowmq quota list",
             )
         if limit.backlog is not None and limit.is_refusing:
@@ -227,7 +228,7 @@ def _limits(facts: TopicFacts) -> Iterator[Finding]:
                 _subject(facts),
                 f"group {group} is {limit.lags.get(group, 0):,} {unit} behind,"
                 f" {limit.backlog.limit_text} are allowed;"
-                f" {count_of(limit.refused_last_minute, what)} in the last minute",
+                f" {counted(limit.refused_last_minute, what)} in the last minute",
                 f"sparrowmq group lag {group}",
             )
 
@@ -239,7 +240,7 @@ def _dedup_cut(facts: TopicFacts) -> Iterator[Finding]:
                 "dedup-window-cut",
                 _subject(facts),
                 f"{broker} remembers {span_ms / 1000:,.0f} s of {asked_ms / 1000:,.0f} s, and"
-                f" forgot {count_of(cut, 'message')} before their time",
+                f" forgot {counted(cut, 'message')} before their time",
                 f"sparrowmq topic update {facts.name} --attribute"
                 f" sparrowmq.dedup={asked_ms // 1000}s/{MOST_IDS}",
             )
