@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from sparrowmq.broker.monitoring.monitoring import BrokerMonitoring
-from sparrowmq.broker.monitoring.traffic import TrafficMetrics
+from sparrowmq.broker.monitoring.traffic_figures import TrafficMetrics
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.metrics.families import BROKER_FAMILIES
 from sparrowmq.metrics.text import LoopSlices

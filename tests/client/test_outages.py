@@ -15,7 +15,7 @@ from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull, Turn
 from sparrowmq.client.errors import BrokerRefused, ClientError, NoNameServer, SendFailed
 from sparrowmq.client.group.broker_requests import routes
-from sparrowmq.client.outages import Outages, in_words
+from sparrowmq.client.outage_log import Outages, in_words
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.net.errors import CallTimedOut, NetError, NotConnected
 from sparrowmq.protocol.message import Message, MessageQueue

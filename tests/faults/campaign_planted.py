@@ -17,7 +17,7 @@ from sparrowmq.client.consuming.pull_loop import PullLoop
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.offsets import StartOffsets
 from sparrowmq.client.group.queue_ownership import QueueOwnership
-from sparrowmq.client.route_table import RoutePolls
+from sparrowmq.client.route_polls import RoutePolls
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.message import MessageQueue

@@ -10,7 +10,7 @@ from sparrowmq.store.epochs import LogStart
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.layout import QUARANTINE_DIR
 from sparrowmq.store.messages import Damage, StartProgress
-from sparrowmq.store.recovery.tail import cut_tail, extent_of, tail_from
+from sparrowmq.store.recovery.cut_tail import cut_tail, extent_of, tail_from
 from sparrowmq.store.store import Store
 from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk

@@ -30,7 +30,7 @@ from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics
-from sparrowmq.broker.traffic.traffic import Traffic
+from sparrowmq.broker.traffic.limited_sends import Traffic
 from sparrowmq.broker.watched_groups import WatchedGroups
 from sparrowmq.clock import Clock
 from sparrowmq.disk.disk import Disk

@@ -1,4 +1,4 @@
-"""Filters of pulls: everything, some tags, or an SQL92 condition on properties."""
+"""What a pull gets: everything, some tags or what meets an SQL92 condition, and at most how much."""
 
 from collections.abc import Callable, Container
 from functools import lru_cache

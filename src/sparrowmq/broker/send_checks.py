@@ -13,7 +13,7 @@ corrected:
 from functools import partial
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.traffic.traffic import Send
+from sparrowmq.broker.traffic.limited_sends import Send
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Request

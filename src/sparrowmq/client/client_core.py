@@ -17,8 +17,9 @@ from sparrowmq.client.failures import Loop, keep_running
 from sparrowmq.client.heartbeats import Heartbeats
 from sparrowmq.client.members import CONSUMERS_OF_PROCESS, Members, ProcessConsumers
 from sparrowmq.client.name_servers import NameServers
-from sparrowmq.client.outages import Outages
-from sparrowmq.client.route_table import RoutePolls, RouteTable
+from sparrowmq.client.outage_log import Outages
+from sparrowmq.client.route_polls import RoutePolls
+from sparrowmq.client.route_table import RouteTable
 from sparrowmq.client.session_keepalive import KeepalivePlace, KeepaliveThread, SessionKeepalive
 from sparrowmq.client.sessions import Sessions
 from sparrowmq.clock import Clock, system_clock

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.members import Members
-from sparrowmq.client.outages import Outages
+from sparrowmq.client.outage_log import Outages
 from sparrowmq.client.route_table import RouteTable
 from sparrowmq.client.session_keepalive import send_keepalive
 from sparrowmq.client.sessions import Sessions

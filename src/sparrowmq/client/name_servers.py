@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.errors import MasterAway, NameServerRefused, NoNameServer, NoRoute
-from sparrowmq.client.outages import Outages
+from sparrowmq.client.outage_log import Outages
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.reports import stored_times
 from sparrowmq.broker.statistics import GROUP_GET, TOPIC_PUT
+from sparrowmq.broker.stored_times import stored_times
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.net.slices import Slice

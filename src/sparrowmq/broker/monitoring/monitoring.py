@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from sparrowmq.broker.monitoring.health import liveness, readiness
 from sparrowmq.broker.monitoring.lag import LagSamples
 from sparrowmq.broker.monitoring.page import CREATIONS, BrokerPage
-from sparrowmq.broker.monitoring.traffic import TrafficMetrics
+from sparrowmq.broker.monitoring.traffic_figures import TrafficMetrics
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.metrics.request_times import RequestTimes
 from sparrowmq.metrics.text import CONTENT_TYPE, LoopSlices

@@ -8,7 +8,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import LiveMember
 from sparrowmq.broker.monitoring.health import readiness
 from sparrowmq.broker.monitoring.lag import LagSamples, SampledGroupLag
-from sparrowmq.broker.monitoring.traffic import TopicTraffic, TrafficMetrics, message_type
+from sparrowmq.broker.monitoring.traffic_figures import TopicTraffic, TrafficMetrics, message_type
 from sparrowmq.broker.replication.status import behind_master, slave_list
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.broker.traffic.report import limits_of

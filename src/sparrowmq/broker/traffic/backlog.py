@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparrowmq.broker.reports import Place, stored_times
+from sparrowmq.broker.stored_times import Place, stored_times
 from sparrowmq.broker.traffic.meter import Refusals
 from sparrowmq.net.slices import Slice
 from sparrowmq.protocol.limits import Backlog

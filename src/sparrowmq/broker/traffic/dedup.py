@@ -49,7 +49,7 @@ from sparrowmq.protocol.topic_config import TopicConfig
 if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
     from sparrowmq.broker.delivery.half_messages import PendingHalf
-    from sparrowmq.broker.traffic.traffic import Admitted, Send
+    from sparrowmq.broker.traffic.limited_sends import Admitted, Send
 
 _LOOK_EVERY = 1_000
 """Messages between two checks of the total size of all windows."""

@@ -4,7 +4,7 @@ monitoring."""
 from typing import TYPE_CHECKING
 
 from sparrowmq.broker.traffic.backlog import BacklogState
-from sparrowmq.broker.traffic.clients import ClientQuota
+from sparrowmq.broker.traffic.client_quota import ClientQuota
 from sparrowmq.broker.traffic.dedup import rule_of
 from sparrowmq.broker.traffic.meter import Meter
 from sparrowmq.protocol.limit_report import ReportedLimit, ReportedWindow

@@ -16,7 +16,7 @@ from sparrowmq.protocol.headers.send import AnySend
 
 if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
-    from sparrowmq.broker.traffic.traffic import Admitted
+    from sparrowmq.broker.traffic.limited_sends import Admitted
     from sparrowmq.protocol.topic_config import TopicConfig
 
 MOST_HELD = 1000

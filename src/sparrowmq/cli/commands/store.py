@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sparrowmq.protocol.record import Record
     from sparrowmq.store.inspect.dump import DumpedHole
     from sparrowmq.store.inspect.verify import StoreFinding
-    from sparrowmq.store.recovery.tail import LogExtent
+    from sparrowmq.store.recovery.cut_tail import LogExtent
 
 _FROM_0 = Whole(min=0)
 
@@ -240,8 +240,8 @@ def follow_master(
     """
     from sparrowmq.broker.replication.log_description import owner_of
     from sparrowmq.cli.master_log import NoMaster, log_of_master
+    from sparrowmq.store.recovery.cut_tail import cut_tail, extent_of, tail_from
     from sparrowmq.store.recovery.rebuild import config_of
-    from sparrowmq.store.recovery.tail import cut_tail, extent_of, tail_from
 
     disk = disk_of(directory)
     with refusals(), progress(quiet=False) as show:

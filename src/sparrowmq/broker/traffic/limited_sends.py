@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sparrowmq.broker.traffic.backlog import BacklogState, Presence, look
 from sparrowmq.broker.traffic.bucket import Bucket, admit, give_back
-from sparrowmq.broker.traffic.clients import ClientQuota
+from sparrowmq.broker.traffic.client_quota import ClientQuota
 from sparrowmq.broker.traffic.dedup import Dedup, rule_of
 from sparrowmq.broker.traffic.meter import Meter, Metered, Refusals
 from sparrowmq.broker.traffic.slowing import Slowing
