@@ -29,6 +29,8 @@ CLASS = re.compile(r"[A-Z]\w*[a-z]\w*")
 FUNCTION = re.compile(r"([\w.]+)\(\)")
 DOTTED = re.compile(r"[a-z_]\w*(?:\.\w+)+")
 SNAKE = re.compile(r"[a-z]+(?:_[a-z0-9]+)+")
+NO_CODE = re.compile(r'""".*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|#[^\n]*', re.DOTALL)
+"""Strings and comments."""
 OF_PYTHON = {*dir(builtins), *dir(asyncio), "random.Random"}
 
 
@@ -52,28 +54,17 @@ def defined() -> Names:
         dotted = parts[:-1] if parts[-1] == "__init__" else parts
         names.modules.update(".".join(dotted[at:]) for at in range(len(dotted)))
         if not path.name.startswith("test_"):  # nothing else uses what is in there
-            add_names(tree_of(path), names)
+            add_names(path.read_text(encoding="utf-8"), names)
     return names
 
 
-@cache
-def tree_of(path: Path) -> ast.AST:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def add_names(tree: ast.AST, names: Names) -> None:
-    for node in ast.walk(tree):
-        match node:
-            case ast.ClassDef():
-                names.classes.add(node.name)
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                names.functions.add(node.name)
-            case ast.arg():
-                names.others.add(node.arg)
-            case ast.Attribute():
-                names.others.add(node.attr)
-            case ast.Name():
-                names.others.add(node.id)
+def add_names(source: str, names: Names) -> None:
+    """Add what a module defines or uses. Its text is searched, since trees of 800 modules take
+    twenty times as long."""
+    code = NO_CODE.sub(" ", source)
+    names.classes.update(re.findall(r"\bclass (\w+)", code))
+    names.functions.update(re.findall(r"\bdef (\w+)", code))
+    names.others.update(re.findall(r"\b[A-Za-z_]\w*", code))
 
 
 def misses(text: str) -> list[str]:
@@ -117,7 +108,7 @@ def steps(text: str) -> list[tuple[str, str]]:
 
 def has_function(path: str, name: str) -> bool:
     names = Names()
-    add_names(tree_of(PACKAGE / path), names)
+    add_names((PACKAGE / path).read_text(encoding="utf-8"), names)
     return name in names.functions
 
 
@@ -198,19 +189,23 @@ def named_exceptions(rule: str) -> set[str]:
     return {name for name in QUOTED.findall(text) if name.endswith(".py")}
 
 
-def modules_with(finds: Callable[[ast.AST], bool], left_out: tuple[str, ...] = ()) -> set[str]:
-    """The modules in which a node has what the function looks for."""
+def modules_with(
+    finds: Callable[[ast.AST], bool], word: str, left_out: tuple[str, ...] = ()
+) -> set[str]:
+    """The modules in which a node has what the function looks for; it has the word, too."""
     return {
         path
-        for path, tree in trees().items()
-        if not path.startswith(left_out) and any(finds(node) for node in ast.walk(tree))
+        for path, source in sources().items()
+        if word in source
+        if not path.startswith(left_out)
+        if any(finds(node) for node in ast.walk(ast.parse(source)))
     }
 
 
 @cache
-def trees() -> dict[str, ast.AST]:
+def sources() -> dict[str, str]:
     return {
-        path.relative_to(PACKAGE).as_posix(): tree_of(path)
+        path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(PACKAGE.rglob("*.py"))
     }
 
@@ -243,17 +238,17 @@ def swallows_anything(node: ast.AST) -> bool:
 
 def test_locks_that_are_held_across_an_await_are_named() -> None:
     named = named_exceptions("No lock is held across an `await`")
-    made = modules_with(is_lock)
+    made = modules_with(is_lock, "asyncio.Lock")
     # The lock around the list of timer files is made in the index, and held where it is saved.
     assert made - named == {"broker/delivery/timer_index.py"}
 
 
 def test_modules_that_read_the_environment_are_named() -> None:
-    assert modules_with(reads_environment, OUTSIDE) <= named_exceptions("Nothing is ambient")
+    assert modules_with(reads_environment, "os.", OUTSIDE) <= named_exceptions("Nothing is ambient")
 
 
 def test_places_that_swallow_any_exception_are_named() -> None:
-    swallowing = modules_with(swallows_anything, ("testing/",))
+    swallowing = modules_with(swallows_anything, "except", ("testing/",))
     # The name server keeps its failure to raise it outside of the task group.
     assert swallowing - {"nameserver/server.py"} <= named_exceptions("`Exception` is caught")
 
