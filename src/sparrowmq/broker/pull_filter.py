@@ -1,4 +1,4 @@
-"""What a pull gets: everything, some tags or what meets an SQL92 condition, and at most how much."""
+"""What a pull gets: everything, some tags, or what an SQL92 condition accepts, up to a size."""
 
 from collections.abc import Callable, Container
 from functools import lru_cache
