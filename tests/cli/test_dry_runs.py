@@ -56,19 +56,28 @@ def running() -> Iterator[Cluster]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def before(running: Cluster) -> list[str]:
+    """What the cluster shows before the first dry run, and after each of them."""
+    return looks(running)
+
+
+def looks(running: Cluster) -> list[str]:
+    return [ask(running, each).stdout for each in LOOKS]
+
+
 def ask(running: Cluster, command: str) -> Ran:
     return run(*shlex.split(command), "--name-servers", running.name_server)
 
 
 @pytest.mark.parametrize(("command", "shows"), DRY_RUNS, ids=[each for each, _ in DRY_RUNS])
 def test_a_dry_run_shows_what_would_change_and_changes_nothing(
-    command: str, shows: str, running: Cluster
+    command: str, shows: str, running: Cluster, before: list[str]
 ) -> None:
-    before = [ask(running, each).stdout for each in LOOKS]
     ended = ask(running, f"{command} --dry-run")
     assert (ended.returncode, ended.stdout) == (0, shows), ended.stderr
     assert ended.stderr.endswith("nothing was changed: a dry run\n")
-    assert [ask(running, each).stdout for each in LOOKS] == before
+    assert looks(running) == before
 
 
 @pytest.mark.parametrize(("command", "says"), REFUSED, ids=[each for each, _ in REFUSED])

@@ -243,7 +243,9 @@ async def set_backlog(
     kind = checked_scope(Scope.TOPIC.value, topic)
     check_names("groups", named)
     if (messages is None) == (seconds is None):
-        raise ValueError("a largest backlog is given in messages or in seconds, one of both")
+        raise ValueError(
+            "a largest backlog is either a number of messages or of seconds; give one of them"
+        )
     if messages is not None:
         check_whole("messages", messages, 1, MOST_BACKLOG)
     if seconds is not None:

@@ -51,7 +51,7 @@ class MoveBy:
         check_whole("messages", self.messages, -MAX_LONG, MAX_LONG)
         if self.messages == 0:
             raise ValueError(
-                "messages is 0, must be how many to move forward, or back with a minus"
+                "messages is 0; give a positive number to skip, a negative one to repeat"
             )
 
 

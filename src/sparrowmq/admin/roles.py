@@ -169,7 +169,7 @@ async def _asked(
         if dry_run:
             raise
         raise AdminError(
-            f"{error}; it is not known whether the roles have changed, the log of {address} says it"
+            f"{error}; it is not known whether the roles have changed; check the log of {address}"
         ) from error
 
 

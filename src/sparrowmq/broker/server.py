@@ -375,4 +375,4 @@ async def _guard_name(broker: Broker, registration: BrokerRegistration) -> None:
     text = f"this is no longer the master of {name}: {registration.rivals}"
     _refuse_without_name(broker, text)
     await registration.has_name.wait()
-    raise StartAgain(f"this broker has the name {name} again: starting again")
+    raise StartAgain(f"regained the name {name}: restarting")

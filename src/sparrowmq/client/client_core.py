@@ -116,7 +116,7 @@ class ClientCore:
 
         Raises ValueError if the client is already running, NotStarted if it was stopped."""
         if self._owner.is_running:
-            raise ValueError("this client is running already, it is started once")
+            raise ValueError("this client is already running; start() can be called once")
         if self._owner.is_over:
             raise NotStarted("what was stopped cannot be started again: create a new one")
         ip = self.config.client_ip or await find_own_address(self.config.name_servers[0])

@@ -190,7 +190,9 @@ class TraceOutbox:
         route = await table.fetch(AUTO_CREATE_TOPIC)
         queues = [] if route is None else publish_queues(TRACE_TOPIC, route)
         if not queues:
-            raise NoRoute(TRACE_TOPIC, "no broker has it, or creates it; see traceTopicEnable")
+            raise NoRoute(
+                TRACE_TOPIC, "no broker has the trace topic or may create it; see traceTopicEnable"
+            )
         return [queue for queue in queues if queue.queue_id < _QUEUES]
 
     async def _look_again(self) -> None:

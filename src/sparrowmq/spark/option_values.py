@@ -158,7 +158,7 @@ def read_topics(text: str) -> tuple[str, ...]:
     """Topic names, separated by commas."""
     topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not topics:
-        raise ValueError("must name a topic, several with commas")
+        raise ValueError("must name a topic, or a comma-separated list")
     for topic in topics:
         check_topic(topic)
     return topics

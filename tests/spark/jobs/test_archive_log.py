@@ -142,7 +142,7 @@ def test_an_archive_without_its_identity_is_refused(tmp_path: Path) -> None:
 def test_a_commit_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
     log_of(tmp_path, 2)
     commit_file(tmp_path, 2).write_bytes(commit_file(tmp_path, 1).read_bytes())
-    with pytest.raises(JobError, match=f"{commit_file(tmp_path, 2)} is not what its name says"):
+    with pytest.raises(JobError, match=f"{commit_file(tmp_path, 2)} does not match its name"):
         ArchiveLog(LocalFiles(tmp_path)).read()
 
 

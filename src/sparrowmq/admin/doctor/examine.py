@@ -66,7 +66,7 @@ class Order:
             raise ValueError(f"which {self.about}? give its name")
         if self.about is None and self.name is not None:
             kinds = ", ".join(About)
-            raise ValueError(f"what is {self.name!r}? must be one of {kinds}")
+            raise ValueError(f"give about=… (one of {kinds}) to say what {self.name!r} is")
         if self.topic is not None and self.about is not About.MESSAGE:
             raise ValueError("topic says where a message is; to examine a topic, give its name")
 

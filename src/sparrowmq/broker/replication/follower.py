@@ -346,7 +346,7 @@ class Follower:
             if self._stranger is not None:
                 return await self._stranger(address, own)
             raise NotFollowing(
-                f"{address} knows no hello, as SparrowMQ's brokers do; set replication_peer to"
+                f"{address} does not support the hello of SparrowMQ's brokers; set replication_peer to"
                 " apache to follow a master of Apache's"
             )
         if response.code != ResponseCode.SUCCESS:

@@ -91,7 +91,7 @@ class SqliteSeen:
             self._set_up()
         except sqlite3.Error as error:
             self._base.close()
-            raise OSError(f"{path} cannot be used, which holds keys: {error}") from error
+            raise OSError(f"the key file {path} cannot be used: {error}") from error
 
     def _set_up(self) -> None:
         self._base.execute("PRAGMA journal_mode = WAL")

@@ -75,7 +75,7 @@ async def owners(view: View) -> Answer:
     group = await view.console.admin.simulated_group(view.names["group"])
     _check_size(group)
     if not group.owners or group.strategy not in NAMED:
-        raise ValueError("this group does not tell who owns its queues by which strategy")
+        raise ValueError("the members of this group do not report owners and strategy")
     found = await asyncio.to_thread(simulate, group, (), [group.strategy])
     drawn = await asyncio.to_thread(draw, found, f"group {view.names['group']}: {_size(group)}")
     return Response(drawn, media_type="image/svg+xml")

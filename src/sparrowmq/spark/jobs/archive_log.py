@@ -106,7 +106,9 @@ class ArchiveLog:
                 raise JobError(self._gap(version, newest))
             archive = self._record(commits[version], archive.after)
             if archive.version != version:
-                raise JobError(f"{self._at(commits[version])} is not what its name says")
+                raise JobError(
+                    f"the content of {self._at(commits[version])} does not match its name"
+                )
         return archive
 
     def _check_first_format(self, commit: str) -> None:
