@@ -109,11 +109,6 @@ def more_than(bound: float) -> Allowed:
     return Allowed("must be more than {}", (bound,), accepts=lambda value: value > bound)
 
 
-def exactly(only: Any, why: str) -> Allowed:
-    """Only one value, for now."""
-    return Allowed("must be {}", (only,), why, lambda value: value == only)
-
-
 def not_blank() -> Allowed:
     """A text that is not just spaces."""
     return Allowed("must not be empty", accepts=lambda value: bool(value.strip()))

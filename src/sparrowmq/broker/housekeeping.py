@@ -130,7 +130,7 @@ async def forget_silent_clients(broker: Broker) -> None:
 
 
 async def end_silent_sessions(broker: Broker) -> None:
-    """Close connections whose beats stopped: frees their queues and notifies other members."""
+    """Close connections without keep-alives: frees their queues and notifies other members."""
     life_s = broker.config.session_timeout_s
     while life_s:
         await asyncio.sleep(life_s / SCANS)

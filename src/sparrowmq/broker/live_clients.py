@@ -3,10 +3,10 @@
 All of this comes from heartbeats and ends with the connection they came on.
 
 Sessions are for members of our own client that want their death to be detected within seconds. They
-send beats, short heartbeats without a body, four times a session timeout:
+send keep-alives, heartbeats without a body, four times a session timeout:
 
-    opened by a heartbeat that asks ─▶ first beat ─▶ watched ─┬─ 8 scans without any frame: silent
-                                                              └─ its connection ends: forgotten
+    opened by a heartbeat that asks ─▶ first one ─▶ watched ─┬─ 8 scans without any frame: silent
+                                                             └─ its connection ends: forgotten
 
 A member that names an ended session learns that its queues may belong to others by now.
 """
@@ -389,7 +389,7 @@ SCANS = 8
 """Scans without a frame after which a member is silent.
 
 Scans are counted instead of time: a broker that was itself held up has scanned only once, and does
-not blame members whose beats wait unread in the socket.
+not blame members whose keep-alives wait unread in the socket.
 """
 
 
@@ -402,7 +402,7 @@ class _Session:
         self.frames_read = connection.frames_read
         self.scans = 0
         self.is_watched = False
-        """Set by its first beat: a member that cannot send beats must not be dropped for that."""
+        """Set by its first keep-alive: Java and Go members send none, and stay."""
 
 
 class MemberSessions:
@@ -423,8 +423,8 @@ class MemberSessions:
             self._by_connection[connection] = self._by_name[session.name] = session
         return session.name
 
-    def beat(self, name: str) -> bool:
-        """Record a beat; False if the session no longer exists."""
+    def keep_alive(self, name: str) -> bool:
+        """Record a keep-alive; False if the session no longer exists."""
         session = self._by_name.get(name)
         if session is None:
             return False

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from sparrowmq.clock import Clock
+from sparrowmq.disk.atomic_file import make_path, replace_path
 
 FINE_MS, FINE_POINTS = 10_000, 360
 COARSE_MS, COARSE_POINTS = 120_000, 720
@@ -176,11 +177,9 @@ def _ring(step_ms: int, points: int, state: tuple[int, bytes]) -> Ring:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Replace a file atomically: a crash leaves the old or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(".new")
-    new.write_bytes(content)
-    new.replace(path)
+    """Replace a file: a crash or a power cut leaves the old or the new one. Raises OSError."""
+    make_path(path.parent)
+    replace_path(path, content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from sparrowmq.console.config import ConsoleError
+from sparrowmq.disk.atomic_file import put_in_place
 
 _N, _R, _P = 2**14, 8, 1
 """scrypt parameters: 16 MiB and about 50 ms for each attempt."""
@@ -191,4 +192,4 @@ def write_user(path: Path, name: str, role: UserRole, password: str) -> None:
     new = path.with_name(f"{path.name}.new")
     new.touch(mode=0o600)
     new.write_text("\n".join([*kept, f"{name}:{role}:{PasswordHash.of(password)}", ""]))
-    new.replace(path)
+    put_in_place(new, path)

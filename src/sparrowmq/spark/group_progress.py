@@ -75,5 +75,5 @@ def _heartbeat(client_id: str, group: str, topic: str) -> bytes:
         "subscriptionDataSet": [subscription],
         "unitMode": False,
     }
-    beat = {"clientID": client_id, "consumerDataSet": [consumer], "producerDataSet": []}
-    return json.dumps(beat, separators=(",", ":")).encode()
+    heartbeat = {"clientID": client_id, "consumerDataSet": [consumer], "producerDataSet": []}
+    return json.dumps(heartbeat, separators=(",", ":")).encode()

@@ -31,7 +31,7 @@ def heartbeat(broker: Broker, request: Request[Heartbeat]) -> Handled:
     """Register the groups of a client; members of a changed group are notified to rebalance."""
     session = request.header.session
     if session is not None and not request.body:
-        return _beat(broker, session)
+        return _keep_alive(broker, session)
     data = _heartbeat_data(request)
     if max(len(data.consumer_data_set), len(data.producer_data_set)) > _GROUPS_AT_ONCE:
         return _register_in_slices(broker, request, data)
@@ -40,8 +40,8 @@ def heartbeat(broker: Broker, request: Request[Heartbeat]) -> Handled:
     return _answer(broker, request, data, is_sub_change=is_sub_change)
 
 
-def _beat(broker: Broker, session: str) -> Reply:
-    if not broker.sessions.beat(session):
+def _keep_alive(broker: Broker, session: str) -> Reply:
+    if not broker.sessions.keep_alive(session):
         text = f"session {session} has ended; its member's queues may be others' now"
         raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, text)
     return Reply(HeartbeatAnswer())

@@ -346,8 +346,8 @@ class Follower:
             if self._stranger is not None:
                 return await self._stranger(address, own)
             raise NotFollowing(
-                f"{address} does not support the hello of SparrowMQ's brokers; set replication_peer to"
-                " apache to follow a master of Apache's"
+                f"{address} does not support the hello of SparrowMQ's brokers; set"
+                " replication_peer to apache to follow a master of Apache's"
             )
         if response.code != ResponseCode.SUCCESS:
             has_diverged = response.code == ResponseCode.NO_PERMISSION

@@ -139,7 +139,7 @@ def _wait(shell: Shell, name: str, work: Callable[[Callable[[BrokerDrain], None]
         shell.warn(str(ended))
         sys.exit(IN_PART)
     shell.show(_report(ended))
-    shell.done(_farewell(ended))
+    shell.done(_how_to_go_on(ended))
 
 
 _UNREAD = (
@@ -256,7 +256,7 @@ def _outlook(found: BrokerDrain) -> str:
 _WHAT_NEXT = "it can be stopped; resume it with: sparrowmq broker resume {0}"
 
 
-def _farewell(ended: BrokerDrain) -> str:
+def _how_to_go_on(ended: BrokerDrain) -> str:
     if ended.is_apache:
         return f"{ended.broker} is empty: stop it soon, {_APACHE.format('it')}"
     silent = (

@@ -367,7 +367,8 @@ class DrainRun:
         if at is None or at < end:
             raise JobError(
                 f"group {self.job.group} is at {at} in {queue} and not at {end}, where it was"
-                " moved to: a member seems to commit its own progress; stop all members and run this again"
+                " moved to: a member seems to commit its own progress; stop all members and run"
+                " this again"
             )
 
     def offsets_of(self, group: str, topic: str) -> Offsets:

@@ -229,8 +229,8 @@ def check_same_cluster(
         return
     before, now = saved[BROKERS], brokers_of(cluster, topic)
     raise JobError(
-        f"{journal} belongs to a cluster with {_shown(before)}, and this one has {_shown(now)}. If it"
-        f" is another cluster, name another folder with --state; if all its brokers and name"
+        f"{journal} belongs to a cluster with {_shown(before)}, and this one has {_shown(now)}. If"
+        f" it is another cluster, name another folder with --state; if all its brokers and name"
         f' servers moved, remove "{BROKERS}" from that file'
     )
 
