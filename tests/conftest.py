@@ -39,10 +39,10 @@ SPARK_SESSION = re.compile(r"\bspark: \"?SparkSession\b")
 
 
 @pytest.fixture(autouse=True)
-def patient_clients(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def patient_clients(request: pytest.FixtureRequest) -> None:
     """Where time is not virtual, a client that gives up after 3 s would judge the machine."""
-    if REAL_SERVERS & set(request.fixturenames):
-        be_patient(monkeypatch.setitem)
+    if not REAL_SERVERS.isdisjoint(request.fixturenames):
+        be_patient(request.getfixturevalue("monkeypatch").setitem)
 
 
 # ---- which tests run
