@@ -10,10 +10,12 @@ from tests.broker.traffic.limits_world import (
     BACKLOG,
     MESSAGES,
     PRODUCER,
+    admitted,
     limit_broker,
     limit_group,
     limit_topic,
     send_header,
+    sending,
 )
 from tests.broker.world import World, subscribes
 from tests.sim.replicated import follows, has_all, role
@@ -77,3 +79,18 @@ def test_a_slave_holds_pulls_of_a_group_over_its_quota() -> None:
             "orders", group="billing", offset=5, address=slave.address, wait_s=1
         )
         assert 0 < len(sim.wait(again).bodies) <= 5
+
+
+def test_a_master_that_hands_over_first_writes_the_answers_that_it_holds() -> None:
+    with SimCluster(slaves=1).run() as sim:
+        world = World(sim)
+        sim.until(lambda: follows(sim))
+        limit_topic(world, {BACKLOG: "2:slow:billing"})
+        world.client("member").beat(subscribes("billing"))
+        world.commit("billing", "orders", 0, 0)
+        assert admitted(world, 3) == 3
+        sim.advance(2)
+        tasks = sending(world, 3)
+        sim.until(lambda: world.broker.traffic.slowing.held == 3)
+        sim.client.call(HandOver(slave_id=1))
+        assert [sim.wait(task).code for task in tasks] == [ResponseCode.SUCCESS] * 3

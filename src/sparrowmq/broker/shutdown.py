@@ -14,7 +14,8 @@ cannot come. A client whose pull is rejected pauses for 3 s, and finds the broke
 
 Sends are accepted until the last moment, because a client may know no other broker. But a send
 whose connection ends before it is answered is sent again, and stored twice: if sends wait, no more
-are accepted, and the last ones are answered first.
+are accepted, and the last ones are answered first. For the same reason answers that were held to
+slow producers down are written, and no more are held.
 """
 
 import asyncio
@@ -48,6 +49,7 @@ async def drain(registration: BrokerRegistration, server: Server[Broker], peers:
     ends, and clients that wait for an answer are better served elsewhere.
     """
     broker = server.endpoint.context
+    broker.traffic.slowing.release()
     if broker.store.has_failed:
         broker.state = BrokerState.DRAINING
         broker.replication.close()

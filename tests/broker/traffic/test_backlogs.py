@@ -1,19 +1,25 @@
 """A largest backlog: sends are refused or slowed while a group named is too far behind."""
 
+import gc
 import logging
+from typing import Any
 
 import pytest
 
+from sparrowmq.broker.broker import BrokerState
 from sparrowmq.broker.config import Flush
 from sparrowmq.broker.traffic.backlog import hold_s, is_over
 from sparrowmq.broker.traffic.slowing import MOST_HELD
 from sparrowmq.net.errors import ConnectionLost
+from sparrowmq.net.routes import Request
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.broker.traffic.limits_world import (
     BACKLOG,
+    CLIENT,
     MESSAGES,
     admitted,
+    limit_broker,
     limit_topic,
     refusal,
     report,
@@ -58,6 +64,13 @@ def backed(world: World, limit: str, *groups: str) -> None:
     for group in groups or ("billing",):
         world.client(f"member-{group}").beat(subscribes(group))
         world.commit(group, "orders", 0, 0)
+
+
+def slowed(world: World) -> None:
+    """Answers to sends are held for a second."""
+    backed(world, "10:slow:billing")
+    admitted(world, 12)
+    world.sim.advance(2)
 
 
 def test_sends_are_refused_from_the_limit_on_until_80_percent_of_it(
@@ -190,9 +203,7 @@ def test_a_group_that_does_not_exist_or_never_committed_does_not_count(world: Wo
 
 
 def test_slow_holds_answers_and_stores_at_once(world: World) -> None:
-    backed(world, "10:slow:billing")
-    admitted(world, 12)
-    world.sim.advance(2)
+    slowed(world)
     tasks = sending(world, 3)
     began_s = world.sim.now_s
     world.sim.until(lambda: world.broker.store.max_offset("orders", 0) == 15)
@@ -205,30 +216,78 @@ def test_slow_holds_answers_and_stores_at_once(world: World) -> None:
 @pytest.mark.parametrize("flush", list(Flush))
 def test_slow_holds_answers_that_wait_for_the_disk_as_well(flush: Flush) -> None:
     with world_with(flush=flush) as world:
-        backed(world, "10:slow:billing")
-        admitted(world, 12)
-        world.sim.advance(2)
+        slowed(world)
         began_s = world.sim.now_s
         assert admitted(world, 3) == 3
         assert 1.0 <= world.sim.now_s - began_s < 1.5
         assert world.broker.traffic.slowing.held == 0
 
 
-def test_only_so_many_answers_are_held(world: World) -> None:
-    backed(world, "10:slow:billing")
-    admitted(world, 12)
-    world.sim.advance(2)
-    tasks = sending(world, MOST_HELD + 50)
-    world.sim.advance(0.5)
-    assert sum(task.done() for task in tasks) == 50
-    world.sim.advance(1)
-    assert all(task.done() for task in tasks)
+@pytest.mark.parametrize("flush", list(Flush))
+def test_only_so_many_answers_are_held(flush: Flush) -> None:
+    with world_with(flush=flush) as world:
+        slowed(world)
+        tasks = sending(world, MOST_HELD + 50)
+        world.sim.advance(0.5)
+        assert sum(task.done() for task in tasks) == 50
+        world.sim.advance(1)
+        assert all(task.done() for task in tasks)
+        assert report(world)["backlog", "orders"].refused == MOST_HELD
+
+
+def test_sends_that_get_no_answer_are_not_counted_as_slowed(world: World) -> None:
+    slowed(world)
+    client = world.client("one-way")
+    world.sim.wait(client.host.start(client.send_oneway(send_header(), b"x")))
+    world.sim.until(lambda: world.broker.store.max_offset("orders", 0) == 13)
+    assert report(world)["backlog", "orders"].refused == 0
+
+
+@pytest.mark.parametrize("flush", list(Flush))
+def test_a_stop_writes_the_answers_that_are_held(flush: Flush) -> None:
+    with world_with(flush=flush) as world:
+        slowed(world)
+        tasks = sending(world, 3)
+        world.sim.until(lambda: world.broker.traffic.slowing.held == 3)
+        world.sim.brokers["broker-a"].stop()
+        assert [world.sim.wait(task).code for task in tasks] == [ResponseCode.SUCCESS] * 3
+
+
+def test_a_broker_that_stops_holds_no_more_answers(world: World) -> None:
+    slowed(world)
+    node = world.sim.brokers["broker-a"]
+    node.begin_stop()
+    world.sim.until(lambda: world.broker.state is BrokerState.DRAINING)
+    assert admitted(world, 3) == 3
+    node.wait_for_end()
+
+
+@pytest.mark.parametrize("flush", list(Flush))
+def test_answers_are_held_without_the_bodies_of_their_messages(flush: Flush) -> None:
+    with world_with(flush=flush) as world:
+        slowed(world)
+        body = b"a large body, " + flush.value.encode()
+        sending(world, 3, body)
+        world.sim.until(lambda: world.broker.traffic.slowing.held == 3)
+        alive: list[Request[Any]] = [each for each in gc.get_objects() if isinstance(each, Request)]
+        assert not any(each.body == body for each in alive)
+
+
+def test_a_client_keeps_its_quota_while_it_is_slowed(world: World) -> None:
+    slowed(world)
+    limit_broker(world, {CLIENT: 2})
+    shop = world.client("shop-1")
+    shop.beat(producers=("shop",))
+    for _ in range(2):
+        shop.asking(send_header(), b"x")
+    world.sim.until(lambda: world.broker.traffic.slowing.held == 2)
+    answer = shop.ask(send_header(), b"x")
+    assert answer.code == ResponseCode.FLOW_CONTROL
+    assert answer.remark.startswith("client shop-1 may send 2 messages/s")
 
 
 def test_a_held_answer_ends_with_its_connection(world: World) -> None:
-    backed(world, "10:slow:billing")
-    admitted(world, 12)
-    world.sim.advance(2)
+    slowed(world)
     gone = world.client("gone")
     task = gone.asking(send_header(), b"x")
     world.sim.until(lambda: world.broker.traffic.slowing.held == 1)
@@ -239,9 +298,27 @@ def test_a_held_answer_ends_with_its_connection(world: World) -> None:
     assert world.broker.traffic.slowing.held == 0
 
 
-def test_a_quota_applies_along_with_a_backlog_limit(limited: World) -> None:
-    limit_topic(limited, {MESSAGES: 5})
-    assert admitted(limited, 20) == 5
+@pytest.mark.parametrize(
+    ("action", "behind", "more"),
+    [("refuse", 9, {}), ("slow", 12, {}), ("slow", 12, {"sparrowmq.dedup": "on"})],
+    ids=["refuse", "slow", "slow and de-duplicated"],
+)
+def test_a_quota_applies_along_with_a_backlog_limit(
+    world: World, action: str, behind: int, more: dict[str, object]
+) -> None:
+    backed(world, f"10:{action}:billing")
+    admitted(world, behind)
+    world.sim.advance(2)
+    limit_topic(world, {MESSAGES: 5} | more)
+    began_s = world.sim.now_s
+    tasks = sending(world, 20)
+    world.sim.advance(0.1)
+    refused = [task for task in tasks if task.done() and task.result().code != ResponseCode.SUCCESS]
+    assert len(refused) == 15  # at once
+    codes = [world.sim.wait(task).code for task in tasks]
+    assert codes.count(ResponseCode.FLOW_CONTROL) == 15
+    assert codes.count(ResponseCode.SUCCESS) == 5
+    assert (world.sim.now_s - began_s >= 1.0) is (action == "slow")
 
 
 def test_a_report_shows_where_groups_stand(limited: World) -> None:
