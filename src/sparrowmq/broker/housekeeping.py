@@ -14,6 +14,8 @@ from sparrowmq.store.errors import AppendsHeld
 
 _TICK_S = 0.05
 """Index entries lag behind the log by at most twice this."""
+_FULL_TICK_S = 0.5
+"""On a full disk. Each attempt makes a log file and removes it again."""
 _SLOTS_S = 1.0
 """Less than a checkpoint takes, which comes between an index entry and its slot."""
 _CLEAN_S = 10.0
@@ -26,7 +28,7 @@ async def tick_store(broker: Broker) -> None:
     """Write what the store keeps in memory: tails of consume queues, index entries."""
     refusals = RefusalLog(broker.log, broker.monotonic)
     while True:
-        await asyncio.sleep(_TICK_S)
+        await asyncio.sleep(_FULL_TICK_S if broker.store.admission.lacks_space else _TICK_S)
         if broker.replication.is_master:  # others refuse all messages anyway
             # A planned change of roles is logged as one, and is over in a moment.
             refusals.note(None if broker.is_handing_over else broker.store.admission.refusal)

@@ -9,9 +9,11 @@ held       the broker asked for it       until it lets go; a master's bytes are 
 ```
 
 They are independent: a tick that finds space again must not admit messages to a store that has
-stopped. So each is set separately, and `refusal` is the first that applies. It is one attribute,
-computed when something changes rather than when it is read, because every append reads it.
+stopped. So each is set separately, and `refusal` is the first that applies. Appends read one
+attribute, `must_check`, which is computed when something changes.
 """
+
+from collections.abc import Callable
 
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.errors import AppendsHeld, StoreStopped
@@ -20,7 +22,10 @@ from sparrowmq.store.errors import AppendsHeld, StoreStopped
 class Admission:
     """Shared by the parts that append and the parts that detect a reason to refuse."""
 
-    __slots__ = ("_held", "_no_space", "_over_mark", "_stopped", "refusal")
+    __slots__ = (
+        *("_guard", "_held", "_no_space", "_over_mark", "_stopped"),
+        *("must_check", "refusal"),
+    )
 
     def __init__(self) -> None:
         self._stopped: StoreStopped | None = None
@@ -30,9 +35,14 @@ class Admission:
         """By holder: when one lets go, another's hold must still refuse messages."""
         self.refusal: StoreStopped | DiskFull | None = None
         """Raised instead of accepting a message; None while messages are accepted."""
+        self._guard: Callable[[], None] | None = None
+        self.must_check = False
+        """Whether an append has to call `check` first."""
 
     def check(self) -> None:
         """Raises StoreStopped or DiskFull while messages are refused."""
+        if self._guard is not None:
+            self._guard()
         if self.refusal is not None:
             # One error object for all refusals: drop the traceback of the previous one.
             raise self.refusal.with_traceback(None)
@@ -47,6 +57,11 @@ class Admission:
     def has_stopped(self) -> bool:
         """Whether messages are refused until the store is opened again."""
         return self._stopped is not None
+
+    @property
+    def lacks_space(self) -> bool:
+        """Whether the last attempt to write found the device full."""
+        return self._no_space is not None
 
     @property
     def is_over_mark(self) -> bool:
@@ -82,6 +97,12 @@ class Admission:
             self._held[holder] = AppendsHeld(reason)
         self._decide()
 
+    def set_guard(self, guard: Callable[[], None] | None) -> None:
+        """Call this before every message, which it may `hold`. Without one that costs nothing."""
+        self._guard = guard
+        self._decide()
+
     def _decide(self) -> None:
         held = next(iter(self._held.values()), None)
         self.refusal = self._stopped or self._no_space or self._over_mark or held
+        self.must_check = self.refusal is not None or self._guard is not None
