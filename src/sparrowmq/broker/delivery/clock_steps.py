@@ -21,7 +21,7 @@ that were stored in the future.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from msgspec.structs import replace
@@ -196,6 +196,18 @@ class ClockSteps:
     def age_ms(self, record: Record) -> int:
         """How long ago a record was stored."""
         return self.now_ms() - record.store_timestamp - self.since(record.log_offset)
+
+    @property
+    def steps(self) -> tuple[ClockStep, ...]:
+        """The steps known so far, oldest first."""
+        return self._steps
+
+    def follow(self, steps: Sequence[ClockStep]) -> None:
+        """Know exactly the steps of a master's clock. They are saved soon, like a master's."""
+        copied = tuple(steps[-_MOST_STEPS:])
+        if copied != self._steps:
+            self._set(copied)
+            self._saving.changed(self)
 
     def _add(self, by_ms: int) -> None:
         low = self._store.min_log_offset

@@ -7,6 +7,7 @@ from itertools import islice
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.consumer_offsets import changes_in, updated
 from sparrowmq.broker.delivery import delay_levels, timer_persistence
+from sparrowmq.broker.delivery.clock_steps import ClockStep
 from sparrowmq.broker.delivery.timer_files import TimerMark
 from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.broker.replication.table_state import (
@@ -66,6 +67,7 @@ async def take_state(broker: Broker, question: TableQuestion) -> TableState:
         deletions=deletions,
         delivery=_delivery(broker),
         drain=broker.drain.table(),
+        slaves_show_to=broker.replication.slaves_show_to,
     )
 
 
@@ -110,9 +112,11 @@ def _groups(broker: Broker, count: int) -> GroupsCopied | None:
 
 
 def _delivery(broker: Broker) -> DeliveryCopied:
-    timers = broker.delivery.timers
+    timers, clock = broker.delivery.timers, broker.delivery.clock
     pending_from = timers.first_pending(broker.store.max_offset(TIMER_TOPIC, 0))
-    return DeliveryCopied(dict(broker.delivery.levels.offsets), timers.marks, pending_from)
+    clock.now_ms()  # notices a step that belongs to this state
+    steps = [(step.log_offset, step.by_ms) for step in clock.steps]
+    return DeliveryCopied(dict(broker.delivery.levels.offsets), timers.marks, pending_from, steps)
 
 
 def merge_from_slave(broker: Broker, progress: Iterable[OffsetChange]) -> None:
@@ -176,6 +180,10 @@ async def apply_state(broker: Broker, state: TableState, epochs: bytes | None) -
         broker.delivery.levels.follow(state.delivery.levels)
         pending_from = state.delivery.timers_pending_from
         broker.delivery.timers.follow(copied_marks, pending_from, state.log_end)
+        if state.delivery.clock_steps is not None:
+            broker.delivery.clock.follow(
+                [ClockStep(log_offset=at, by_ms=by) for at, by in state.delivery.clock_steps]
+            )
     await broker.workers.run(broker.store.save_deletions)
     await _merge_progress(broker, state.progress)
 

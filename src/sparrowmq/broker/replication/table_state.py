@@ -95,6 +95,9 @@ class DeliveryCopied(msgspec.Struct, frozen=True):
     """The time and queue offset of each mark."""
     timers_pending_from: int
     """No timer before this queue offset is pending."""
+    clock_steps: Sequence[tuple[int, int]] | None = None
+    """Where the log ended when the master's clock was set, and by how many milliseconds. Masters of
+    earlier versions, and Apache's, do not send it: then the slave's own clock counts."""
 
 
 class TableState(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +114,8 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
     delivery: DeliveryCopied | None = None
     drain: DrainTable | None = None
     """Small, and always present; masters of earlier versions do not send it."""
+    slaves_show_to: int | None = None
+    """Up to which log offset slaves may show their copies; None: everything."""
 
 
 def encode_state(state: TableState) -> tuple[bytes, bool]:
