@@ -202,6 +202,13 @@ WRONG_TOPICS: list[tuple[str, Facts]] = [
         "backlog-refused",
         replace(TOPIC, limits=(replace(BACKLOG, since=datetime(2026, 11, 18, tzinfo=UTC)),)),
     ),
+    (
+        "backlog-uncounted",
+        replace(
+            TOPIC,
+            limits=(replace(BACKLOG, uncounted={"audit": "it had no member for 10 minutes"}),),
+        ),
+    ),
     ("dedup-window-cut", replace(TOPIC, dedup_cuts={"broker-a": (7, 90_000, 600_000)})),
 ]
 HEALTHY_TOPICS: list[tuple[str, Facts]] = [

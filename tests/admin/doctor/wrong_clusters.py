@@ -232,6 +232,17 @@ async def more_is_sent_than_the_quota_allows(scene: Scene) -> Examination:
     return await scene.doctor("topic", "orders")
 
 
+@provokes("backlog-uncounted")
+async def a_group_of_a_backlog_limit_is_away(scene: Scene) -> Examination:
+    await scene.topic(messages=1)
+    async with scene.member(succeed):
+        await scene.admin.set_backlog("orders", ["billing"], messages=1)
+        await scene.send(1)
+        await asyncio.sleep(2.5)  # the limit has seen it
+    await asyncio.sleep(601)
+    return await scene.doctor("topic", "orders")
+
+
 @provokes("backlog-refused")
 async def a_group_is_further_behind_than_it_may(scene: Scene) -> Examination:
     await scene.topic(messages=1)

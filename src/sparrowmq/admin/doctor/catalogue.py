@@ -251,6 +251,14 @@ _ALL = (
         remedy="help the group catch up, or raise its backlog limit",
     ),
     Diagnosis(
+        "backlog-uncounted",
+        About.TOPIC,
+        Severity.NOTE,
+        what="a backlog limit does not count a group that it names",
+        cause="the group is paused, broadcasts, or has had no member for a while",
+        remedy="bring the group back, or take it out of the limit",
+    ),
+    Diagnosis(
         "dedup-window-cut",
         About.TOPIC,
         Severity.WARNING,

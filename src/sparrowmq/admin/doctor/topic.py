@@ -231,6 +231,15 @@ def _limits(facts: TopicFacts) -> Iterator[Finding]:
                 f" {counted(limit.refused_last_minute, what)} in the last minute",
                 f"sparrowmq group lag {group}",
             )
+        if limit.backlog is not None and limit.uncounted:
+            whys = shorten(f"{group}: {why}" for group, why in sorted(limit.uncounted.items()))
+            yield found(
+                "backlog-uncounted",
+                _subject(facts),
+                f"{whys}; the limit is {limit.backlog.limit_text} for"
+                f" {counted(len(limit.backlog.groups), 'group')}",
+                f"sparrowmq group show {min(limit.uncounted)}",
+            )
 
 
 def _dedup_cut(facts: TopicFacts) -> Iterator[Finding]:

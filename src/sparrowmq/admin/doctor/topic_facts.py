@@ -20,7 +20,7 @@ from sparrowmq.protocol.names import check_topic, is_system_group
 from sparrowmq.protocol.offsets_body import ConsumeTimeSpan
 
 MOST_READERS = 50
-_LIMIT_CHECKS = ("quota-reached", "backlog-refused")
+_LIMIT_CHECKS = ("quota-reached", "backlog-refused", "backlog-uncounted")
 _READER_CHECKS = ("nobody-consumes", "old-route-in-client", "retention-overtakes-lag")
 
 
