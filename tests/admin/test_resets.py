@@ -16,6 +16,7 @@ from sparrowmq import (
     ResetJournal,
     ResetRecord,
 )
+from sparrowmq.admin.resets import tripped_backlogs
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import as_client, consuming, numbered, send
 
@@ -280,3 +281,44 @@ def test_wrong_moves_are_refused() -> None:
         MoveBy(0)
     with SimCluster(seed=1).run() as sim:
         as_client(sim, work)
+
+
+@pytest.mark.parametrize(
+    ("backlog", "said"),
+    [
+        (
+            "6:refuse:billing",
+            [
+                "broker-a: sends to orders would be refused: billing would be 6 messages behind, at"
+                " most 6 messages are allowed"
+            ],
+        ),
+        ("7:refuse:billing", []),
+        (
+            "90s:slow:billing",
+            [
+                "broker-a: sends to orders would be slowed if the first message that waits then is"
+                " 90 s old"
+            ],
+        ),
+        ("90s:slow:audit", []),
+    ],
+)
+def test_a_reset_that_would_reach_a_backlog_limit_is_said_in_its_preview(
+    backlog: str, said: list[str], tmp_path: Path
+) -> None:
+    async def work(client: Client) -> list[list[str]]:
+        admin = await sold(client)
+        await admin.update_topic("orders", attributes={"sparrowmq.backlog": backlog})
+        journal = ResetJournal(tmp_path / "resets")
+        topic = await admin.topic("orders")
+        previews = [
+            await admin.reset_with_journal(
+                "billing", "orders", to, journal=journal, who="ann", dry_run=True
+            )
+            for to in ("earliest", "latest")
+        ]
+        return [tripped_backlogs(topic, "billing", each.moves) for each in previews]
+
+    with SimCluster(seed=1).run() as sim:
+        assert as_client(sim, work) == [said, []]
