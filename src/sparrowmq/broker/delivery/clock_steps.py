@@ -18,6 +18,9 @@ loops for `saved_now_ms`. Steps whose messages have all left the log are forgott
 two runs of the broker is noticed at the start, because the monotonic clock keeps running until the
 machine is switched off. After a reboot only a clock that was set back can be noticed, by messages
 that were stored in the future.
+
+A slave takes over the steps of its master: what waits in their log carries the times of that clock.
+Steps of its own clock count while it follows no master.
 """
 
 from bisect import bisect_right
