@@ -1,6 +1,7 @@
 """The watchdog finds exactly the callbacks that block a loop."""
 
 import asyncio
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 
 from sparrowmq.testing import LoopStalled, LoopWatchdog
 from sparrowmq.testing.loop_watchdog import Stall
+from tests.faults.abused_broker import HEARTBEAT, heartbeat
 from tests.faults.broker_process import BrokerProcess
+from tests.faults.raw_wire import RawClient
 
 
 def _compute(ms: float = 80) -> None:
@@ -117,3 +120,24 @@ def test_a_broker_process_writes_its_stalls_to_a_file(tmp_path: Path) -> None:
     assert broker.stop() == 0
     found = [msgspec.json.decode(line, type=Stall) for line in stalls.read_bytes().splitlines()]
     assert any("BrokerServer.running" in place for stall in found for place in stall.stack)
+
+
+def test_a_broker_that_can_open_no_file_serves_on_and_writes_its_stalls(tmp_path: Path) -> None:
+    stalls = tmp_path / "stalls"
+    broker = BrokerProcess(tmp_path / "data", stalls=stalls, stall_ms=1)
+    try:
+        with RawClient(broker.port) as client:
+            client.call(HEARTBEAT, {}, heartbeat("small", ["g"]))  # until then nothing accepted it
+            before = len(stalls.read_bytes())
+            soft, hard = resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (3, hard))
+            # Reading this takes a broker longer than 1 ms.
+            head, _ = client.call(HEARTBEAT, {}, heartbeat("huge", [f"g{n}" for n in range(2_000)]))
+            assert head.code == 0, head.remark
+            head, _ = client.call(HEARTBEAT, {}, heartbeat("small", ["g"]))
+            assert head.code == 0, head.remark
+            resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        assert len(stalls.read_bytes()) > before
+        assert broker.stop() == 0
+    finally:
+        broker.kill()

@@ -283,9 +283,11 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("command", nargs=argparse.REMAINDER)
     chosen = parser.parse_args(arguments)
 
+    # Open all the time: a server may be watched while it has no descriptor left.
+    file = chosen.stalls.open("ab", buffering=0)
+
     def write(stall: Stall) -> None:
-        with chosen.stalls.open("ab") as file:
-            file.write(msgspec.json.encode(stall) + b"\n")
+        file.write(msgspec.json.encode(stall) + b"\n")
 
     watchdog = LoopWatchdog(chosen.limit_ms, report=write)
     with suppress(AttributeError):  # not everywhere
