@@ -87,6 +87,28 @@ def test_a_topic_that_cannot_be_renamed_for_want_of_space_is_deleted_at_once() -
     assert in_trash(disk) == []
 
 
+@pytest.mark.parametrize("has_space", [True, False])
+def test_files_of_others_in_a_deleted_topic_and_in_the_trash_stay(has_space: bool) -> None:
+    disk = RecordingDisk()
+    store = wide(disk, 2)
+    if not has_space:
+        disk.fail("replace", errno.ENOSPC, path_prefix=TRASH_DIR)
+    mine = b"an operator's"
+    for path in ("consumequeue/orders/why.txt", "consumequeue/orders/0/copy", f"{TRASH_DIR}/a/b"):
+        disk.mkdir(path.rpartition("/")[0])
+        disk.poke(path, mine)
+    assert store.delete_topic("orders", 2)
+    for restart in (False, True):
+        if restart:
+            disk = disk.killed()
+            store = open_store(disk)
+            assert not list(store.queues())
+        store.trash.empty()
+        inside = [path for path in disk.files() if path.startswith(("consumequeue/", TRASH_DIR))]
+        assert [disk.files()[path] for path in inside] == [mine] * 3
+        assert {path.rpartition("/")[2] for path in inside} == {"why.txt", "copy", "b"}
+
+
 def test_what_is_missing_need_not_be_deleted() -> None:
     disk = RecordingDisk()
     Trash(disk).put(f"commitlog/{0:020d}")

@@ -7,6 +7,10 @@ call, removes what is there.
 
 A power cut may undo the rename, as it may undo the removal of a name whose directory was not
 synced; recovery expects both. The next `empty` removes what a crash leaves here.
+
+Everything that a store deletes has a number for a name: log, queue and index files, directories of
+queues, and what lies in the trash. Files of others that were put beside them are not deleted; those
+in the directory of a topic stay in the trash, in `<number>/`.
 """
 
 from sparrowmq.disk.disk import Disk
@@ -19,8 +23,8 @@ class Trash:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        left = disk.listdir(TRASH_DIR)
-        self._next = max((int(name) for name in left if name.isdecimal()), default=-1) + 1
+        left = [int(name) for name in disk.listdir(TRASH_DIR) if _is_number(name)]
+        self._next = max(left, default=-1) + 1
         self.is_filled = bool(left)
         """Whether there is something for `empty` to do, from this run or the last one."""
 
@@ -34,13 +38,28 @@ class Trash:
             self._next += 1
             self.is_filled = True
         except DiskFull:  # the name in the other directory may need a new block
-            remove_tree(self._disk, path)
+            _remove_numbered(self._disk, path)
 
     def empty(self) -> None:
         """Free the space; it may take seconds. Two threads may do it at once. Raises OSError."""
         self.is_filled = False  # first: the loop below may miss what is put here from now on
         for name in self._disk.listdir(TRASH_DIR):
-            remove_tree(self._disk, f"{TRASH_DIR}/{name}")
+            if _is_number(name):
+                _remove_numbered(self._disk, f"{TRASH_DIR}/{name}")
+
+
+def _remove_numbered(disk: Disk, path: str) -> None:
+    """Remove a file, or a directory and all in it that has a number for a name."""
+    for name in disk.listdir(path):
+        if _is_number(name):
+            _remove_numbered(disk, f"{path}/{name}")
+    disk.rmdir(path)
+    if disk.exists(path) and not disk.listdir(path):
+        disk.unlink(path)
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit()
 
 
 def remove_tree(disk: Disk, path: str) -> None:
