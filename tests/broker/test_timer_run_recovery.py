@@ -68,6 +68,22 @@ def test_a_lost_run_is_written_again_and_apache_learns_where_its_messages_begin(
     assert bodies(world) == [b"%d" % number for number in range(1, 101)]
 
 
+def test_runs_and_drafts_without_a_list_are_removed_and_files_of_others_stay(
+    world: DeliveryWorld,
+) -> None:
+    send_at(world, EPOCH_MS + 60_000)
+    spill(world)
+    (run,) = runs(world)
+    left = [f"{run}.7", f"{run}.8.tmp", f"sparrowmq/timer/{1:020d}"]
+    foreign = [f"{run}.copy", f"{run}.2026-11-19", f"{run}.tar.gz", "sparrowmq/timer/notes"]
+    for path in (*left, *foreign):
+        world.disk.poke(path, b"of another")
+    world.kill()
+    world.pass_time(1)
+    assert not world.disk.files().keys() & set(left)
+    assert world.disk.files().keys() >= {run, *foreign}
+
+
 @pytest.mark.parametrize("is_full", [False, True])
 def test_a_long_queue_without_runs_is_read_in_little_memory(
     world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch, is_full: bool

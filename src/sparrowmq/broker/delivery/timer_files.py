@@ -33,6 +33,7 @@ runs.json              which runs there are, and how far the queue is in them
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -42,7 +43,7 @@ import msgspec
 from sparrowmq.disk.atomic_file import AtomicFile
 from sparrowmq.disk.disk import Disk, DiskFile
 from sparrowmq.protocol.crc import crc32
-from sparrowmq.store.layout import CONFIG_DIR, OWN_DIR, file_name, file_offset
+from sparrowmq.store.layout import CONFIG_DIR, OWN_DIR, file_name
 
 # ---- config/timercheck
 
@@ -154,6 +155,8 @@ _HEAD = len(_RUN_MAGIC) + 4
 _BLOCK = 256
 """Entries read at once: 4 KiB."""
 _LIST = f"{TIMER_DIR}/runs.json"
+_RUN_NAME = re.compile(r"[0-9]{20}(\.[0-9]+)?(\.tmp)?")
+"""Of a run, or of its draft; other files are not ours."""
 
 
 class RunRange(msgspec.Struct, array_like=True, frozen=True):
@@ -226,8 +229,7 @@ class RunFiles:
         """Delete runs that the list does not name, and their drafts."""
         named = {_path(span) for span in runs.runs}
         for name in self._disk.listdir(TIMER_DIR):
-            is_run = file_offset(name.partition(".")[0]) is not None
-            if is_run and f"{TIMER_DIR}/{name}" not in named:
+            if _RUN_NAME.fullmatch(name) and f"{TIMER_DIR}/{name}" not in named:
                 self._disk.unlink(f"{TIMER_DIR}/{name}")
 
     def _replace(self, path: str, data: bytes) -> None:
