@@ -139,6 +139,8 @@ def test_the_sizes_of_a_store_are_read_from_its_files() -> None:
         "consumequeue/orders/notes.txt",
         "consumequeue/orders/0/notes.txt",
         "consumequeue/orders/0/deep/00000000000000000000",
+        "sparrowmq/rebuild/notes.txt",
+        "sparrowmq/rebuild/kept/00000000000000000000",
     ],
 )
 def test_files_of_others_among_those_to_be_replaced_are_named_and_stay(path: str) -> None:

@@ -26,6 +26,7 @@ from sparrowmq.store.trash import remove_tree
 
 WORK_DIR = f"{OWN_DIR}/rebuild"
 _SNAPSHOTS = (f"{OWN_DIR}/queues.0", f"{OWN_DIR}/queues.1")
+_OLD = "old-"
 _MOVED = (QUEUE_DIR, INDEX_DIR, INDEX_MARK, *_SNAPSHOTS)
 
 
@@ -150,6 +151,13 @@ def check_strangers(disk: Disk) -> None:
                 f"{path} is not a file of a store, and a rebuild would delete it:"
                 " move it away first"
             )
+    ours = {prefix + _flat(path) for path in _MOVED for prefix in ("", _OLD)}
+    for path in _files_below(disk, WORK_DIR):
+        if path.removeprefix(f"{WORK_DIR}/").partition("/")[0] not in ours:
+            raise StoreError(
+                f"{path} is not a file of a store, and lies where a rebuild works and deletes:"
+                " move it away first"
+            )
 
 
 def _files_below(disk: Disk, path: str) -> Iterator[str]:
@@ -178,7 +186,7 @@ def _is_file(disk: Disk, path: str) -> bool:
 
 def _swap(disk: Disk) -> None:
     for path in _MOVED:
-        old, new = f"{WORK_DIR}/old-{_flat(path)}", f"{WORK_DIR}/{_flat(path)}"
+        old, new = f"{WORK_DIR}/{_OLD}{_flat(path)}", f"{WORK_DIR}/{_flat(path)}"
         if disk.exists(path):
             disk.replace(path, old)
         if disk.exists(new):
