@@ -94,6 +94,19 @@ def test_a_torn_table_is_moved_aside_and_its_backup_survives_the_next_save(garba
     assert load(disk) == ({"version": 3}, [])
 
 
+def test_a_torn_table_takes_no_name_of_one_that_was_moved_aside_before() -> None:
+    disk = RecordingDisk()
+    for garbage in (b"first", b"second"):
+        saved(disk, 1, 2)
+        disk.poke(MAIN, garbage)
+        _, damage = load(disk)
+        assert damage
+    assert {disk.files()[f"{MAIN}.damaged"], disk.files()[f"{MAIN}.damaged.1"]} == {
+        b"first",
+        b"second",
+    }
+
+
 def test_two_torn_copies_are_refused_even_in_a_new_store() -> None:
     disk = RecordingDisk()
     disk.poke(MAIN, b"{")

@@ -19,6 +19,7 @@ from sparrowmq.disk.disk import Disk
 from sparrowmq.store.errors import StoreError
 from sparrowmq.store.layout import CONFIG_DIR
 from sparrowmq.store.messages import Damage
+from sparrowmq.store.recovery.quarantine import free_path
 
 Table = TypeVar("Table")
 
@@ -103,6 +104,7 @@ class TableFile(Generic[Table]):
         self, path: str, size: int, reason: str, report: Callable[[Damage], None]
     ) -> None:
         # If it stayed, the next save would make it the backup, replacing the intact one.
-        self._disk.replace(path, f"{path}.damaged")
+        kept = free_path(self._disk, f"{path}.damaged")
+        self._disk.replace(path, kept)
         self._disk.sync_dir(CONFIG_DIR)
-        report(Damage(path, 0, size, reason, f"kept as {path}.damaged"))
+        report(Damage(path, 0, size, reason, f"kept as {kept}"))
