@@ -577,9 +577,12 @@ def test_a_dead_letter_goes_back_to_its_group_only_and_only_once(
     shown = desk.done("dlq", "show", "cashier").splitlines()
     assert shown[0] == "ID\tDIED\tTOPIC\tTAG\tKEYS\tATTEMPTS\tBODY"
     assert shown[1] == "<id>\t<time>\tstory\tpaid\ts-1\t1\tbad order"
-    out = tmp_path / "dead.jsonl"
+    out, foreign = tmp_path / "dead.jsonl", tmp_path / "dead.jsonl.part"
+    foreign.write_text("of another program")
     assert desk.done("dlq", "export", "cashier", "--out", str(out)).startswith("DEAD\tFILE\n1\t")
     assert json.loads(out.read_text())["body"] == "bad order"
+    assert set(tmp_path.iterdir()) == {out, foreign}
+    assert foreign.read_text() == "of another program"
     assert desk.run("dlq", "export", "cashier", "--out", "-").stdout == out.read_text()
 
     planned = desk.done("dlq", "resend", "cashier", "--all", "--dry-run").splitlines()

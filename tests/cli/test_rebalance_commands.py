@@ -52,11 +52,13 @@ def test_every_move_is_listed_on_request() -> None:
 
 
 def test_the_picture_is_written(tmp_path: Path) -> None:
-    path = tmp_path / "out.svg"
+    path, foreign = tmp_path / "out.svg", tmp_path / "out.svg.tmp"
+    foreign.write_text("of another program")
     ran = run(*DESCRIBED, "--svg", str(path))
     assert "handler: 0.1s\nsimulated: one more member joins" in ran.stderr
     assert ran.stderr.endswith(f"drawn: {path}\n")
     assert path.read_text("utf-8").startswith("<svg ")
+    assert foreign.read_text() == "of another program"
 
 
 def test_java_members_and_slow_handlers_cost_more() -> None:

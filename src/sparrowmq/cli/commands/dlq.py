@@ -352,7 +352,8 @@ def export(
         )
         shell.say(f"{_letters(group, written)} written")
         return
-    draft = out.with_name(f"{out.name}.part")
+    # In a folder of the user's: the draft must have no name that is used by another program.
+    draft = out.with_name(f"{out.name}.sparrowmq-draft")
     if out.exists():
         raise click.UsageError(f"{out} exists; choose another name, or remove it")
     if not out.parent.is_dir():

@@ -284,7 +284,8 @@ def _simulated(
 def _draw(found: Sequence[RebalanceSimulation], title: str, path: Path) -> None:
     from sparrowmq.admin.rebalance_picture import draw
 
-    replace_path(path, draw(found, title).encode())
+    # In a folder of the user's: the draft must have no name that is used by another program.
+    replace_path(path, draw(found, title).encode(), draft_suffix=".sparrowmq-draft")
 
 
 _FIGURES: Columns = [
