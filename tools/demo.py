@@ -311,8 +311,8 @@ def console_beside(name_server: str) -> Iterator[str]:
 
 def stay(page: str) -> None:
     """Waits for Ctrl-C."""
-    console.print(f"[bold]The console stays open[/] at {page} until Ctrl-C")
     with suppress(KeyboardInterrupt):
+        console.print(f"[bold]The console stays open[/] at {page} until Ctrl-C")
         signal.pause()
 
 
