@@ -90,7 +90,12 @@ def queries_of_alerts() -> Iterator[Query]:
         yield Query(alert.split("\n", 1)[0], expression, frozenset(shown))
 
 
-QUERIES = [*queries_of_dashboard(), *queries_of_alerts()]
+def queries_of_guide() -> Iterator[Query]:
+    for expression in re.findall(r"^ +query: (.*)$", GUIDE.read_text("utf-8"), re.MULTILINE):
+        yield Query("guide", expression, frozenset())
+
+
+QUERIES = [*queries_of_dashboard(), *queries_of_alerts(), *queries_of_guide()]
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=[f"{n} {q.name}" for n, q in enumerate(QUERIES)])
@@ -105,6 +110,11 @@ def test_labels_in_a_query_are_those_of_its_metrics(query: Query) -> None:
     grouped = {label for group in groups for label in group.split(", ")}
     assert grouped <= known
     assert query.shown <= (grouped or known | OF_PROMETHEUS), "nothing would be shown"
+
+
+def test_the_query_for_keda_in_the_guide_is_among_them() -> None:
+    (query,) = queries_of_guide()
+    assert "rocketmq_consumer_lag_messages" in query.expression
 
 
 def test_an_alert_describes_the_problem_and_the_remedy() -> None:
