@@ -4,6 +4,7 @@ masters."""
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.broker.registration import BrokerNameTaken
 from sparrowmq.broker.replication.replication import Role
-from sparrowmq.client.errors import SendFailed
+from sparrowmq.client.errors import NoRoute, SendFailed
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
@@ -130,6 +131,37 @@ def test_a_producer_without_retries_sends_to_the_new_master_soon_after_it_is_the
         assert refused_s
         assert refused_s[-1] < is_there_s + 0.5
         assert len(stored_s) + len(refused_s) == 400
+
+
+@pytest.mark.parametrize("topic", ["orders", "made-by-sending"])
+def test_one_way_sends_arrive_again_soon_after_a_change_of_roles(topic: str) -> None:
+    """What is sent while no broker is the master is dropped: no answer says so."""
+    sent_s: dict[bytes, float] = {}
+
+    async def send(producer: Producer) -> None:
+        for number in range(300):
+            body = b"%d" % number
+            sent_s[body] = asyncio.get_running_loop().time()
+            with suppress(SendFailed, NoRoute):
+                await producer.send_oneway(Message(topic, body))
+            await asyncio.sleep(0.02)
+
+    with SimCluster(slaves=1, replication=ReplicationMode.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        create_topic(sim)
+        sending = produce(sim, send)
+        sim.until(lambda: len(sent_s) > 100)
+        began_s = sim.now_s
+        hand_over(sim)
+        sim.until(lambda: is_serving(sim, NEW, Role.MASTER) and follows(sim, 1, NEW))
+        is_there_s = sim.now_s
+        sim.wait(sending)
+        sim.advance(1)
+        new = sim.brokers[NEW]
+        arrived = {body for queue_id in range(8) for body in bodies(new, queue_id, topic)}
+        lost_s = [at_s for body, at_s in sent_s.items() if body not in arrived]
+        assert all(began_s - 0.1 < at_s < is_there_s + 1.0 for at_s in lost_s), lost_s
+        assert max(sent_s.values()) > is_there_s + 2
 
 
 def test_a_planned_change_is_logged_as_no_error(caplog: pytest.LogCaptureFixture) -> None:

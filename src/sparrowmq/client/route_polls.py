@@ -19,6 +19,7 @@ from sparrowmq.client.errors import ClientError, NoRoute
 from sparrowmq.client.members import Members
 from sparrowmq.client.outage_log import Outages
 from sparrowmq.client.route_table import RouteTable
+from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 
 _FIRST_POLL_S = 0.01
 _SPREAD_S = (0.1, 0.5)
@@ -86,9 +87,10 @@ class RoutePolls:
         as often anyway. Returns those that are still away when another broker is lost."""
         for rounds in count(1):
             polled = self._members.topics()
-            await self._refresh(set().union(*away.values()) & polled)
+            asked = self._to_ask(set().union(*away.values()) & polled)
+            await self._refresh(asked)
             # A topic of which it was the only broker has no route now, and keeps its last one.
-            gone = {topic for topic in polled if self._route_table.is_gone(topic)}
+            gone = {topic for topic in polled | asked if self._route_table.is_gone(topic)}
             away = {
                 address: topics
                 for address, topics in away.items()
@@ -106,6 +108,13 @@ class RoutePolls:
                     await self._loss.wait()
                     break
         return away
+
+    def _to_ask(self, topics: set[str]) -> set[str]:
+        """The topics whose routes show where the brokers of these are: those that use the default
+        topic's route must keep it for now, but its brokers may be elsewhere."""
+        now_s = asyncio.get_running_loop().time()
+        lent = {topic for topic in topics if self._route_table.is_lent(topic, now_s)}
+        return topics - lent | {AUTO_CREATE_TOPIC} if lent else topics
 
     def _lacks_a_master(self, away: Mapping[str, set[str]]) -> bool:
         routes = (self._route_table.get(topic) for topics in away.values() for topic in topics)

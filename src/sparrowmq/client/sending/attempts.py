@@ -431,10 +431,14 @@ class SendAttempts:
         start_s = loop.time()
         found = self._queues.known(topic) or await self.find(topic, limit_s)
         queue = choose(found.queues) if choose else self._next(found, None, start_s)
-        address = self.address(queue)
         try:
+            address = self.address(queue)
             await self._client.peers.send_oneway(address, out.for_queue(queue), out.body)
+        except NoRoute:
+            self._queues.refresh_soon(topic)
+            raise
         except NetError as error:
+            self._queues.refresh_soon(topic)
             attempts = [(queue.broker_name, str(error))]
             raise SendFailed(topic, attempts, loop.time() - start_s) from error
 
