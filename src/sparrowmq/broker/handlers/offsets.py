@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.handlers.pull import move_parked
 from sparrowmq.broker.handlers.table_changes import check_is_master
-from sparrowmq.broker.queue_handover import belongs_to_another
+from sparrowmq.broker.stale_commits import is_stale
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import ConnectionLost, RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -83,7 +83,7 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
     header = request.header
     if header.commit_offset >= 0:
         _check_commit(broker, header)
-        if not _owner_is_further(broker, request) and not _is_of_lost_messages(broker, request):
+        if not is_stale(broker, request):
             _commit(broker, request)
     return Reply()
 
@@ -105,40 +105,6 @@ def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
     if not 0 <= header.queue_id < most:
         text = f"queue {header.queue_id}, allowed are 0 to {most - 1}"
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
-
-
-def _owner_is_further(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
-    """Whether a member that waits for a queue commits its intended start while the owner is further
-    on: Java's clients commit the offsets of all their queues every 5 s."""
-    header = request.header
-    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-    if header.commit_offset >= broker.offsets.get(group, topic, queue_id):
-        return False
-    return belongs_to_another(broker, group, topic, queue_id, request.connection)
-
-
-def _is_of_lost_messages(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
-    """Whether a commit counts messages that are gone and whose offsets new messages have by now."""
-    header = request.header
-    end = broker.positions.valid_end(
-        request.connection,
-        header.consumer_group,
-        header.topic,
-        header.queue_id,
-        header.commit_offset,
-        header.epoch,
-    )
-    if end is None:
-        return False
-    broker.log.info(
-        "group %s committed %d of %s queue %d, past the end %d of its epoch; commit ignored",
-        header.consumer_group,
-        header.commit_offset,
-        header.topic,
-        header.queue_id,
-        end,
-    )
-    return True
 
 
 def _commit(broker: Broker, request: Request[UpdateConsumerOffset]) -> None:
