@@ -25,6 +25,7 @@ that was set back or removed has a number, its rewind:
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -82,6 +83,8 @@ class ConsumerOffsets:
             if queue_id in self._table.get(key, {})
         }
         """Pending resets to the offset in the table, each with the pullers already sent there."""
+        self._known_to: WeakValueDictionary[Place, object] = WeakValueDictionary()
+        """Which connection last continued from a stored offset, or stored one."""
         self.pulled: dict[tuple[str, str, int], int] = {}
         """(group, topic, queue) → the offset after the last pulled message. Only for display: it is
         never saved, and no member resumes from it. A plain dict, as every pull writes to it."""
@@ -104,6 +107,15 @@ class ConsumerOffsets:
                 return
             self._rewind(key, queue_id)
         self._put(key, queue_id, offset)
+
+    def note_known(self, group: str, topic: str, queue_id: int, member: object) -> None:
+        """This member knows how far the group is, and may have it moved back."""
+        self._known_to[f"{topic}@{group}", queue_id] = member
+
+    def is_known_to(self, group: str, topic: str, queue_id: int, member: object) -> bool:
+        """Whether it was this member that last learned or stored how far the group is, and no
+        other broker has known more since."""
+        return self._known_to.get((f"{topic}@{group}", queue_id)) is member
 
     def carry(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Store the offset that a pull carries, unless it is lower than the stored one."""
@@ -334,6 +346,7 @@ class ConsumerOffsets:
             if merged(own, change) != own:
                 self._set(change)
                 touched[place] = None
+                self._known_to.pop(place, None)
                 if not self.is_copy and change.offset >= 0 and not change.is_reset:
                     self._keep(place, change.offset)
             elif self.is_copy:

@@ -50,6 +50,13 @@ class WireClient:
         to = address or self._broker_address
         return self.host.start(self._wire.call(to, header, body, timeout_s=timeout_s))
 
+    def send_oneway(
+        self, header: RequestHeader, body: bytes = b"", *, address: str = ""
+    ) -> SimTask[None]:
+        """Send any request and expect no answer."""
+        to = address or self._broker_address
+        return self.host.start(self._wire.send_oneway(to, header, body))
+
     def send(
         self, topic: str, body: bytes, *, queue_id: int = 0, address: str = "", **properties: str
     ) -> SimTask[MessageSent]:

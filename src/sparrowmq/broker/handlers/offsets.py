@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.handlers.pull import move_parked
 from sparrowmq.broker.handlers.table_changes import check_is_master
-from sparrowmq.broker.stale_commits import is_stale
+from sparrowmq.broker.stale_commits import is_stale, note_known
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import ConnectionLost, RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -37,6 +37,7 @@ def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset])
     if offset >= 0:
         if _takes_queue(broker, request):
             broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
+            note_known(broker, request)
         if header.epoch is None:
             broker.positions.note_sent(
                 request.connection,
@@ -112,6 +113,8 @@ def _commit(broker: Broker, request: Request[UpdateConsumerOffset]) -> None:
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     offset = header.commit_offset
     broker.offsets.commit(group, topic, queue_id, offset)
+    if broker.offsets.get(group, topic, queue_id) == offset:
+        note_known(broker, request)
     if broker.offsets.confirms(group, topic, queue_id, offset, request.connection):
         # It drops the queue now; without this, Java 4.9 and Go take it again only 20 s later.
         broker.notices.ask_to_rebalance(group, request.connection)
