@@ -20,13 +20,18 @@ from tests.sim.replicated import bodies, follows, role
 
 OLD, NEW = "broker-a", "broker-a.1"
 TOPIC = "orders"
-SETTINGS: dict[str, Any] = {"replication": ReplicationMode.SYNC, "in_sync_replicas": 2}
+SETTINGS: dict[ReplicationMode, dict[str, Any]] = {
+    ReplicationMode.SYNC: {"in_sync_replicas": 2, "slave_timeout_s": 1.0},
+    ReplicationMode.ASYNC: {},
+}
+BOTH_MODES = pytest.mark.parametrize("sim", list(ReplicationMode), indirect=True)
 
 
 @pytest.fixture
-def sim() -> Iterator[RunningCluster]:
+def sim(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """A master and two slaves; two copies are enough for an acknowledgement."""
-    with SimCluster(slaves=2, slave_timeout_s=1.0, **SETTINGS).run() as sim:
+    replication = getattr(request, "param", ReplicationMode.SYNC)
+    with SimCluster(slaves=2, replication=replication, **SETTINGS[replication]).run() as sim:
         sim.until(lambda: follows(sim, 1) and follows(sim, 2))
         send(sim, b"before")
         yield sim
@@ -78,6 +83,7 @@ def test_requests_in_the_socket_are_refused_after_another_broker_became_the_mast
     assert sim.brokers[OLD].broker.store.max_log_offset == end
 
 
+@BOTH_MODES
 @pytest.mark.parametrize("pause_s", [0.5, 1.5, 2.5, 3.5, 5.0])
 def test_no_pause_is_so_short_that_two_masters_acknowledge(
     pause_s: float, sim: RunningCluster
@@ -123,6 +129,30 @@ def test_a_report_that_is_read_before_the_timer_fires_confirms_nothing(
     with pytest.raises(Refused) as refused:
         send(sim, b"stored, and not acknowledged")
     assert refused.value.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+@pytest.mark.parametrize("sim", [ReplicationMode.ASYNC], indirect=True)
+def test_a_send_that_is_read_before_the_timer_fires_is_refused_if_it_waits_for_no_slave(
+    sim: RunningCluster,
+) -> None:
+    part_from_name_server(sim)
+    promote(sim)
+    old = sim.brokers[OLD].broker
+    end = old.store.max_log_offset
+    old.replication.feed.awake_until_s = sim.now_s
+    with pytest.raises(Refused, match="not stored: this broker was frozen for"):
+        send(sim, b"for the new master")
+    assert old.store.max_log_offset == end
+
+
+def test_appends_look_at_the_clock_only_where_a_slave_may_have_been_promoted() -> None:
+    with SimCluster().run() as sim:
+        sim.advance(5)
+        assert not sim.broker.store.admission.must_check
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        sim.advance(1)
+        assert sim.broker.store.admission.must_check
 
 
 def test_what_was_reported_meanwhile_counts_when_it_is_still_the_master(

@@ -46,7 +46,7 @@ class Appender:
 
     def append(self, put: PutMessage, now_ms: int) -> Stored:
         """Write a message. Raises DiskFull, StoreStopped, MessageTooLarge."""
-        if self._admission.refusal is not None:
+        if self._admission.must_check:
             self._admission.check()
         queue = self._queues.get((put.topic, put.queue_id))
         if queue is None:
@@ -92,7 +92,7 @@ class Appender:
 
         Raises DiskFull, StoreStopped, MessageTooLarge if they do not fit into one log file.
         """
-        if self._admission.refusal is not None:
+        if self._admission.must_check:
             self._admission.check()
         queue = self._queue(batch.topic, batch.queue_id)
         log = self._log

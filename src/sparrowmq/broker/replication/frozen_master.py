@@ -10,9 +10,10 @@ Its slave may have been promoted meanwhile. Clients that are still connected wou
 acknowledgements for messages that the new master will never have: another slave may follow this
 master for a few more seconds.
 
-When a process resumes, it reads what clients have sent before its timers fire. A check in every
-read would cost every send. So what is read first is stored, but if an acknowledgement takes a slave
-it is not acknowledged, because handling a slave's report checks the clock. There are few of those.
+When a process resumes, it reads what clients have sent before its timers fire. If sends wait for
+slaves, what is read first is stored and not acknowledged, because handling a slave's report checks
+the clock; there are few of those. If they do not, every append checks it first, on masters that
+have slaves only: others pay nothing.
 
 If neither name servers nor slaves answer, the last known state stands. The clock is the loop's,
 which itself stops while a whole machine is suspended.
@@ -52,6 +53,7 @@ class FreezeWatch:
         self._peers = peers
         self._loop = asyncio.get_running_loop()
         self._noticed = asyncio.Event()
+        self._is_guarding = False
 
     async def run(self) -> None:
         """Runs as long as the broker serves, on masters with name servers."""
@@ -60,6 +62,7 @@ class FreezeWatch:
         try:
             while True:
                 feed.awake_until_s = self._loop.time() + FREEZE_S
+                self._guard_appends()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(TICK_S):
                         await self._noticed.wait()
@@ -70,14 +73,33 @@ class FreezeWatch:
                     self._noticed.clear()
         finally:
             feed.awake_until_s = math.inf
+            self._broker.store.admission.set_guard(None)
+
+    @property
+    def _has_slaves(self) -> bool:
+        """Whether a slave can take over. Apache's are not remembered."""
+        known = self._broker.replication.known_slaves.slaves
+        return bool(known) or self._feed.admits_strangers
+
+    def _guard_appends(self) -> None:
+        """Check the clock before every append, where acknowledgements wait for no slave."""
+        is_needed = self._broker.durability.copies is None and self._has_slaves
+        if is_needed is not self._is_guarding:
+            self._is_guarding = is_needed
+            self._broker.store.admission.set_guard(self._look if is_needed else None)
+
+    def _look(self) -> None:
+        if self._loop.time() > self._feed.awake_until_s:
+            self._notice()
 
     def _notice(self) -> None:
-        """Called by the timer or before a slave's report counts, whichever comes first."""
+        """Called by the timer, and before a slave's report or an append counts, whichever comes
+        first."""
         feed = self._feed
         stood_s = self._loop.time() - feed.awake_until_s + FREEZE_S
         feed.awake_until_s = math.inf
-        if not (self._broker.replication.known_slaves.slaves or feed.admits_strangers):
-            return  # no slave can have taken over; Apache's are not remembered
+        if not self._has_slaves:
+            return  # no broker can have taken over
         feed.is_unsure = True
         text = (
             f"this broker was frozen for {stood_s:.0f} s and checks whether it is still the master"
