@@ -190,6 +190,22 @@ def test_a_master_that_is_still_the_master_serves_on(is_alone: bool, sim: Runnin
     send(sim, b"after")
 
 
+def test_name_servers_show_the_slaves_alone_until_a_frozen_master_is_back(
+    sim: RunningCluster,
+) -> None:
+    """So that members that believe the name servers read from a slave soon, too."""
+    (server,) = sim.name_servers.values()
+    addresses = {name: node.address for name, node in sim.brokers.items()}
+    assert set(server.server.table.live) == set(addresses.values())
+    sim.brokers[OLD].host.pause()
+    sim.advance(20)
+    assert set(server.server.table.live) == set(addresses.values()) - {addresses[OLD]}
+    sim.brokers[OLD].host.resume()
+    sim.advance(5)
+    assert set(server.server.table.live) == set(addresses.values())
+    send(sim, b"after")
+
+
 def test_a_short_freeze_changes_nothing(sim: RunningCluster) -> None:
     sim.brokers[OLD].host.pause()
     sim.advance(FREEZE_S / 2)

@@ -51,8 +51,9 @@ async def find_broker(
     """The broker with this id, else another of its name, refreshing the route once.
 
     With `avoids_silent`, picks another one also while that broker does not answer: a host that
-    froze or lost power closes no connection, and name servers list it for two minutes. That is for
-    pulls only: progress and locks stay with the master until it is gone. Raises NoRoute.
+    froze or lost power closes no connection, and name servers list it for up to 20 s, Apache's for
+    two minutes. That is for pulls only: progress and locks stay with the master until it is gone.
+    Raises NoRoute.
     """
     routes = client.route_table
     found = routes.find(broker_name, broker_id)

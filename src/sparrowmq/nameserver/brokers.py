@@ -41,6 +41,14 @@ class LiveBroker:
     filter_servers: tuple[str, ...]
     session: object
     last_seen_ms: int
+    answered_ms: int = 0
+    """When it last answered a question of this name server. That says nothing about its topics, so
+    a broker that only answers is silent."""
+
+    @property
+    def heard_ms(self) -> int:
+        """When it last gave any sign of life."""
+        return max(self.last_seen_ms, self.answered_ms)
 
     def is_silent(self, now_ms: int) -> bool:
         """Whether it has been silent for longer than allowed."""

@@ -15,6 +15,7 @@ from sparrowmq.nameserver.handlers import clusters, key_values, registration, se
 from sparrowmq.nameserver.kv_config import KvConfig
 from sparrowmq.nameserver.lost_brokers import LostBrokers
 from sparrowmq.nameserver.routing_table import RoutingTable
+from sparrowmq.nameserver.silent_masters import watch_masters
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.endpoint import Endpoint
 from sparrowmq.net.errors import RequestRefused
@@ -74,7 +75,10 @@ class NameServer:
                 is_in_use=lambda connection: bool(self.table.of_session(connection)),
             )
             self.endpoint = server.endpoint
-            watch = tasks.create_task(self._watch(), name="watch over silent brokers")
+            watches = [
+                tasks.create_task(self._watch(), name="watch over silent brokers"),
+                tasks.create_task(watch_masters(self), name="watch over silent masters"),
+            ]
             try:
                 self.port = await server.listen(self.config.listen_host, self.config.listen_port)
                 log.info("serving at %s, key-value configuration %s", self.address, self._kv_text())
@@ -83,7 +87,8 @@ class NameServer:
             except Exception as error:
                 failure = error  # raised below: the task group would wrap it in an exception group
             finally:
-                watch.cancel()
+                for watch in watches:
+                    watch.cancel()
                 await server.close()
         if failure is not None:
             raise failure
@@ -178,15 +183,11 @@ class NameServer:
                 self.table.excuse_silence(lost_ms, now_ms)
             before_ms = now_ms
             for broker in self.table.silent(now_ms):
-                self._drop_silent(broker)
+                self.drop_silent(broker, f"was silent for {broker.timeout_ms} ms")
 
-    def _drop_silent(self, broker: LiveBroker) -> None:
-        log.warning(
-            "broker %s at %s was silent for %d ms",
-            broker.broker_name,
-            broker.address,
-            broker.timeout_ms,
-        )
+    def drop_silent(self, broker: LiveBroker, why: str) -> None:
+        """Drop a broker that gives no sign of life."""
+        log.warning("broker %s at %s %s", broker.broker_name, broker.address, why)
         self._lose(broker, "fell silent", broker.last_seen_ms)
         self.end_session(broker)
 

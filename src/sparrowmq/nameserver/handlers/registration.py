@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from sparrowmq.nameserver.brokers import LiveBroker, Registration
 from sparrowmq.nameserver.checks import check_registration
 from sparrowmq.nameserver.kv_config import ORDER_TOPIC_CONFIG
-from sparrowmq.net.connection import Connection
-from sparrowmq.net.errors import NetError, RequestRefused
+from sparrowmq.nameserver.silent_masters import answers
+from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.net.slices import in_slices
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.headers.admin import GetRuntimeInfo
 from sparrowmq.protocol.headers.nameserver import (
     NAME_TAKEN,
     BrokerHeartbeat,
@@ -102,7 +101,7 @@ async def _register_in_place_of(
     registration: Registration,
 ) -> Reply:
     """Register, unless the current master answers over the connection it registered with."""
-    if await _answers(rival):
+    if await answers(rival, _ANSWER_S):
         name = registration.broker_name
         log.warning(
             "refused %s as master of broker %s: %s has that name and answers",
@@ -119,16 +118,6 @@ async def _register_in_place_of(
     # This way it learns that it lost its name as soon as it resumes, not in its next round.
     server.end_session(rival)
     return reply
-
-
-async def _answers(broker: LiveBroker) -> bool:
-    """Whether a broker answers. A refusal counts: Apache's serve no requests on this connection."""
-    assert isinstance(broker.session, Connection)
-    try:
-        await broker.session.call(GetRuntimeInfo(), timeout_s=_ANSWER_S)
-    except NetError:
-        return False
-    return True
 
 
 def _registered(
