@@ -10,7 +10,8 @@ from typing import Any
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.broker.durability import CROWD, Durability
-from sparrowmq.broker.housekeeping import watch_lag
+from sparrowmq.broker.housekeeping import LoopLag
+from sparrowmq.clock import cpu_clock
 from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.net.routes import Answered, Reply
 from sparrowmq.net.tasks import Uncancellable
@@ -113,5 +114,12 @@ class Bench:
         broker: Any = SimpleNamespace(
             config=config, durability=self.durability, busy_reason="", log=log
         )
-        self.sim.host("broker").start(watch_lag(broker))
+
+        async def judge_for_ever() -> None:
+            lag = LoopLag(broker, cpu_clock)
+            while True:
+                await asyncio.sleep(0.05)
+                lag.judge()
+
+        self.sim.host("broker").start(judge_for_ever())
         return broker

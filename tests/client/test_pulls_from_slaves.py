@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.broker import housekeeping
+from sparrowmq.broker.housekeeping import LoopLag
 from sparrowmq.client.consuming.pull_loop import FlowLimits
 from sparrowmq.client.group.group_consumer import core_of_consumer
 from sparrowmq.net.peers import Peers
@@ -67,14 +67,11 @@ def test_a_backlog_is_read_from_the_slave_while_the_master_is_busy(
             asked.append(address)
         return await call(peers, address, header, *rest, **more)
 
-    async def watch_nothing(*_: Any) -> None:
-        await asyncio.Event().wait()
-
     async def take_a_while(message: MessageExt) -> None:
         await asyncio.sleep(0.1)
 
     monkeypatch.setattr(Peers, "call", noting)
-    monkeypatch.setattr(housekeeping, "watch_lag", watch_nothing)
+    monkeypatch.setattr(LoopLag, "judge", lambda _lag: None)
     with slaves.with_slave() as sim:
         master, slave = (sim.brokers[name].address for name in (slaves.MASTER, slaves.SLAVE))
         sent = [b"%d" % number for number in range(200)]

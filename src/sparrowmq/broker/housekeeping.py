@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from functools import partial
+from itertools import count
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import SCANS
@@ -14,30 +15,75 @@ from sparrowmq.store.errors import AppendsHeld
 
 _TICK_S = 0.05
 """Index entries lag behind the log by at most twice this."""
-_FULL_TICK_S = 0.5
-"""On a full disk. Each attempt makes a log file and removes it again."""
+_TICKS_IF_FULL = 10
+"""On a full disk the store tries to write every so many ticks. Each attempt makes a log file and
+removes it again."""
 _SLOTS_S = 1.0
 """Less than a checkpoint takes, which comes between an index entry and its slot."""
 _CLEAN_S = 10.0
 _TRASH_S = 1.0
 _CLIENTS_S = 10.0
-_LAG_S = 0.05
 
 
-async def tick_store(broker: Broker) -> None:
-    """Write what the store keeps in memory: tails of consume queues, index entries."""
+async def tick(broker: Broker, cpu: Clock = cpu_clock) -> None:
+    """Twenty times a second: write what the store keeps in memory (tails of consume queues, index
+    entries), and look whether the loop lags. `cpu` is the CPU time that this process has used.
+
+    One loop does both, because waking up is most of what a broker without work does.
+    """
     refusals = RefusalLog(broker.log, broker.monotonic)
-    while True:
-        await asyncio.sleep(_FULL_TICK_S if broker.store.admission.lacks_space else _TICK_S)
+    lag = LoopLag(broker, cpu)
+    for ticks in count(1):
+        await asyncio.sleep(_TICK_S)
+        lag.judge()
+        admission = broker.store.admission
         if broker.replication.is_master:  # others refuse all messages anyway
             # A planned change of roles is logged as one, and is over in a moment.
-            refusals.note(None if broker.is_handing_over else broker.store.admission.refusal)
-        try:
+            refusals.note(None if broker.is_handing_over else admission.refusal)
+        if not admission.lacks_space or ticks % _TICKS_IF_FULL == 0:
             # Even if nothing waits: the sooner a clock step is noticed, the better.
             broker.store.tick(broker.delivery.clock.now_ms(), broker.monotonic)
-        except DiskFull as error:
-            broker.log.warning("%s; trying again", error)
-            await asyncio.sleep(1.0)
+
+
+class LoopLag:
+    """Refuses sends while the loop lags or the disk stalls: a busy answer beats a late one.
+
+    A stall of the disk counts from half of the flush timeout on. Sends wait for shorter ones, as in
+    Apache's broker: a client's three tries would be over before the disk is back.
+    """
+
+    def __init__(self, broker: Broker, cpu: Clock) -> None:
+        self._broker = broker
+        self._cpu = cpu
+        self._loop = asyncio.get_running_loop()
+        self._before_s = 0.0
+        self._wait()
+
+    def _wait(self) -> None:
+        self._expected_s = self._loop.time() + _TICK_S
+        self._used_ms = self._cpu()
+
+    def judge(self) -> None:
+        """Call it every tick, and at once when the tick begins."""
+        # Only lag that our own work caused counts. If other processes had the CPU, refusing sends
+        # would not make this broker any faster.
+        used_s = (self._cpu() - self._used_ms) / 1000
+        now_lag_s = min(self._loop.time() - self._expected_s, used_s)
+        # Two late turns in a row: a single one may be a hiccup that is already over.
+        lag_s, self._before_s = min(now_lag_s, self._before_s), now_lag_s
+        self._wait()
+        durability = self._broker.durability
+        if durability.is_stalled:
+            wait_s = durability.oldest_wait_s
+            text = f"the disk is slow: sends wait {wait_s:.1f} s for their flush; send again later"
+            _set_busy(self._broker, text)
+            # Senders that were just answered may send again now, not after the next check.
+            durability.on_next_flush = partial(_set_busy, self._broker, "")
+        elif lag_s > self._broker.config.busy_lag_s:
+            text = f"the broker lags {lag_s:.1f} s; send again later"
+            _set_busy(self._broker, text)
+        else:
+            _set_busy(self._broker, "")
 
 
 async def read_slots_ahead(broker: Broker) -> None:
@@ -140,40 +186,6 @@ async def end_silent_sessions(broker: Broker) -> None:
             broker.log.warning("closing %s: no keep-alive for %g s", connection.peer, life_s)
             # Not `close`, which would wait for the peer to read what was written to it.
             connection.abort()
-
-
-async def watch_lag(broker: Broker, cpu: Clock = cpu_clock) -> None:
-    """Refuse sends while the loop lags or the disk stalls: a busy answer beats a late one.
-
-    `cpu` is the CPU time that this process has used.
-
-    A stall of the disk counts from half of the flush timeout on. Sends wait for shorter ones, as in
-    Apache's broker: a client's three tries would be over before the disk is back.
-    """
-    loop = asyncio.get_running_loop()
-    limit_s = broker.config.busy_lag_s
-    before_s = 0.0
-    while True:
-        expected_s = loop.time() + _LAG_S
-        used_ms = cpu()
-        await asyncio.sleep(_LAG_S)
-        # Only lag that our own work caused counts. If other processes had the CPU, refusing sends
-        # would not make this broker any faster.
-        now_lag_s = min(loop.time() - expected_s, (cpu() - used_ms) / 1000)
-        # Two late turns in a row: a single one may be a hiccup that is already over.
-        lag_s, before_s = min(now_lag_s, before_s), now_lag_s
-        durability = broker.durability
-        if durability.is_stalled:
-            wait_s = durability.oldest_wait_s
-            text = f"the disk is slow: sends wait {wait_s:.1f} s for their flush; send again later"
-            _set_busy(broker, text)
-            # Senders that were just answered may send again now, not after the next check.
-            durability.on_next_flush = partial(_set_busy, broker, "")
-        elif lag_s > limit_s:
-            text = f"the broker lags {lag_s:.1f} s; send again later"
-            _set_busy(broker, text)
-        else:
-            _set_busy(broker, "")
 
 
 def _set_busy(broker: Broker, reason: str) -> None:

@@ -63,6 +63,7 @@ class VirtualTimer(asyncio.TimerHandle):
 
     __slots__ = ("_order",)
     _context: Context
+    _order: tuple[float, int]
 
     def __init__(
         self,
@@ -76,8 +77,8 @@ class VirtualTimer(asyncio.TimerHandle):
         super().__init__(when, callback, args, loop, context)
         self._order = (when, number)
 
-    def __lt__(self, other: object) -> bool:
-        return isinstance(other, VirtualTimer) and self._order < other._order
+    def __lt__(self, other: VirtualTimer) -> bool:  # type: ignore[override]  # has no others
+        return self._order < other._order
 
     def _run(self) -> None:
         if _may_run(self, self._context):
