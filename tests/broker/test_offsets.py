@@ -70,6 +70,21 @@ def test_offsets_are_found_by_store_time(world: World) -> None:
     assert search(times[1] + 5_000, "upper") == 1
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        GetMaxOffset(topic="orders", queue_id=0),
+        SearchOffset(topic="orders", queue_id=0, timestamp=1 << 60),
+        SearchOffset(topic="orders", queue_id=0, timestamp=1 << 60, boundary_type="UPPER"),
+    ],
+    ids=["the end", "by time", "by time, upper"],
+)
+def test_with_synchronous_flush_a_queue_ends_after_its_last_durable_message(
+    asked: GetMaxOffset | SearchOffset, half_synced: World
+) -> None:
+    assert offset(half_synced, asked) == 4
+
+
 def test_the_earliest_store_time_is_that_of_the_oldest_message(world: World) -> None:
     header = GetEarliestStoreTime(topic="orders", queue_id=0)
     assert world.done(header).header(TimestampFound).timestamp == -1

@@ -134,6 +134,27 @@ def test_an_invalid_reset_is_refused_and_nothing_moves(
     assert [stored(consumed, 0), stored(consumed, 1)] == [3, 2]
 
 
+@pytest.mark.parametrize(
+    "target",
+    [{"timestamp": -1}, {"timestamp": 1 << 60}, {"queue_id": 0, "offset": 4}],
+    ids=["the end", "by time", "to an offset"],
+)
+def test_with_synchronous_flush_a_reset_goes_as_far_as_the_last_durable_message(
+    target: dict[str, Any], half_synced: World
+) -> None:
+    assert told(reset(half_synced, **target)) == {0: 4}
+    assert stored(half_synced, 0) == 4
+
+
+def test_with_synchronous_flush_a_reset_to_a_message_that_is_not_durable_is_refused(
+    half_synced: World,
+) -> None:
+    answer = reset(half_synced, queue_id=0, offset=7)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "which has 0 to 4" in answer.remark
+    assert stored(half_synced, 0) == -1
+
+
 def waiting_pull(member: TalkingClient, queue_offset: int) -> asyncio.Task[Response]:
     return member.asking(
         PullMessage(
