@@ -1,4 +1,5 @@
-"""Members that live through a power cut, or a deletion, which made their queues shorter.
+"""Members that live through a power cut, or a deletion, which made their queues shorter, and
+members of broadcasting groups that resume from their own files afterwards.
 
 A queue that lost its end gives the same offsets to new messages. A member that stands past that
 end must not skip them, whoever wrote the member: ours say in which epoch of the log they learned
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from sparrowmq.broker.config import Flush
+from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group.broker_requests import routes
@@ -28,7 +30,7 @@ KINDS = ("push", "ordered", "broadcasting", "lite")
 
 
 class Member:
-    """A consumer of one kind that lives until the end of the simulation."""
+    """A consumer of one kind that lives until the end of the simulation, unless it is ended."""
 
     def __init__(
         self,
@@ -45,20 +47,37 @@ class Member:
         self._ready = asyncio.Event()
         self.may_handle = asyncio.Event()
         self.may_handle.set()
-        sim.host(kind).start(self._live(), name=kind)
+        self._leaving = asyncio.Event()
+        self._task = sim.host(kind).start(self._live(), name=kind)
         sim.until(self._ready.is_set)
+
+    def stop(self) -> None:
+        """Leave in order; a lite member does so after its poll."""
+        self._leaving.set()
+        self._sim.wait(self._task)
+
+    def kill(self) -> None:
+        """It keeps what it has stored, which it does every 5 s."""
+        self._sim.host(self._kind).kill()
 
     async def _live(self) -> None:
         client = self._sim.client_on(self._kind, routes)
         await client.start()
+        try:
+            await self._consume(client)
+        finally:
+            await client.stop()
+
+    async def _consume(self, client: Client) -> None:
         first = self._from_where
         if self._kind == "lite":
             async with LitePullConsumer(self._kind, client=client, from_where=first) as lite:
                 await lite.subscribe(TOPIC)
                 self._ready.set()
-                while True:
+                while not self._leaving.is_set():
                     await self.may_handle.wait()
                     self._note(await lite.poll(5.0))
+            return
         model = MessageModel.BROADCASTING if self._kind == "broadcasting" else None
         more: dict[str, Any] = {"model": model, "offsets_dir": self._dir} if model else {}
         if first is ConsumeFromWhere.TIMESTAMP:
@@ -75,7 +94,7 @@ class Member:
         async with push:
             await push.start(self._handle)
             self._ready.set()
-            await asyncio.Event().wait()
+            await self._leaving.wait()
 
     async def _handle(self, messages: Sequence[MessageExt]) -> None:
         await self.may_handle.wait()
@@ -306,3 +325,72 @@ def test_a_topic_that_is_deleted_and_created_again_is_consumed_from_its_beginnin
         send(sim, "before", fresh)
         sim.advance(120)
         assert set(fresh) <= set(member.handled)
+
+
+# ---- members that are down meanwhile: what they know is in their own files
+
+
+ENDS = {"stopped": Member.stop, "killed": Member.kill}
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("restarts", [1, pytest.param(2, marks=SLOW)])
+@pytest.mark.parametrize("growth", [-1, 0, 10], ids=["shorter", "equal", "longer"])
+@pytest.mark.parametrize("end", ["killed", pytest.param("stopped", marks=SLOW)])
+def test_a_broadcasting_member_that_is_down_during_a_power_cut_gets_exactly_what_is_new(
+    end: str, growth: int, restarts: int, tmp_path: Any
+) -> None:
+    with SimCluster(seed=1, flush_interval_s=NEVER_S).run() as sim:
+        create_topic(sim, "before")
+        node = sim.brokers["broker-a"]
+        kept = bodies("kept", 4)
+        send(sim, "before", kept)
+        sim.wait(node.host.start(node.broker.durability.flush()))
+        member = Member(sim, "broadcasting", tmp_path)
+        sim.advance(30)
+        lost = bodies("lost", 6)
+        send(sim, "before", lost)
+        sim.advance(10)
+        assert member.handled == [*kept, *lost]
+        ENDS[end](member)
+        node.lose_power()
+        node.start()
+        left = sim.broker.store.max_offset(TOPIC, 0)
+        assert left < 9
+        fresh = bodies("new", 10 + growth - left)
+        send(sim, "after", fresh)
+        if restarts == 2:
+            sim.wait(node.host.start(node.broker.durability.flush()))
+            node.restart()
+        again = Member(sim, "broadcasting", tmp_path)
+        sim.advance(60)
+        assert again.handled == fresh
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(2, marks=SLOW, id="shorter"),
+        pytest.param(5, id="equal"),
+        pytest.param(9, marks=SLOW, id="longer"),
+    ],
+)
+@pytest.mark.parametrize("end", ["killed", pytest.param("stopped", marks=SLOW)])
+def test_a_broadcasting_member_that_is_down_while_its_topic_is_recreated_begins_at_its_beginning(
+    end: str, count: int, tmp_path: Any
+) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, "before")
+        member = Member(sim, "broadcasting", tmp_path)
+        old = bodies("old", 5)
+        send(sim, "before", old)
+        sim.advance(30)
+        assert member.handled == old
+        ENDS[end](member)
+        assert sim.wait(sim.clients["before"].call(DeleteTopic(topic=TOPIC))).code == 0
+        create_topic(sim, "before")
+        fresh = bodies("new", count)
+        send(sim, "before", fresh)
+        again = Member(sim, "broadcasting", tmp_path)
+        sim.advance(60)
+        assert again.handled == fresh
