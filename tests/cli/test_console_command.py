@@ -1,6 +1,7 @@
 """`sparrowmq console`, and the console of `sparrowmq up`."""
 
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from sparrowmq.cli.commands import console
 from sparrowmq.cli.contexts import Contexts
 from sparrowmq.cli.main import app
 from sparrowmq.console.sockets import open_listener
+from sparrowmq.testing import Cluster
 from tests.cli.in_process import run
 from tests.cli.servers import clean_environment
 from tests.patience import PATIENCE_S
@@ -117,3 +119,31 @@ def test_up_starts_a_console_names_it_and_takes_it_along(tmp_path: Path) -> None
     with pytest.raises(OSError):
         urllib.request.urlopen(found[1], timeout=PATIENCE_S)
     assert (tmp_path / "data" / "console" / "history.bin").exists(), "it ended in order"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_console_alone_ends_in_order_by_a_signal_although_a_page_is_open(
+    number: signal.Signals, tmp_path: Path, sparrowmq_session_cluster: Cluster
+) -> None:
+    command = [sys.executable, "-m", "sparrowmq", "console", "--port", "0"]
+    at = ["--state", str(tmp_path / "console"), "-n", sparrowmq_session_cluster.name_server]
+    with subprocess.Popen(
+        [*command, *at],
+        env=clean_environment() | {"XDG_STATE_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"^sparrowmq ready: console (http://127\.0\.0\.1:\d+)/", line)
+        assert found is not None, line
+        with urllib.request.urlopen(f"{found[1]}/live?page=/brokers", timeout=PATIENCE_S) as stream:
+            assert stream.readline()
+            process.send_signal(number)
+            _, logged = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, logged
+    assert f"stopping: {number.name} was received" in logged
+    assert "Traceback" not in logged
+    assert (tmp_path / "console" / "history.bin").exists(), "it ended in order"

@@ -1,4 +1,5 @@
-"""`--watch` repeats a command until a signal ends it; with `--json` each round is a line."""
+"""`--watch` repeats a command until a signal ends it; with `--json` each round is a line. Other
+commands that take as long as one lets them end in the same way."""
 
 import json
 import signal
@@ -37,12 +38,31 @@ WATCHED = {
     "rebalance explain": ("billing",),
 }
 """Every command that has the option, and what to look at."""
+LASTING = {
+    "message tail": ("news", "--since", "-1h"),
+    "doctor": ("group", "billing", "--for", "1h"),
+}
+"""Commands that take as long as they are told to, or for ever."""
+ANNOUNCED = """
+import asyncio
+sleep = asyncio.sleep
+
+async def announced(seconds, *more):
+    if seconds == 3600:
+        print("waits", flush=True)
+    return await sleep(seconds, *more)
+
+asyncio.sleep = announced
+"""
+"""The doctor prints nothing between its two looks at a group."""
+BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
     with cluster() as made:
         made.create_topic("orders", queues=1)
+        made.create_topic("news", queues=1)
         at = ("--name-servers", made.name_server)
         assert run("group", "create", "billing", *at).returncode == 0
         reset = ("group", "reset", "billing", "--topic", "orders", "--to", "latest", "--yes")
@@ -51,10 +71,16 @@ def running() -> Iterator[Cluster]:
 
 
 def watching(stack: ExitStack, running: Cluster, words: str, *more: str) -> subprocess.Popen[str]:
+    return started(stack, running, AS_A_COMMAND, *words.split(), *WATCHED[words], *more)
+
+
+def started(
+    stack: ExitStack, running: Cluster, code: str, *arguments: str
+) -> subprocess.Popen[str]:
     at = ("--name-servers", running.name_server)
     return stack.enter_context(
         subprocess.Popen(
-            [sys.executable, "-c", AS_A_COMMAND, *words.split(), *WATCHED[words], *at, *more],
+            [sys.executable, "-c", code, *arguments, *at],
             env=clean_environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -83,15 +109,15 @@ def test_these_are_all_commands_that_can_be_watched() -> None:
 @pytest.mark.slow
 def test_every_round_is_a_line_of_json_and_a_signal_ends_it_quietly(running: Cluster) -> None:
     with ExitStack() as stack:
-        started = [
+        watchers = [
             (words, watching(stack, running, words, "--json", "--watch", "50ms"))
             for words in WATCHED
         ]
-        for index, (words, process) in enumerate(started):
-            ended_quietly(words, process, (signal.SIGINT, signal.SIGTERM)[index % 2])
+        for index, (words, process) in enumerate(watchers):
+            ended_quietly(words, process, BOTH[index % 2])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", BOTH)
 def test_the_lag_of_a_group_is_watched(number: signal.Signals, running: Cluster) -> None:
     with ExitStack() as stack:
         process = watching(stack, running, "group lag", "--json", "--watch", "50ms")
@@ -115,6 +141,24 @@ def ended_quietly(words: str, process: subprocess.Popen[str], number: int) -> li
     for each in documents:
         assert {"errors", "truncated"} <= set(each), words
     return documents
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", BOTH)
+@pytest.mark.parametrize("words", LASTING)
+def test_a_command_that_lasts_is_ended_quietly_by_a_signal(
+    words: str, number: signal.Signals, running: Cluster
+) -> None:
+    sent = run("send", "news", "first", "--name-servers", running.name_server)
+    assert sent.returncode == 0, sent.stderr
+    with ExitStack() as stack:
+        code = ANNOUNCED + AS_A_COMMAND
+        process = started(stack, running, code, *words.split(), *LASTING[words])
+        assert process.stdout is not None
+        assert process.stdout.readline()  # a message, or that it waits
+        process.send_signal(number)
+        _, said = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, said) == (128 + number, "\n" if number == signal.SIGINT else "")
 
 
 def test_a_pipe_gets_a_table_for_each_round(running: Cluster) -> None:
