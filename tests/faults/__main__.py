@@ -8,7 +8,6 @@ import time
 import traceback
 from functools import partial
 
-from tests.faults.broker_process import too_long, watched
 from tests.faults.campaign_faults import FAULTS
 from tests.faults.checker import commit
 from tests.faults.scorecard import KEPT, ROWS, resource_abuse
@@ -16,12 +15,15 @@ from tests.faults.scorecard_everything import everything
 from tests.faults.scorecard_replication import replication
 from tests.faults.scored import Row, Scored
 from tests.faults.spark_jobs import spark_jobs
+from tests.faults.watched_loops import too_long, watched
 
 _SHOWN = 5
 _WATCHED = (1, 8, 9, 10, 11, 12, 17)
-"""Rows whose broker processes run under the watchdog, on asyncio's own loop. Rows 7 and 20 do that
-themselves; row 13 judges the memory of the loop that is shipped; the brokers of row 16 are threads
-of the process that runs Spark's jobs, and rows 2 to 6 are about stores."""
+"""Rows whose brokers and name servers run under the watchdog, on asyncio's own loop. Rows 7 and 13
+judge times and memory of the loop that is shipped, and run once more under the watchdog; row 20
+watches by itself. The brokers of row 16 are threads of the process that runs Spark's jobs: a
+watchdog would time the driver, which holds the interpreter. Rows 2 to 6 are about stores, and the
+brokers of row 3 and some of row 1 run under strace."""
 
 
 def main() -> int:

@@ -1,36 +1,29 @@
 """A broker in a separate process, to be killed."""
 
 import contextlib
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 from sparrowmq.testing.loop_watchdog import LIMIT_MS
+from tests.faults.watched_loops import Watched
 
 _READY = re.compile(rb"ready: broker \S+ (?:slave \d+ )?[\d.]+:(\d+)")
 _ROOT = Path(__file__).parents[2]
 _WATCHDOG = {
     "sparrowmq": "sparrowmq.testing.loop_watchdog",
     "tests.faults.set_clock_broker": "tests.faults.set_clock_broker",
+    "tests.faults.slow_disk_broker": "tests.faults.slow_disk_broker",
 }
 """By program, the one that runs it under the watchdog; others choose for themselves."""
-_STARTS = (" open_in_role", " open_broker", " broker_running ProcessSyncer.start")
-"""Calls that a broker makes during its start, before it serves clients."""
 
 
 class BrokerProcess:
     """Started when created, on a free `port`."""
-
-    watched_into: ClassVar[Path | None] = None
-    """A file for the stalls of all brokers that a campaign starts without one: see `Watched`."""
 
     def __init__(
         self,
@@ -40,13 +33,18 @@ class BrokerProcess:
         prefix: tuple[str, ...] = (),
         stalls: Path | None = None,
         stall_ms: float = LIMIT_MS,
+        is_traced: bool = False,
     ) -> None:
-        """`stalls` is a file for callbacks that block the loop too long, as JSON lines."""
+        """`stalls` is a file for callbacks that block the loop too long, as JSON lines.
+
+        Without one it is that of the campaign, unless `prefix` is a tracer. Callbacks last as long
+        as a tracer needs, and the watchdog opens files, which would count as calls of the broker.
+        """
         began = time.monotonic()
         self.log = data.parent / f"{data.name}.log"
         program = [module]
-        if stalls is None and module in _WATCHDOG and not prefix:
-            stalls = BrokerProcess.watched_into
+        if stalls is None and module in _WATCHDOG and not is_traced:
+            stalls = Watched.into
         if stalls is not None:
             limit = ("--limit-ms", str(stall_ms))
             program = [_WATCHDOG[module], "--stalls", str(stalls), *limit]
@@ -110,52 +108,6 @@ class BrokerProcess:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         found = re.search(r"RssAnon:\s+(\d+) kB", status)
         return int(found[1]) * 1024 if found else 0
-
-
-def stalls_of_service(lines: str) -> list[tuple[float, str]]:
-    """Callbacks that blocked the loop, from the watchdog's file; the broker's start is left out."""
-    found = []
-    for line in lines.splitlines():
-        stall = json.loads(line)
-        calls = "".join(f" {place.rpartition(' ')[2]}" for place in stall["stack"])
-        if any(start in calls for start in _STARTS):
-            continue
-        own_ms = stall["wall_ms"] - stall["unscheduled_ms"]
-        found.append((own_ms, " < ".join(reversed(stall["stack"][-3:]))))
-    return found
-
-
-def too_long(stalls: list[tuple[float, str]]) -> list[str]:
-    """One text for all that held a loop for longer than anything may, none for nothing."""
-    over = [stall for stall in stalls if stall[0] > LIMIT_MS]
-    if not over:
-        return []
-    longest_ms, where = max(over)
-    return [f"{len(over)} stalls over {LIMIT_MS:g} ms, the longest {longest_ms:.0f} ms in {where}"]
-
-
-class Watched:
-    """What held the loops of the brokers that were started in a `with watched():` block."""
-
-    stalls: list[tuple[float, str]]
-
-    def __str__(self) -> str:
-        return "".join(too_long(self.stalls)) or f"no callback held a loop for {LIMIT_MS:g} ms"
-
-
-@contextlib.contextmanager
-def watched() -> Iterator[Watched]:
-    """Run every broker process of a campaign under the watchdog, on asyncio's own loop."""
-    found = Watched()
-    with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory) / "stalls"
-        file.touch()
-        BrokerProcess.watched_into = file
-        try:
-            yield found
-        finally:
-            BrokerProcess.watched_into = None
-            found.stalls = stalls_of_service(file.read_text("utf-8"))
 
 
 class StartFailed(Exception):

@@ -28,13 +28,14 @@ from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.layout import log_path
 from sparrowmq.testing.held_port import HeldPort
-from tests.faults.broker_process import BrokerProcess, stalls_of_service
+from tests.faults.broker_process import BrokerProcess
 from tests.faults.campaign import UNSYNCED_S, Judged, Story
 from tests.faults.campaign_broker import CLOCK, PLANTED_BUG, STALLS, STEP, beside
 from tests.faults.campaign_clients import LEVELS_MS
 from tests.faults.campaign_faults import DRAINED_S, FAULTS, KEPT_S, World, run
 from tests.faults.campaign_stream import STREAM, Stream
 from tests.faults.nameserver_outage_servers import NameServerProcess
+from tests.faults.watched_loops import stalls_of_service
 
 IMPOSSIBLE = frozenset({"partition", "connections", "stopped-member"})
 """Members share a process with the campaign, and the network is the machine's own."""
@@ -70,7 +71,7 @@ class ProcessWorld(World):
             beside(self._data, PLANTED_BUG).write_text(planted)
         self._flush = ("--flush", "sync" if story.sync_flush else "async")
         self._ports = [HeldPort()]
-        self._name_server = NameServerProcess(root)
+        self._name_server = NameServerProcess(root, stalls=beside(self._data, STALLS))
         self._broker = self._start()
         self._operator = self.client_on("operator")
         self._wait(self._operator.start())
@@ -220,7 +221,7 @@ class ProcessWorld(World):
         return dead
 
     def note_stalls(self) -> None:
-        """What held the broker's loop."""
+        """What held the loops of the broker and of the name server."""
         path = beside(self._data, STALLS)
         if path.exists():
             self.story.stalls += stalls_of_service(path.read_text())

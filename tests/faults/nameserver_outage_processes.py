@@ -221,10 +221,14 @@ async def _many(brokers: int, topics: int, server: NameServerProcess) -> Registr
     return result
 
 
-def register_many(brokers: int, topics: int) -> Registrations:
-    """So many brokers register so many topics each at one name server, all at once."""
+def register_many(brokers: int, topics: int, *, is_watched: bool = False) -> Registrations:
+    """So many brokers register so many topics each at one name server, all at once.
+
+    With `is_watched` a campaign learns what held the name server's loop. That is asyncio's own, and
+    takes more memory: 160 MB instead of 122 at full size.
+    """
     with tempfile.TemporaryDirectory(prefix="sparrowmq-register-") as directory:
-        server = NameServerProcess(Path(directory))
+        server = NameServerProcess(Path(directory), is_watched=is_watched)
         try:
             return asyncio.run(_many(brokers, topics, server))
         finally:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from sparrowmq.testing.held_port import HeldPort
+from tests.faults.watched_loops import Watched
 
 _READY = re.compile(rb"ready: name server [\d.]+:\d+")
 _ROOT = Path(__file__).parents[2]
@@ -22,10 +23,14 @@ class NameServerProcess:
         options: tuple[str, ...] = (),
         prefix: tuple[str, ...] = (),
         stalls: Path | None = None,
+        is_watched: bool = True,
     ) -> None:
-        """`stalls` is a file for callbacks that hold the loop too long, as JSON lines."""
+        """`stalls` is a file for callbacks that hold the loop too long, as JSON lines; without one
+        it is that of the campaign, if `is_watched`."""
         self._root = root
         program = [module]
+        if stalls is None and is_watched:
+            stalls = Watched.into
         if stalls is not None:
             program = ["sparrowmq.testing.loop_watchdog", "--stalls", str(stalls)]
         self._before = (*prefix, sys.executable, "-m", *program)

@@ -75,7 +75,7 @@ def fail_syncs(seed: int) -> KillResult:
 
 def _broker(root: Path, *prefix: str) -> BrokerProcess:
     options = ("--flush", "sync", "--store-log-file-size", str(LOG_FILE_BYTES))
-    return BrokerProcess(root / "data", *options, prefix=prefix)
+    return BrokerProcess(root / "data", *options, prefix=prefix, is_traced=bool(prefix))
 
 
 def _check(root: Path, ledger: Ledger, result: KillResult) -> None:

@@ -34,12 +34,14 @@ from tests.faults.scorecard_replication import replication
 from tests.faults.scored import Row, Scored
 from tests.faults.spark_jobs import spark_jobs
 from tests.faults.stop_time import StopResult, stop_after_failed_sync
+from tests.faults.watched_loops import too_long, watched
 
 KEPT = Path("build") / "faults"
 _WORKERS = 2
 _START_S = 2 + 6
 """2 s, and 1 s for each of the 600 MB that these stores stay below."""
 _STOPPED_S = 1.0
+_WATCHED_FRAMES = 200_000
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -214,14 +216,14 @@ def resource_abuse(seed: int, small: bool, only: str = "") -> Scored:
     abuses = [name for name, case in ABUSES.items() if only in name and (case.small or not small)]
     overloads = [name for name in OVERLOADS if only in name]
     results = [abuse_broker(name, small=small) for name in abuses]
-    watched = [] if small else [abuse_broker(name, small=False, is_watched=True) for name in abuses]
-    scored.failures = [str(result) for result in (*results, *watched) if not result]
+    again = [] if small else [abuse_broker(name, small=False, is_watched=True) for name in abuses]
+    scored.failures = [str(result) for result in (*results, *again) if not result]
     counts = []
     if results:
         most = max(result.grown_bytes for result in results)
         counts.append(f"{len(results)} kinds of abuse, memory ≤ +{most / 1e6:.0f} MB")
-    if watched:
-        longest = max(watched, key=lambda result: result.stall_ms)
+    if again:
+        longest = max(again, key=lambda result: result.stall_ms)
         counts.append(
             f"the loop stood still for {longest.stall_ms:.0f} ms at most, with {longest.name}"
             f" in {longest.stalled_in}"
@@ -230,8 +232,17 @@ def resource_abuse(seed: int, small: bool, only: str = "") -> Scored:
         overloaded = overload_broker(name, small=small)
         counts.append(str(overloaded))
         scored.failures += [] if overloaded else [str(overloaded)]
+    counts += [] if small else [_watched_overload(name, scored) for name in overloads]
     scored.counts = "\n    ".join(counts)
     return scored
+
+
+def _watched_overload(name: str, scored: Scored) -> str:
+    with watched() as loops:
+        result = overload_broker(name, small=False, is_watched=True)
+    problems = (*result.problems, *too_long(loops.stalls))
+    scored.failures += [f"{name}, watched: {problem}" for problem in problems]
+    return f"{name}, watched: {loops}"
 
 
 def hostile_input(seed: int, small: bool) -> Scored:
@@ -249,6 +260,12 @@ def hostile_input(seed: int, small: bool) -> Scored:
         f"{decoded} frames in process ({refused} refused), {sent.frames} over TCP,"
         f" memory {sent.grown_bytes / 1e6:+.1f} MB"
     )
+    if not small:
+        with watched() as loops:
+            again = over_tcp(seed, _WATCHED_FRAMES)
+        problems = (*again.problems, *too_long(loops.stalls))
+        scored.failures += [f"seed {seed}, watched: {problem}" for problem in problems]
+        scored.counts += f"; {again.frames} over TCP, watched: {loops}"
     return scored
 
 

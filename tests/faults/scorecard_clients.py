@@ -58,10 +58,11 @@ def nameserver_outage(seed: int, small: bool) -> Scored:
     outages = [outage_in_simulation(number) for number in range(seed, seed + (2 if small else 50))]
     if not small:
         outages.append(outage_in_processes(DOWN_S))
-    registered = register_many(20, 200) if small else register_many(200, 1000)
+    size = (20, 200) if small else (200, 1000)
+    registered, again = register_many(*size), register_many(*size, is_watched=True)
     for outage in outages:
         scored.failures += [f"seed {seed}, {problem}" for problem in outage.problems()]
-    scored.failures += registered.problems()
+    scored.failures += registered.problems() + again.problems()
     slowest_s = max(outage.whole_s for outage in outages)
     sent = sum(outage.sent_while_down for outage in outages)
     scored.counts = (

@@ -5,7 +5,6 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from tests.faults.broker_process import too_long
 from tests.faults.campaign import Judged
 from tests.faults.campaign_faults import FAULTS
 from tests.faults.campaign_processes import IMPOSSIBLE, campaign_in_processes
@@ -13,6 +12,7 @@ from tests.faults.campaign_sim import IMPOSSIBLE as UNSIMULATED
 from tests.faults.campaign_sim import campaign_in_simulation
 from tests.faults.campaign_stream import STREAM, why_no_stream
 from tests.faults.scored import Scored
+from tests.faults.watched_loops import too_long
 
 KEPT = Path("build") / "faults"
 _WORKERS = 2

@@ -1,6 +1,7 @@
 """A broker whose disk a test slows down through the file `<data>.sync-ms` beside its directory.
 
-`--planted` is a bug: it waits for its syncs in the loop, and serves no client meanwhile.
+`--planted` is a bug: it waits for its syncs in the loop, and serves no client meanwhile. With
+`--stalls FILE` before the command its loop is watched.
 """
 
 import os
@@ -10,6 +11,7 @@ from pathlib import Path
 from sparrowmq.cli import serve
 from sparrowmq.cli.main import main
 from sparrowmq.disk import syncer
+from sparrowmq.testing import loop_watchdog
 from tests.faults import slow_disk
 
 PLANTED = "--planted"
@@ -35,4 +37,7 @@ if __name__ == "__main__":
     if PLANTED in sys.argv:
         sys.argv.remove(PLANTED)
         setattr(serve, "ProcessSyncer", LoopSyncer)  # noqa: B010
-    main()
+    if "--stalls" in sys.argv:
+        loop_watchdog.main(sys.argv[1:])
+    else:
+        main()

@@ -5,12 +5,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
-from sparrowmq.testing.loop_watchdog import Stall
 from tests.faults import scorecard_everything
-from tests.faults.broker_process import BrokerProcess, stalls_of_service, too_long, watched
 from tests.faults.campaign import Call, Cut, Fault, Judged, Kind, Reset, Sending, Story, judge
 from tests.faults.campaign_planted import PLANTED
 from tests.faults.campaign_processes import campaign_in_processes
@@ -86,26 +83,6 @@ def test_planted_a_bug_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) ->
 # ---- the judge itself
 
 
-@pytest.mark.parametrize(
-    ("stack", "counts"),
-    [
-        (("server.py:73 BrokerServer.running", "pull.py:80 pull_message"), True),
-        (("server.py:73 BrokerServer.running", "server.py:160 reopen_broker"), True),
-        (("server.py:120 BrokerServer.running", "server.py:154 open_broker", "a.py:1 a"), False),
-        (("server.py:120 BrokerServer.running", "replication.py:75 open_in_role"), False),
-        (("serve.py:74 broker_running", "syncer.py:111 ProcessSyncer.start", "a.py:1 b"), False),
-        (("syncer.py:125 ProcessSyncer.begin", "syncer.py:111 ProcessSyncer.start"), True),
-    ],
-)
-def test_a_stall_counts_unless_the_broker_was_starting(
-    stack: tuple[str, ...], counts: bool
-) -> None:
-    stall = Stall(1.0, wall_ms=130, cpu_ms=20, unscheduled_ms=50, callback="a step", stack=stack)
-    line = msgspec.json.encode(stall).decode()
-    found = [(80.0, " < ".join(reversed(stack)))] if counts else []
-    assert stalls_of_service(f"{line}\n") == found
-
-
 def test_a_campaign_in_which_a_callback_held_a_loop_is_not_met(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -117,21 +94,6 @@ def test_a_campaign_in_which_a_callback_held_a_loop_is_not_met(
     text = "1 stalls over 50 ms, the longest 60 ms in slow"
     assert scored.failures == [f"processes, sync, {text}"]
     assert scored.counts.startswith("processes, sync: 0 faults") and text in scored.counts
-
-
-def test_a_row_names_what_blocked_the_brokers_event_loops_longest() -> None:
-    with watched() as loops:
-        assert BrokerProcess.watched_into is not None
-        with BrokerProcess.watched_into.open("ab") as file:
-            for wall_ms in (60.0, 90.0):
-                stall = Stall(1.0, wall_ms, 50.0, 0.0, "a step", (f"a.py:{wall_ms:.0f} sort",))
-                file.write(msgspec.json.encode(stall) + b"\n")
-    assert str(loops) == "2 stalls over 50 ms, the longest 90 ms in a.py:90 sort"
-    assert too_long(loops.stalls) == [str(loops)]
-    with watched() as loops:
-        pass
-    assert too_long(loops.stalls) == []
-    assert str(loops) == "no callback held a loop for 50 ms"
 
 
 def story(*sendings: Sending, sync_flush: bool = False) -> Story:

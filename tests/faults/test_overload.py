@@ -1,7 +1,10 @@
 """An overloaded broker serves what it can, refuses the rest, and recovers afterwards."""
 
+from pathlib import Path
+
 import pytest
 
+from tests.faults.broker_process import BrokerProcess
 from tests.faults.honest_load import Answered, Kind, Phase
 from tests.faults.overload import (
     OVERLOADS,
@@ -10,6 +13,10 @@ from tests.faults.overload import (
     overload_broker,
     recovery_s,
 )
+from tests.faults.raw_wire import SEND_MESSAGE_V2, RawClient, send_fields
+from tests.faults.slow_disk import SyncDelay
+from tests.faults.slow_disk_broker import PLANTED, delay_path
+from tests.faults.watched_loops import too_long, watched
 from tests.seeds import in_part
 
 SLOW_DISK = "slow disk, synchronous flush"
@@ -25,6 +32,35 @@ def test_an_overloaded_broker_keeps_accepted_messages_and_keeps_serving(name: st
 def test_a_planted_broker_that_syncs_in_its_loop_is_noticed() -> None:
     result = overload_broker(SLOW_DISK, small=True, is_planted=True)
     assert "waits for ever" in str(result)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planted", [(), (PLANTED,)], ids=["in a process", "in the loop"])
+def test_a_sync_in_the_loop_of_a_watched_broker_is_a_stall(
+    planted: tuple[str, ...], tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    delay = SyncDelay(delay_path(data))
+    module = "tests.faults.slow_disk_broker"
+    with watched() as loops:
+        broker = BrokerProcess(data, "--flush", "sync", *planted, module=module)
+        try:
+            with RawClient(broker.port) as client:
+                delay.set(2_000)
+                head, _ = client.call(SEND_MESSAGE_V2, send_fields("orders", 0, b""), b"x")
+                delay.set(0)
+            assert head.code == 0, head.remark
+        finally:
+            broker.stop()
+    found = [stall for stall in loops.stalls if "slow_disk.py" in stall[1]]
+    assert bool(too_long(found)) is bool(planted), loops.stalls
+
+
+@pytest.mark.slow
+def test_an_overload_runs_under_the_watchdog_and_keeps_accepted_messages() -> None:
+    with watched() as loops:
+        result = overload_broker("no descriptors", small=True, is_watched=True)
+    assert result, f"{result}; {loops}"
 
 
 @pytest.mark.parametrize(
