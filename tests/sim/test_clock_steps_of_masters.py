@@ -72,6 +72,26 @@ def test_a_delay_keeps_its_length_although_the_clock_was_set_before_a_promotion(
         assert bodies(sim.brokers[NEW]) == [b"delayed"], "late"
 
 
+def test_a_step_after_the_loss_of_the_master_counts_as_well() -> None:
+    """Of all clocks, as when their time server is corrected."""
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        sent_s = sim.now_s
+        sim.wait(sim.client.send(TOPIC, b"delayed", DELAY="5"))
+        sim.advance(5)
+        sim.set_clock(-HOUR_MS)
+        sim.advance(2)
+        sim.brokers[OLD].kill()
+        sim.set_clock(2 * HOUR_MS)
+        sim.advance(6)
+        ask(sim, NEW, TakeOver(accept_loss="broker-a"))
+        sim.until(lambda: is_serving(sim, NEW, Role.MASTER))
+        sim.advance(sent_s + DELAY_S - 1 - sim.now_s)
+        assert bodies(sim.brokers[NEW]) == [], "early"
+        sim.advance(2)
+        assert bodies(sim.brokers[NEW]) == [b"delayed"], "late"
+
+
 def test_a_slaves_own_clock_does_not_count_while_it_follows() -> None:
     """What waits was stored by the master's clock, which was right."""
     with SimCluster(slaves=1).run() as sim:

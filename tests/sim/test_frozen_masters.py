@@ -24,7 +24,15 @@ SETTINGS: dict[ReplicationMode, dict[str, Any]] = {
     ReplicationMode.SYNC: {"in_sync_replicas": 2, "slave_timeout_s": 1.0},
     ReplicationMode.ASYNC: {},
 }
-BOTH_MODES = pytest.mark.parametrize("sim", list(ReplicationMode), indirect=True)
+PAUSES_S = (0.5, 1.5, 2.5, 3.5, 5.0)
+PAUSES = [
+    *((pause_s, ReplicationMode.SYNC) for pause_s in PAUSES_S),
+    *(
+        pytest.param(pause_s, ReplicationMode.ASYNC, marks=pytest.mark.slow)
+        for pause_s in PAUSES_S[:-1]
+    ),
+    (PAUSES_S[-1], ReplicationMode.ASYNC),
+]
 
 
 @pytest.fixture
@@ -83,8 +91,7 @@ def test_requests_in_the_socket_are_refused_after_another_broker_became_the_mast
     assert sim.brokers[OLD].broker.store.max_log_offset == end
 
 
-@BOTH_MODES
-@pytest.mark.parametrize("pause_s", [0.5, 1.5, 2.5, 3.5, 5.0])
+@pytest.mark.parametrize(("pause_s", "sim"), PAUSES, indirect=["sim"])
 def test_no_pause_is_so_short_that_two_masters_acknowledge(
     pause_s: float, sim: RunningCluster
 ) -> None:
