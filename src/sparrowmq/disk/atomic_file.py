@@ -60,7 +60,8 @@ class AtomicFile:
         self._disk.unlink(self._draft_path)  # what a crash left may be longer than `data`
         file = self._disk.open(self._draft_path, create=True)
         try:
-            file.write(0, data)
+            if data:
+                file.write(0, data)
             file.sync()
         finally:
             file.close()
