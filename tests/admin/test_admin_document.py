@@ -45,7 +45,7 @@ def test_every_method_is_listed() -> None:
 
 
 LISTED = re.findall(
-    r"`(\w+)\((.*?)\)`", TEXT[TEXT.index("## All methods") : TEXT.index("Some need a")]
+    r"`(\w+)\((.*?)\)`", TEXT[TEXT.index("## All methods") : TEXT.index("Notes on arguments")]
 )
 
 
