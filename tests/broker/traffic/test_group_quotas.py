@@ -1,10 +1,12 @@
 """Quotas of consumer groups: pulls are held like empty ones, never refused."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from sparrowmq.broker.traffic.group_quota import PACE_MS
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.codes import ResponseCode
@@ -18,6 +20,9 @@ from tests.broker.traffic.limits_world import BYTES, MESSAGES, limit_group, repo
 from tests.broker.world import World, subscribes
 
 WAIT_S = 5.0
+LATE_S = 0.03
+"""What a pull and its answer take on their way: less than the time between two messages here, so
+that what is in time by it is exact to the message."""
 
 
 @pytest.fixture
@@ -52,6 +57,9 @@ class Reader:
 
     def __init__(self, world: World, queue_id: int, **more: Any) -> None:
         self.got: list[bytes] = []
+        self.times: list[float] = []
+        """When each of them came."""
+        self.record_bytes = 0
         self.codes: Counter[int] = Counter()
         self._world, self._queue_id, self._more = world, queue_id, more
         self._next = 0
@@ -68,18 +76,31 @@ class Reader:
         self.codes[answer.code] += 1
         self._next = answer.header(Pulled).next_begin_offset
         if answer.code == ResponseCode.SUCCESS:
-            self.got += [each.body for each in decode_messages(answer.body)]
+            bodies = [each.body for each in decode_messages(answer.body)]
+            self.got += bodies
+            self.times += [self._world.sim.now_s] * len(bodies)
+            self.record_bytes += len(answer.body)
         self._ask()
 
 
+def assert_in_time(times: Sequence[float], due: Sequence[float], late_s: float = LATE_S) -> None:
+    """Each message came when the quota had room for it, none before and none later."""
+    assert len(times) == len(due)
+    early_or_late = [
+        (number, at_s - due_s)
+        for number, (at_s, due_s) in enumerate(zip(times, due, strict=True))
+        if not due_s <= at_s < due_s + late_s
+    ]
+    assert not early_or_late
+
+
 def test_a_group_gets_its_quota_and_not_one_message_more(limited: World) -> None:
+    began_s = limited.sim.now_s
     reader = Reader(limited, 0)
-    limited.sim.advance(0.01)
-    assert len(reader.got) == 10
-    limited.sim.advance(3)
-    assert 38 <= len(reader.got) <= 40
     limited.sim.advance(10)
     assert reader.got == [b"%03d" % each for each in range(100)]
+    due = [began_s + max(0, count - 10) / 10 for count in range(1, 101)]
+    assert_in_time(reader.times, due)
     assert ResponseCode.FLOW_CONTROL not in reader.codes
 
 
@@ -104,19 +125,24 @@ def test_a_pull_that_does_not_wait_is_answered_as_not_found(limited: World) -> N
 
 def test_bytes_count_as_they_are_stored(limited: World) -> None:
     limit_group(limited, {MESSAGES: None, BYTES: 1000})
+    began_s = limited.sim.now_s
     reader = Reader(limited, 0, max_msg_nums=1)
-    limited.sim.advance(10)
-    size = limited.broker.store.units("orders", 0, 0, 1)
-    assert size
-    assert 0 < len(reader.got) < 100
+    limited.sim.advance(10.1)
+    (unit,) = limited.broker.store.units("orders", 0, 0, 1)
+    size = unit[1]
+    assert reader.record_bytes == size * len(reader.got)
+    # A second's worth at once, then a second's worth a second, and one record overdraws it.
+    assert 0 <= reader.record_bytes - 1000 * (10.1 + 1) < size
+    # The next record passes when all others are paid for and a byte is left.
+    due = [began_s + max(0, size * before + 1 - 1000) / 1000 for before in range(len(reader.got))]
+    assert_in_time(reader.times, due)
 
 
 def test_queues_are_served_in_turn(limited: World) -> None:
     readers = [Reader(limited, queue_id) for queue_id in (0, 1)]
-    limited.sim.advance(12)
-    got = [len(reader.got) for reader in readers]
-    assert 120 <= sum(got) <= 130
-    assert abs(got[0] - got[1]) <= 10, got
+    limited.sim.advance(12 + LATE_S)
+    # The first pull found a second's worth.
+    assert [len(reader.got) for reader in readers] == [10 + 60, 60]
 
 
 def test_members_of_many_queues_get_the_same_of_a_small_quota(world: World) -> None:
@@ -125,10 +151,8 @@ def test_members_of_many_queues_get_the_same_of_a_small_quota(world: World) -> N
         world.send("orders", *[b"x"] * 20, queue_id=queue_id)
     limit_group(world, {MESSAGES: 1})
     readers = [Reader(world, queue_id) for queue_id in range(8)]
-    world.sim.advance(79)
-    got = [len(reader.got) for reader in readers]
-    assert 79 <= sum(got) <= 81
-    assert max(got) - min(got) <= 1, got
+    world.sim.advance(79 + LATE_S)
+    assert [len(reader.got) for reader in readers] == [10] * 8
 
 
 def test_a_pull_that_went_away_does_not_keep_others_waiting(limited: World) -> None:
@@ -167,12 +191,17 @@ def test_other_groups_are_not_concerned(limited: World) -> None:
 
 def test_a_new_or_removed_limit_applies_at_once_to_held_pulls(limited: World) -> None:
     limit_group(limited, {MESSAGES: 1})
+    began_s = limited.sim.now_s
     reader = Reader(limited, 0)
     limited.sim.advance(0.5)
-    before = len(reader.got)
+    assert len(reader.got) == 1
+    changed_s = limited.sim.now_s
     limit_group(limited, {MESSAGES: 50})
     limited.sim.advance(1)
-    assert 40 <= len(reader.got) - before <= 52
+    issued = changed_s - began_s  # at the old limit
+    due = [changed_s + (count - issued) / 50 for count in range(1, len(reader.got))]
+    assert_in_time(reader.times[1:], due, PACE_MS / 1000 + LATE_S)
+    assert len(due) >= 50 * (1 - PACE_MS / 1000 - LATE_S)
     limit_group(limited, {MESSAGES: None})
     limited.sim.advance(0.1)
     assert len(reader.got) == 100
