@@ -8,6 +8,7 @@ with LossyProxy("127.0.0.2", broker_port, broker_port) as proxy:
 import asyncio
 import contextlib
 import threading
+from collections import Counter
 from concurrent.futures import Future
 from enum import Enum, auto
 from types import TracebackType
@@ -47,6 +48,10 @@ class LossyProxy:
         """Sends that were passed on since `lose` was called."""
         self.lost = 0
         """Answers that were lost in all."""
+        self.requests: Counter[int] = Counter()
+        """Requests that were passed on, by their code."""
+        self.answers: Counter[int] = Counter()
+        """Answers of the broker, by theirs."""
         self._ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(target=self._run, name="lossy proxy", daemon=True)
 
@@ -108,7 +113,10 @@ class LossyProxy:
             while data := await reader.read(_CHUNK):
                 for binary, header, _ in decoder.feed(data):
                     plain = decode_plain(binary, header)
-                    if plain.is_response or plain.code not in _SENDS:
+                    if plain.is_response:
+                        continue
+                    self.requests[plain.code] += 1
+                    if plain.code not in _SENDS:
                         continue
                     self.sends += 1
                     if self._loss is not None:
@@ -129,6 +137,7 @@ class LossyProxy:
                 for binary, header, body in decoder.feed(data):
                     plain = decode_plain(binary, header)
                     loss = awaited.pop(plain.opaque, None) if plain.is_response else None
+                    self.answers[plain.code] += plain.is_response
                     if loss is None:
                         writer.write(encode_frame(header, body, binary=binary))
                         continue

@@ -68,6 +68,11 @@ class Peer:
             raise PeerError(answer["error"])
         return answer.get("ok")
 
+    def logged(self) -> list[str]:
+        """What the driver and its client have logged so far."""
+        files = sorted(self.log.parent.rglob("*.log"))
+        return [line for file in files for line in file.read_text(errors="replace").splitlines()]
+
     def close(self) -> None:
         """End the driver, by its own standard input first."""
         assert self._process.stdin is not None

@@ -17,8 +17,8 @@ CASES = (
 """What a client notices, and whether the topic is de-duplicated."""
 
 
-@scenario(clients=(*JAVA, "go"), needs="limits", lane="apart", compared=False)
-def a_send_that_is_repeated_after_a_lost_answer_is_stored_once(scene: Scene) -> Outcome:
+def behind_a_proxy(scene: Scene) -> tuple[Scene, LossyProxy]:
+    """The same scenario on a cluster whose clients meet a proxy in front of the broker."""
     settings = Settings(properties=(("bindAddress", BEYOND_PROXY),))
     start = sparrow.start_name_server
     own = scene.on(Cluster(sparrow.NAME, scene.folder / "behind", start, None, settings))
@@ -30,6 +30,13 @@ def a_send_that_is_repeated_after_a_lost_answer_is_stored_once(scene: Scene) -> 
     own.wait_until(lambda: accepts(f"{BEYOND_PROXY}:{own.cluster.broker_port}"), "it listens")
     admin = admin_of(own)
     own.wait_until(lambda: bool(admin.brokers()), "it is registered")
+    return own, proxy
+
+
+@scenario(clients=(*JAVA, "go"), needs="limits", lane="apart", compared=False)
+def a_send_that_is_repeated_after_a_lost_answer_is_stored_once(scene: Scene) -> Outcome:
+    own, proxy = behind_a_proxy(scene)
+    admin = admin_of(own)
     for number, (loss, is_once) in enumerate(CASES):
         topic = own.name(f"orders-{number}")
         attributes = {"sparrowmq.dedup": "on"} if is_once else {}
