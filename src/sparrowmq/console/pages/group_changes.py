@@ -10,11 +10,20 @@ import shlex
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Any
 
 from sparrowmq.admin.errors import AdminError
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
 from sparrowmq.admin.resets import JournaledReset, tripped_backlogs
+from sparrowmq.console.previews import both_sides, change_preview, is_confirmed
 from sparrowmq.console.scan import parse_cursor
+from sparrowmq.console.setting_forms import (
+    attributes,
+    on_or_off,
+    switch,
+    update_command,
+    whole,
+)
 from sparrowmq.console.text import instant, parse_time, plural, segment
 from sparrowmq.console.view import (
     Answer,
@@ -260,20 +269,54 @@ async def pause(view: View) -> Answer:
 
 
 async def update(view: View) -> Answer:
-    """Change how often a message is retried."""
-    name, retries = view.names["group"], view.entered("retries")
-    if not retries.isdecimal() or len(retries) > 4:
-        raise FieldError("retries", f"retries is {retries!r}, must be a number from 0 to 9999")
-    admin = view.console.changer
-    planned = await admin.update_group(name, retries=int(retries), dry_run=True)
-    before, after = ("; ".join(str(getattr(each, side)) for each in planned) for side in _SIDES)
-    work = admin.update_group(name, retries=int(retries))
-    changes = await changing(view, "update group", name, before, after, work)
-    notice = f"{name} was changed." if changes else f"Nothing to change: {name} is like that."
-    return Done(f"/groups/{segment(name)}", notice)
+    """Preview changed settings; make the change when the form confirms this preview."""
+    name, wanted = view.names["group"], _wanted(view)
+    if not any(value is not None for value in wanted.values()):
+        raise ValueError("nothing to change: enter retries, or choose another setting")
+    admin, back = view.console.changer, f"/groups/{segment(name)}"
+    changes = await admin.update_group(name, **wanted, dry_run=True)
+    if not changes:
+        return Done(back, f"Nothing to change: {name} is like that.")
+    if not is_confirmed(view, changes):
+        return change_preview(
+            *(view, changes),
+            title=f"Change group {name}",
+            area="groups",
+            fields=_SETTINGS,
+            back=back,
+            command=_update_command(name, wanted),
+            note=_OWN_LIMIT if wanted["retries"] is not None else "",
+        )
+    before, after = both_sides(changes)
+    await changing(view, "update group", name, before, after, admin.update_group(name, **wanted))
+    return Done(back, f"{name} was changed.")
 
 
-_SIDES = ("before", "after")
+_SETTINGS = ("retries", "retry_queues", "consume", "broadcast", "order", "attributes")
+_OWN_LIMIT = "Where a consumer has a limit of its own for retries, that one counts instead."
+
+
+def _wanted(view: View) -> dict[str, Any]:
+    """The arguments of `Admin.update_group`. Raises FieldError."""
+    return {
+        "retries": whole(view, "retries"),
+        "retry_queues": whole(view, "retry_queues", 1),
+        "may_consume": switch(view, "consume"),
+        "may_broadcast": switch(view, "broadcast"),
+        "orderly": switch(view, "order"),
+        "attributes": attributes(view) or None,
+    }
+
+
+def _update_command(name: str, wanted: dict[str, Any]) -> str:
+    options = {
+        "--retries": wanted["retries"],
+        "--retry-queues": wanted["retry_queues"],
+        "--consume": on_or_off(wanted["may_consume"]),
+        "--broadcast": on_or_off(wanted["may_broadcast"]),
+        "--order": on_or_off(wanted["orderly"]),
+    }
+    return update_command("group", name, options, wanted["attributes"] or {})
 
 
 async def delete(view: View) -> Answer:

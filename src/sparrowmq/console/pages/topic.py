@@ -1,10 +1,12 @@
 """One topic: its brokers, its queues, its consumer groups; changing and deleting it."""
 
 import asyncio
+from typing import Any
 
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.console.charts import chart
 from sparrowmq.console.previews import both_sides, change_preview, is_confirmed
+from sparrowmq.console.setting_forms import attributes, switch, update_command, whole
 from sparrowmq.console.text import plural, segment
 from sparrowmq.console.view import (
     Answer,
@@ -18,6 +20,7 @@ from sparrowmq.console.view import (
 )
 from sparrowmq.protocol.message import Message
 
+TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
 _PERMS = {6: "read and write", 4: "read only", 2: "write only"}
 PRODUCER = "sparrowmq-console"
 _FEWER = "Messages in queues that readers no longer see are not delivered."
@@ -46,6 +49,7 @@ async def show(view: View) -> Answer:
             "topic": topic,
             "readers": readers,
             "perms": _PERMS,
+            "types": TYPES,
             "span": view.span,
             "chart": chart(
                 *(console.history, "stored", "Messages stored", "per second"),
@@ -60,42 +64,65 @@ async def show(view: View) -> Answer:
 
 async def preview_update(view: View) -> Answer:
     """Preview an update; make it when the form confirms this preview."""
-    name = view.names["topic"]
-    queues, perm = _number(view, "queues"), _number(view, "perm")
-    if queues is None and perm is None:
+    name, wanted = view.names["topic"], _wanted(view)
+    if not any(value is not None for value in wanted.values()):
         raise ValueError("nothing to change: enter queues, or choose what is allowed")
-    admin = view.console.changer
-    changes = await admin.update_topic(name, queues=queues, perm=perm, dry_run=True)
+    admin, back = view.console.changer, f"/topics/{segment(name)}"
+    changes = await admin.update_topic(name, **wanted, dry_run=True)
     if not changes:
-        return Done(f"/topics/{segment(name)}", "Nothing to change: the topic is like that.")
-    back = f"/topics/{segment(name)}"
+        return Done(back, "Nothing to change: the topic is like that.")
     if not is_confirmed(view, changes):
         fewer = any(
-            "queues" in each.setting and int(each.after or 0) < int(each.before or 0)
+            each.setting == "read_queues" and int(each.after or 0) < int(each.before or 0)
             for each in changes
         )
         return change_preview(
             *(view, changes),
             title=f"Change topic {name}",
             area="topics",
-            fields=("queues", "perm"),
+            fields=_FIELDS,
             back=back,
+            command=_command(name, wanted),
             warning=_FEWER if fewer else "",
         )
-    work = admin.update_topic(name, queues=queues, perm=perm)
+    work = admin.update_topic(name, **wanted)
     before, after = both_sides(changes)
     await changing(view, "update topic", name, before, after, work)
     return Done(back, f"Topic {name} was changed.")
 
 
-def _number(view: View, field: str) -> int | None:
-    """A number of the form; None if it was left empty."""
-    text = view.entered(field)
-    if not text:
-        return None
-    if not text.isdecimal() or len(text) > 5:
-        raise FieldError(field, f"{field} is {text!r}, must be a number")
-    return int(text)
+_FIELDS = ("queues", "read_queues", "write_queues", "perm", "order", "type", "attributes")
+_TYPE = "message.type"
+
+
+def _wanted(view: View) -> dict[str, Any]:
+    """The arguments of `Admin.update_topic`. Raises FieldError."""
+    changed = attributes(view)
+    if kind := view.entered("type"):
+        if kind not in TYPES:
+            raise FieldError("type", f"type is {kind[:40]!r}, must be one of {', '.join(TYPES)}")
+        if _TYPE in changed:
+            raise FieldError("attributes", f"choose the type, or give the attribute {_TYPE}")
+        changed[_TYPE] = kind
+    return {
+        "queues": whole(view, "queues", 1),
+        "read_queues": whole(view, "read_queues"),
+        "write_queues": whole(view, "write_queues"),
+        "perm": whole(view, "perm"),
+        "order": switch(view, "order"),
+        "attributes": changed or None,
+    }
+
+
+def _command(name: str, wanted: dict[str, Any]) -> str:
+    options = {f"--{key.replace('_', '-')}": wanted[key] for key in _NUMBERS}
+    command = update_command("topic", name, options, wanted["attributes"] or {})
+    if wanted["order"] is None:
+        return command
+    return f"{command} --{'order' if wanted['order'] else 'no-order'}"
+
+
+_NUMBERS = ("queues", "read_queues", "write_queues", "perm")
 
 
 async def delete(view: View) -> Answer:
