@@ -73,6 +73,8 @@ class GroupMember:
     """Whether a part of that time it may have had nothing to do: clients of Java and Go do not
     report when a call of their handler began."""
     stacks: str | None = None
+    errors: tuple[BrokerFailure, ...] = ()
+    """Brokers that did not say whether it is connected to them; of `member` only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,7 +332,7 @@ async def member(cluster: ClusterCalls, group: str, client_id: str, *, stacks: b
     for each in online.members:
         if each.client_id == client_id:
             ask = partial(_details, cluster, group, each, online, stacks=stacks)
-            return await answered(ask)
+            return replace(await answered(ask), errors=online.errors)
     known = shown(each.client_id for each in online.members)
     raise NotFound("member", client_id, f"live members of group {group} are: {known}")
 

@@ -166,6 +166,7 @@ async def live_group(cluster: ClusterCalls, group: str, topic: str | None) -> Si
             queue: held.cached_msg_count for info in infos for queue, held in info.mq_table.items()
         },
         lag=lag,
+        errors=found.errors,
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
+from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.group.member_settings import PERSIST_S
 from sparrowmq.client.group.queue_handover import HAND_OVER_S, LEASE_S
@@ -83,6 +84,8 @@ class SimulatedGroup:
     """Messages that members have fetched and not finished, if known."""
     lag: Mapping[MessageQueue, int] = field(default_factory=dict)
     """Messages that wait before any event, those in flight among them; for live groups only."""
+    errors: tuple[BrokerFailure, ...] = ()
+    """Brokers that did not answer: their rates and what waits there are missing."""
 
     def __post_init__(self) -> None:
         """Raises ValueError."""

@@ -14,7 +14,7 @@ from sparrowmq.admin.dead_letters import origin_of
 from sparrowmq.admin.errors import AdminError
 from sparrowmq.admin.resends import Resend, Resent
 from sparrowmq.console.listing import part_of
-from sparrowmq.console.pages.topic_messages import start, wanted_by
+from sparrowmq.console.pages.topic_messages import described, start, wanted_by
 from sparrowmq.console.scan import cursor_text, scan
 from sparrowmq.console.text import parse_time, segment
 from sparrowmq.console.view import (
@@ -55,7 +55,7 @@ async def show(view: View) -> Answer:
 async def show_group(view: View) -> Answer:
     """Show the dead letters of one group, the newest first."""
     name = view.names["group"]
-    topic = await view.console.admin.topic(dlq_topic(name))
+    topic = await described(view.console.admin, dlq_topic(name))
     has_asked, until = wanted_by(view), view.asked("until")
     end_ms = parse_time(until, view.now_ms) if until else None
     found = await scan(

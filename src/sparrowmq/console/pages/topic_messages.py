@@ -5,6 +5,8 @@ import shlex
 from collections.abc import Callable
 from urllib.parse import urlencode
 
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.errors import NoBrokerAnswers
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.console.listing import MOST_PATTERN, matches
 from sparrowmq.console.scan import (
@@ -27,7 +29,7 @@ async def show(view: View) -> Answer:
     """Show a page of messages, and where the next page begins."""
     name = view.names["topic"]
     view.console.sampler.seen_topics.mark(name)
-    topic = await view.console.admin.topic(name)
+    topic = await described(view.console.admin, name)
     order = view.asked("order")
     newest_first = order != "oldest" and not view.asked("since")
     positions: Positions = {}
@@ -62,6 +64,15 @@ async def show(view: View) -> Answer:
             "cursor": cursor_text(found.positions) if found else "",
         },
     )
+
+
+async def described(admin: Admin, name: str) -> TopicInfo:
+    """What brokers say about a topic; if none of them answers, only that. Raises NotFound,
+    TopicAway."""
+    try:
+        return await admin.topic(name)
+    except NoBrokerAnswers as error:
+        return TopicInfo(name=name, settings=(), queues=(), stored_per_s=0.0, errors=error.errors)
 
 
 def _command(view: View, topic: str) -> str:

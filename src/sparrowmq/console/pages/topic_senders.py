@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from sparrowmq.admin.members import LiveProducer
+from sparrowmq.console.pages.topic_messages import described
 from sparrowmq.console.scan import BUDGET, MOST_QUEUES, scan
 from sparrowmq.console.view import Answer, Page, PageRoute, View, panel
 from sparrowmq.protocol import properties as names
@@ -39,7 +40,7 @@ class TopicSender:
 async def show(view: View) -> Answer:
     """Show who sent the newest messages."""
     admin, name = view.console.admin, view.names["topic"]
-    topic, producers = await asyncio.gather(admin.topic(name), panel(admin.producers()))
+    topic, producers = await asyncio.gather(described(admin, name), panel(admin.producers()))
     latest = sorted(topic.queues, key=lambda each: each.last_stored or _NEVER)[-MOST_QUEUES:]
     starts = {each.queue: each.max_offset for each in latest}
     found = await scan(admin, topic, starts, newest_first=True, wants=lambda _: True, limit=BUDGET)
