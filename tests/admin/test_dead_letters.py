@@ -149,6 +149,13 @@ def test_a_message_is_retrying_for_trace_and_doctor_until_its_handler_succeeds()
             assert (len(attempts), await standing()) == (2, ("retrying", "retries", "retrying"))
             await asyncio.sleep(60)
             assert (len(attempts), await standing()) == (3, ("consumed", "offsets", "consumed-by"))
+        (group,) = (await admin.trace(sent.msg_id, "orders")).groups
+        stored = [(each.event.value, each.copy.topic) for each in group.steps]
+        assert stored == [("retried", "%RETRY%billing")] * 2
+        failed = [each.copy.record.reconsume_times for each in group.steps]
+        times_ms = [each.time_ms for each in group.steps]
+        assert failed == [1, 2]
+        assert times_ms == [each.store_timestamp for each in attempts[1:]]
 
     with SimCluster(seed=1).run() as sim:
         as_client(sim, work)

@@ -17,6 +17,7 @@ from sparrowmq import (
     Admin,
     BrokerInfo,
     Client,
+    ConsumeFromWhere,
     Message,
     MessageExt,
     MessageQueue,
@@ -33,7 +34,7 @@ from sparrowmq.console.pages.overview import counts_since_start, stored_today, t
 from sparrowmq.console.view import Sum
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.admin.operator import Read, consuming, numbered, send
-from tests.admin.test_dead_letters import died, order
+from tests.admin.test_dead_letters import Failing, died, order
 from tests.console.visitor import Got, Visitor, as_visitor
 
 COMMAND = re.compile(r'<code id="command">(.*?)</code>')
@@ -358,7 +359,9 @@ def test_topics_and_groups_are_made_changed_paused_and_deleted() -> None:
         said.append((await visitor.post("/groups", {"name": "readers"})).text)
         said.append((await visitor.post("/groups/readers/pause", {"consume": "off"})).text)
         said.append((await visitor.post("/groups/readers/pause", {"consume": "on"})).text)
-        said.append((await visitor.post("/groups/readers/update", {"retries": "3"})).text)
+        got = await visitor.post("/groups/readers/update", {"retries": "3"})
+        fields = {"retries": "3", "state": state_in(got)}
+        said.append((await visitor.post("/groups/readers/update", fields)).text)
         said.append((await visitor.post("/groups/readers/delete", {"typed": "reader"})).text)
         said.append((await visitor.post("/groups/readers/delete", {"typed": "readers"})).text)
         said.append((await visitor.post("/topics/letters/delete", {"typed": "letters"})).text)
@@ -386,6 +389,81 @@ def test_topics_and_groups_are_made_changed_paused_and_deleted() -> None:
         said = as_visitor(sim, work)
     for text, words in zip(said, expected, strict=True):
         assert words in text
+
+
+TOPIC_FORM = {
+    "read_queues": "4",
+    "write_queues": "3",
+    "perm": "4",
+    "order": "on",
+    "type": "FIFO",
+    "attributes": "sparrowmq.dedup=10m\r\n-unknown",
+}
+GROUP_FORM = {
+    "retries": "3",
+    "retry_queues": "2",
+    "consume": "off",
+    "broadcast": "off",
+    "order": "on",
+    "attributes": "sparrowmq.quota.messages=100",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "changes", "command"),
+    [
+        (
+            *("/topics/letters", TOPIC_FORM),
+            [
+                *("read_queues 2 4", "write_queues 2 3", "perm 6 4", "order False True"),
+                *("message.type not set FIFO", "sparrowmq.dedup not set 10m"),
+            ],
+            "sparrowmq topic update letters --read-queues 4 --write-queues 3 --perm 4 --attribute"
+            " sparrowmq.dedup=10m --attribute -unknown --attribute message.type=FIFO --dry-run"
+            " --order",
+        ),
+        (
+            *("/groups/readers", GROUP_FORM),
+            [
+                *("retries 16 3", "retry_queues 1 2", "may_consume True False"),
+                *("may_broadcast True False", "orderly False True"),
+                "sparrowmq.quota.messages not set 100",
+            ],
+            "sparrowmq group update readers --retries 3 --retry-queues 2 --consume off --broadcast"
+            " off --order on --attribute sparrowmq.quota.messages=100 --dry-run",
+        ),
+    ],
+)
+def test_every_setting_is_previewed_and_changed(
+    path: str, form: dict[str, str], changes: list[str], command: str, tmp_path: Path
+) -> None:
+    async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
+        await console.admin.create_topic("letters", queues=2)
+        await console.admin.create_group("readers")
+        await visitor.get(path)
+        nothing = await visitor.post(f"{path}/update", dict.fromkeys(form, ""))
+        wrong = await visitor.post(f"{path}/update", {**form, "attributes": "fast"})
+        preview = await visitor.post(f"{path}/update", form)
+        sent = {**fields_in(preview), "state": state_in(preview)}
+        done = await visitor.post(f"{path}/update", sent)
+        again = await visitor.post(f"{path}/update", form)
+        return [nothing, wrong, preview, done, again]
+
+    with SimCluster(seed=9).run() as sim:
+        nothing, wrong, preview, done, again = as_visitor(sim, work)
+    assert (nothing.status, "nothing to change" in nothing.text) == (400, True)
+    assert (wrong.status, "'fast' is neither NAME=VALUE nor -NAME" in wrong.text) == (400, True)
+    for each in changes:
+        assert f"broker-a {each}" in preview.text, each
+    assert [unescape(each) for each in COMMAND.findall(preview.html)] == [command]
+    assert "was changed" in done.text
+    assert "Nothing to change" in again.text
+
+
+def fields_in(page: Got) -> dict[str, str]:
+    """The hidden fields of a preview."""
+    found = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page.html)
+    return {name: unescape(value) for name, value in found if name != "token"}
 
 
 def test_a_message_just_sent_is_shown_by_its_place_which_is_known_before_its_keys() -> None:
@@ -474,38 +552,90 @@ def test_unknown_clients_are_not_zero_and_the_broker_is_named(
 # ---- a broker that hangs
 
 
+HANGING = [
+    *("/", "/topics", "/topics/orders", "/groups", "/groups/billing", "/brokers"),
+    *("/topics/orders/messages?tail=1", "/groups/billing?matching=1", "/brokers/broker-b"),
+    *("/waiting", "/waiting/timers", "/waiting/transactions", "/clients"),
+    *("/topics/orders/senders", "/topics/orders/messages?key=key-3&since=-1h"),
+    *("/groups/billing/rebalance", "/groups/shipping/rebalance", "/groups/shipping"),
+    *("/groups/shipping/members/{member}", "/groups/shipping/members/{member}?stacks=1"),
+    *("/groups/shipping/rebalance/simulate", "/topics/invoices/messages"),
+    *("/topics/invoices/senders", "/groups/invoicing", "/groups/invoicing/rebalance"),
+    *("/messages?topic=invoices&key=x", "/dead-letters/invoicing?since=-1h"),
+    *("/messages/{id}?topic=orders", "/messages/{offset_id}?topic=orders"),
+    *("/messages?topic=orders&key=key-3", "/messages?topic=orders&id={id}"),
+    *("/dead-letters", "/dead-letters/invoicing", "/traffic"),
+]
+"""Pages that ask brokers."""
+ELSEWHERE = [
+    "/groups/shipping/rebalance/simulate?members=3",
+    "/nameservers",
+    "/search?q=ord",
+    "/audit",
+    "/messages",
+]
+"""Pages that ask none, or only the name servers."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("/", "/topics", "/topics/orders", "/groups", "/groups/billing", "/brokers"),
-        *("/topics/orders/messages?tail=1", "/groups/billing?matching=1", "/brokers/broker-b"),
-        *("/waiting", "/waiting/timers", "/waiting/transactions", "/clients"),
-    ],
-)
+@pytest.mark.parametrize("path", [*HANGING, *ELSEWHERE])
 def test_a_broker_that_hangs_is_named_within_two_seconds_and_the_others_are_shown(
     path: str,
 ) -> None:
-    async def prepare(client: Client, console: Console, visitor: Visitor) -> None:
-        await Admin(client=client).create_topic("orders", queues=2)
-        await send(client, *numbered("orders", 12))
-        async with consuming(client, "billing", "orders", 12):
-            pass
-
-    async def look(client: Client, console: Console, visitor: Visitor) -> tuple[Got, float]:
-        began_ms = console.clock()
-        return await visitor.get(path), (console.clock() - began_ms) / 1000
-
-    with SimCluster(seed=11, brokers=2).run() as sim:
-        as_visitor(sim, prepare)
-        sim.host("broker-b").pause()
-        got, took_s = as_visitor(sim, look)
+    got, took_s = look_while_a_broker_hangs(path)
     assert got.status == 200
     assert took_s <= 2.6, "2 s for the broker, the rest to put the answers together"
+    if path in ELSEWHERE:
+        return
     assert "broker-b: " in got.text and "within 2 s" in got.text
-    assert any(
-        word in got.text for word in ("broker-a", "billing", "that answered", "Broker broker-b")
-    )
+    shown = ("broker-a", "billing", "shipping", "invoicing", "that answered", "Broker broker-b")
+    others = ("Member 10.0.0.5", "10.0.0.5:", "Nothing could be read")
+    assert any(word in got.text for word in (*shown, *others))
+    for words in ("There is no message", "No message in orders has", "No dead letter is left"):
+        assert words not in got.text, "nobody knows that"
+    if "No member is online" in got.text:
+        assert "as far as the brokers that answered know" in got.text
+
+
+def look_while_a_broker_hangs(path: str) -> tuple[Got, float]:
+    """The page, and how long it took. `shipping` has a member, `invoicing` a dead letter."""
+
+    async def look(client: Client, console: Console, visitor: Visitor) -> tuple[Got, float]:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=2)
+        sent = await send(client, *numbered("orders", 12))
+        async with consuming(client, "billing", "orders", 12):
+            pass
+        await let_one_die(client)
+        async with consuming(client, "shipping", "orders", 12):
+            kept = next(each for each in sent if each.queue.broker_name == "broker-a")
+            (member,) = (await admin.group("shipping")).members
+            address = path.format(
+                id=kept.msg_id, offset_id=kept.offset_msg_id, member=member.client_id
+            )
+            running.host("broker-b").pause()
+            began_ms = console.clock()
+            return await visitor.get(address), (console.clock() - began_ms) / 1000
+
+    with SimCluster(seed=11, brokers=2).run() as running:
+        return as_visitor(running, look)
+
+
+async def let_one_die(client: Client) -> None:
+    """A dead letter of the group invoicing on one of the brokers."""
+    admin, failing = Admin(client=client), Failing()
+    await admin.create_topic("invoices", queues=1)
+    await admin.create_group("invoicing", retries=0)
+    await send(client, Message("invoices", b"not payable"))
+    async with PushConsumer(
+        "invoicing",
+        {"invoices": "*"},
+        client=client,
+        max_reconsume_times=0,
+        from_where=ConsumeFromWhere.FIRST_OFFSET,
+    ) as consumer:
+        await consumer.start(failing.handle)
+        await failing.until(1)
 
 
 BY_ID = f"/messages?topic=orders&id=0A000001{'F' * 24}"
@@ -655,6 +785,68 @@ def test_the_life_of_a_message_has_milliseconds_and_is_sent_before_it_is_stored(
         page, dead = as_visitor(running, work)
     assert re.search(r"sent 2023-11-14 22:13:2\d\.\d{3}Z by .* stored 2023-11-14", page.text)
     assert "after 1 attempt, first sent to orders" in dead.text
+
+
+def test_the_life_of_a_message_has_its_retries_and_death_in_every_group() -> None:
+    """One group traces, one does not, one is done with it, and one gets it again later."""
+
+    async def work(client: Client, console: Console, visitor: Visitor) -> list[Got]:
+        await console.admin.create_topic("orders", queues=1)
+        (sent,) = await send(client, order(1))
+        traced, untraced, slow = Failing(), Failing(), Failing()
+        ways: dict[str, Any] = {"client": client, "from_where": ConsumeFromWhere.FIRST_OFFSET}
+        async with (
+            PushConsumer(
+                "traced", {"orders": "*"}, trace=True, max_reconsume_times=1, **ways
+            ) as first,
+            PushConsumer("untraced", {"orders": "*"}, max_reconsume_times=1, **ways) as second,
+            PushConsumer("slow", {"orders": "*"}, **ways) as third,
+            consuming(client, "audit", "orders", 1),
+        ):
+            await first.start(traced.handle)
+            await second.start(untraced.handle)
+            await third.start(slow.handle)
+            await slow.until(2)
+            await asyncio.sleep(8)  # traces are stored after 5 s at the latest
+        path = f"/messages/{sent.msg_id}?topic=orders"
+        pages = [await visitor.get(path)]
+        pages.append(await visitor.get(link_at("dead", pages[0])))
+        await console.admin.resend_dead_letters("untraced", ids=[sent.msg_id])
+        return [*pages, await visitor.get(path)]
+
+    with SimCluster(seed=31).run() as running:
+        page, letter, resent = as_visitor(running, work)
+    life = words_of(page)
+    assert life[:2] == ["sent", "stored"]
+    assert [life.count(each) for each in ("retried", "dead", "retry due")] == [3, 2, 1]
+    assert life.count("delivered") == 3, "twice to the group that traces, once to audit"
+    assert life.count("handled, failed") == 2
+    assert life.index("retried") < life.index("dead") < life.index("retry due")
+    for group in ("traced", "untraced"):
+        assert re.search(
+            rf"retried 2023[-: .\dZ]* in group {group}, retry 1, broker-a/0", page.text
+        )
+        assert re.search(rf"dead 2023[-: .\dZ]* in group {group} after 2 attempts", page.text)
+    assert re.search(r"retry due 2023[-: .\dZ]* in group slow, retry 2, broker-a/", page.text)
+    assert "delivered to group audit, at a time that is not recorded" in page.text
+    assert letter.status == 200 and "%DLQ%traced" in letter.text
+    assert "The page of the message in orders has its whole life." in letter.text
+    again = r"sent again 2023[-: .\dZ]* to %RETRY%untraced, from the dead letters of group untraced"
+    assert re.search(again, resent.text)
+    assert words_of(resent).count("sent again") == 1
+
+
+def words_of(page: Got) -> list[str]:
+    """The steps of a message's life."""
+    found = re.findall(r'<span class="word">(.*?)</span>', page.html)
+    return [re.sub("<.*?>", "", each) for each in found]
+
+
+def link_at(word: str, page: Got) -> str:
+    """Where the first of these steps leads."""
+    found = re.search(rf'<a href="([^"]*)">{word}</a>', page.html)
+    assert found, page.text
+    return unescape(found[1])
 
 
 def test_what_a_producer_traced_is_part_of_the_step_that_the_record_tells() -> None:

@@ -4,15 +4,17 @@ Clients that trace write to RMQ_SYS_TRACE_TOPIC: producers what they sent, Java'
 each call of a handler. Groups that do not trace are judged by offsets: a group whose progress in
 the message's queue is past it has consumed it, or its filter left it out. One whose handler failed
 is retrying while a copy of the message is to come again, also one that was sent again from the
-group's dead letters; else it is dead where it lies there.
+group's dead letters; else it is dead where it lies there. Those copies also say when the message
+was retried, died and was sent again, and where the copies are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
+from sparrowmq.admin.doctor.facts import MessageReader
 from sparrowmq.admin.doctor.message_facts import Places, everywhere, reader_of
 from sparrowmq.admin.errors import AdminError, NotAllAnswered, NotFound, TopicAway, failures_of
 from sparrowmq.admin.members import connected
@@ -21,7 +23,13 @@ from sparrowmq.admin.topic_figures import groups_of_topic
 from sparrowmq.admin.values import BrokerFailure, distinct
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.protocol.names import TRACE_TOPIC, is_system_group
+from sparrowmq.protocol.names import (
+    SCHEDULE_TOPIC,
+    TRACE_TOPIC,
+    is_dlq_topic,
+    is_retry_topic,
+    is_system_group,
+)
 from sparrowmq.protocol.subscription import TAG
 from sparrowmq.protocol.tags import parse_tags
 from sparrowmq.protocol.trace import TraceStep, parse_trace
@@ -40,6 +48,28 @@ class GroupState(Enum):
     DEAD = "dead"
 
 
+class GroupEvent(Enum):
+    """What a copy of a message in a topic of the group's own shows."""
+
+    RETRIED = "retried"
+    """It came to the group again."""
+    DUE = "retry due"
+    """It comes again then."""
+    DEAD = "dead"
+    RESENT = "sent again"
+    """From the group's dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStep:
+    """Something that happened to a message in one group."""
+
+    event: GroupEvent
+    time_ms: int
+    copy: MessageExt
+    """Where it is seen, with the number of failed attempts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStanding:
     """How far one group is with a message."""
@@ -52,6 +82,8 @@ class GroupStanding:
     `offsets` where it follows from the group's progress; empty where there is no state."""
     before: int | None = None
     """How many messages of the queue the group reads before this one."""
+    steps: tuple[GroupStep, ...] = ()
+    """Retries, death and resends, ordered by time; whether the group traces or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,14 +198,20 @@ async def _standing(
     found: MessageExt,
     steps: Sequence[TraceStep],
 ) -> GroupStanding:
-    begun = {each.request_id for each in steps if each.kind == "SubBefore" and each.group == group}
-    if any(each.kind == "SubAfter" and each.is_ok and each.request_id in begun for each in steps):
+    is_traced = _is_traced(group, steps)
+    try:
+        reader = await reader_of(where, found, group)
+    except AdminError:
+        if not is_traced:
+            raise
         return GroupStanding(group=group, state=GroupState.CONSUMED, source="trace")
-    reader = await reader_of(where, found, group)
+    own = tuple(_own_steps(reader))
+    if is_traced:
+        return GroupStanding(group=group, state=GroupState.CONSUMED, source="trace", steps=own)
     if reader.dead is not None and reader.resent is None:
-        return GroupStanding(group=group, state=GroupState.DEAD, source="dead letters")
+        return GroupStanding(group=group, state=GroupState.DEAD, source="dead letters", steps=own)
     if reader.retry is not None and not reader.retry_is_done:
-        return GroupStanding(group=group, state=GroupState.RETRYING, source="retries")
+        return GroupStanding(group=group, state=GroupState.RETRYING, source="retries", steps=own)
     at, wanted = reader.offset, reader.subscription
     is_past = at is not None and at > found.queue_offset
     before = max(0, found.queue_offset - (at or 0)) if not is_past else None
@@ -184,7 +222,33 @@ async def _standing(
     else:
         online = wanted is not None or bool((await connected(cluster, group)).members)
         state = GroupState.WAITING if online else GroupState.OFFLINE
-    return GroupStanding(group=group, state=state, source="offsets", before=before)
+    return GroupStanding(group=group, state=state, source="offsets", before=before, steps=own)
+
+
+def _is_traced(group: str, steps: Sequence[TraceStep]) -> bool:
+    """Whether the group's own clients say that a handler succeeded."""
+    begun = {each.request_id for each in steps if each.kind == "SubBefore" and each.group == group}
+    return any(
+        each.kind == "SubAfter" and each.is_ok and each.request_id in begun for each in steps
+    )
+
+
+def _own_steps(reader: MessageReader) -> Iterator[GroupStep]:
+    is_dead = False
+    for copy in reader.copies:
+        if is_dlq_topic(copy.topic):
+            event, is_dead = GroupEvent.DEAD, True
+        elif copy.topic == SCHEDULE_TOPIC:
+            if copy is reader.retry and reader.retry_due_ms is not None:
+                yield GroupStep(GroupEvent.DUE, reader.retry_due_ms, copy)
+            continue  # one that has come is in the retry topic as well
+        elif is_dead:
+            event, is_dead = GroupEvent.RESENT, False
+        elif is_retry_topic(copy.topic):
+            event = GroupEvent.RETRIED
+        else:
+            continue  # sent again from another group's dead letters
+        yield GroupStep(event, copy.store_timestamp, copy)
 
 
 def _takes(expression: str, tag: str | None) -> bool:

@@ -198,6 +198,9 @@ class MessageReader:
     dead: MessageExt | None = None
     resent: MessageExt | None = None
     """The first copy that was stored after the dead letter, so that it was sent again."""
+    copies: tuple[MessageExt, ...] = ()
+    """All copies for this group in the order in which they were stored: delayed ones, those in its
+    retry topic, dead letters, and those that a resend stored in the topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -317,13 +317,16 @@ async def reader_of(where: Places, stored: MessageExt, group: str) -> MessageRea
         for each in await where.copies(SCHEDULE_TOPIC, stored.msg_id)
         if _is_for(each, retry_topic(group))
     ]
+    found = [*copies, *dead]
     if reader.dead is not None:
         in_topic = await where.copies(stored.topic, stored.msg_id)
         again = [each for each in (*copies, *in_topic) if is_later(each, reader.dead)]
+        found += [each for each in in_topic if resends_of(each) > 0]
         if again:
             copies = again
             first = min(again, key=lambda each: each.store_timestamp)
             reader = replace(reader, resent=first)
+    reader = replace(reader, copies=tuple(sorted(found, key=_order)))
     if not copies:
         return reader
     newest = max(copies, key=_newness)
@@ -333,6 +336,11 @@ async def reader_of(where: Places, stored: MessageExt, group: str) -> MessageRea
     read = await committed(calls, at, group, newest.queue)
     is_done = read is not None and read > newest.queue_offset
     return replace(reader, retry=newest, retry_is_done=is_done)
+
+
+def _order(copy: MessageExt) -> tuple[int, int, int]:
+    """Sorts copies by time; those of one millisecond by what the later one counts more."""
+    return copy.store_timestamp, resends_of(copy), copy.reconsume_times
 
 
 def _newness(copy: MessageExt) -> tuple[int, int, bool]:

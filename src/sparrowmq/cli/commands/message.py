@@ -12,7 +12,7 @@ import click
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.deliveries import Delivered
 from sparrowmq.admin.errors import AdminError, NotAllAnswered, NotFound
-from sparrowmq.admin.message_traces import MessageTrace
+from sparrowmq.admin.message_traces import GroupStep, MessageTrace
 from sparrowmq.admin.values import BrokerFailure
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.completion import complete_groups, complete_topics
@@ -21,6 +21,7 @@ from sparrowmq.cli.option_types import Moment, Whole
 from sparrowmq.cli.output import Columns, Kind, Report, Table, Value, table
 from sparrowmq.cli.queues import MAX_OFFSET, QueueName, QueueType
 from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, topic_option, yes_option
+from sparrowmq.client.errors import counted
 from sparrowmq.clock import date_of, utc_text
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.trace import TraceStep
@@ -304,6 +305,7 @@ def _trace_report(found: MessageTrace) -> Report:
     if stored is not None:
         rows.append([stored.stored_at, "stored", stored.place, "", "", ""])
     rows += [_step_row(each, found.steps) for each in found.steps]
+    rows += [_group_row(group.group, each) for group in found.groups for each in group.steps]
     rows.sort(key=lambda row: str(row[0]))
     columns: Columns = [
         ("TIME", "time", Kind.TIME),
@@ -343,6 +345,12 @@ def _trace_report(found: MessageTrace) -> Report:
         facts={"id": found.message_id, "topic": stored.topic if stored else None},
         notes=notes,
     )
+
+
+def _group_row(group: str, step: GroupStep) -> list[Value]:
+    failed = counted(step.copy.record.reconsume_times, "attempt")
+    where = f"{step.copy.topic} {step.copy.place}"
+    return [date_of(step.time_ms), step.event.value, where, group, "", f"after {failed}"]
 
 
 _MOST_MS = 2**31 - 1

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from starlette.responses import Response
 
+from sparrowmq.admin.message_traces import GroupEvent, GroupStanding, GroupState, GroupStep
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.console.pages.topic import PRODUCER
 from sparrowmq.console.text import best_form, moment, plural, segment, shown_body, shown_body_noted
@@ -29,6 +30,8 @@ class TimelineStep:
     words: str
     source: str
     """How this is known."""
+    href: str = ""
+    """The page of another copy of the message, which shows this."""
 
 
 async def show(view: View) -> Answer:
@@ -50,7 +53,12 @@ async def show(view: View) -> Answer:
             "id": view.names["id"],
             "body": shown,
             "forms": FORMS,
-            "steps": steps(message, traced.value.steps if traced.value else ()),
+            "steps": steps(
+                message,
+                traced.value.steps if traced.value else (),
+                traced.value.groups if traced.value else (),
+            ),
+            "original": _original(view, message),
             "traced": traced,
             "is_plain": view.console.names.is_plain_topic(topic),
             "properties": sorted(message.user_properties.items()),
@@ -74,8 +82,18 @@ def _body(message: MessageExt) -> tuple[bytes, str]:
         return b"", f"This body cannot be read: {error}"
 
 
-def steps(message: MessageExt, traced: Iterable[TraceStep]) -> list[TimelineStep]:
-    """What the message itself and clients' traces say, in time order."""
+def _original(view: View, message: MessageExt) -> str:
+    """The page of the message that this one is a retry or dead letter of, or nothing."""
+    topic = message.original_topic
+    if topic == message.topic or not view.console.names.is_plain_topic(topic):
+        return ""
+    return f"/messages/{segment(message.msg_id)}?topic={segment(topic)}"
+
+
+def steps(
+    message: MessageExt, traced: Iterable[TraceStep], groups: Iterable[GroupStanding] = ()
+) -> list[TimelineStep]:
+    """What the message itself, clients' traces and copies for groups say, in time order."""
     properties = message.properties
     record = "the record"
     found = [
@@ -109,6 +127,11 @@ def steps(message: MessageExt, traced: Iterable[TraceStep]) -> list[TimelineStep
             )
         )
     found += [_traced(each) for each in traced]
+    for group in groups:
+        found += [_of_group(group.group, each) for each in group.steps]
+        if group.state is GroupState.CONSUMED and group.source == "offsets":
+            words = f"to group {group.group}, at a time that is not recorded"
+            found.append(TimelineStep(None, "delivered", words, "the group's progress"))
     return sorted(found, key=lambda each: each.time.timestamp() if each.time else float("inf"))
 
 
@@ -139,6 +162,31 @@ def _traced(step: TraceStep) -> TimelineStep:
     ]
     words = ", ".join(filter(None, parts))
     return TimelineStep(moment(step.time_ms) if step.time_ms else None, word, words, "a trace")
+
+
+_SHOWN_IN = {
+    GroupEvent.RETRIED: "the retry topic",
+    GroupEvent.DUE: "the delayed messages",
+    GroupEvent.DEAD: "the dead-letter topic",
+}
+
+
+def _of_group(group: str, step: GroupStep) -> TimelineStep:
+    copy = step.copy
+    failed = copy.record.reconsume_times
+    words = {
+        GroupEvent.RETRIED: f"in group {group}, retry {failed}",
+        GroupEvent.DUE: f"in group {group}, retry {failed}",
+        GroupEvent.DEAD: f"in group {group} after {plural(failed, 'attempt')}",
+        GroupEvent.RESENT: f"to {copy.topic}, from the dead letters of group {group}",
+    }
+    return TimelineStep(
+        moment(step.time_ms),
+        step.event.value,
+        f"{words[step.event]}, {copy.place}",
+        _SHOWN_IN.get(step.event, copy.topic),
+        f"/messages/{segment(copy.offset_msg_id)}?topic={segment(copy.topic)}",
+    )
 
 
 async def deliver(view: View) -> Answer:
