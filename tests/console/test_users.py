@@ -23,6 +23,16 @@ def test_a_written_user_logs_in_with_the_right_password_only(tmp_path: Path) -> 
     assert "horse" not in path.read_text()
 
 
+def test_hashes_are_for_the_owner_alone_and_a_file_of_another_program_stays(tmp_path: Path) -> None:
+    path, foreign = tmp_path / "users.txt", tmp_path / "users.txt.new"
+    foreign.write_text("of another program")
+    foreign.chmod(0o644)
+    write_user(path, "ada", UserRole.OPERATOR, "correct horse")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert foreign.read_text() == "of another program"
+    assert set(tmp_path.iterdir()) == {path, foreign}
+
+
 def test_equal_passwords_have_different_hashes() -> None:
     assert str(PasswordHash.of("correct horse")) != str(PasswordHash.of("correct horse"))
 

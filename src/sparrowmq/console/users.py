@@ -13,8 +13,10 @@ import binascii
 import hashlib
 import hmac
 import logging
+import os
 import re
 import secrets
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -189,7 +191,12 @@ def write_user(path: Path, name: str, role: UserRole, password: str) -> None:
         raise ValueError(f"the password has {len(password)} characters, at least {LEAST_PASSWORD}")
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     kept = [line for line in lines if not line.startswith(f"{name}:")]
-    new = path.with_name(f"{path.name}.new")
-    new.touch(mode=0o600)
-    new.write_text("\n".join([*kept, f"{name}:{role}:{PasswordHash.of(password)}", ""]))
-    put_in_place(new, path)
+    # A draft of its own: one with a fixed name may be a file of others, which all may read.
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write("\n".join([*kept, f"{name}:{role}:{PasswordHash.of(password)}", ""]))
+        put_in_place(Path(draft), path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
