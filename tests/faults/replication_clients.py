@@ -1,4 +1,4 @@
-"""Senders and a reader of a replicated broker, and what they observe.
+"""Senders and readers of a replicated broker, and what they observe.
 
 A message counts as `ok` only when its broker answered SEND_OK and the sender had asked to wait for
 copies. A message that was seen is noted with the offset of its queue; it may vanish afterwards only
@@ -6,7 +6,7 @@ by a promotion, where its broker had given its copies up before it was seen.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -174,6 +174,8 @@ class Sender:
 class Reader:
     """Reads the queues of the broker that is the master now, and follows where it is sent."""
 
+    name = "reader"
+
     def __init__(
         self, sim: RunningCluster, ledger: Ledger, master: Callable[[], BrokerNode]
     ) -> None:
@@ -183,7 +185,7 @@ class Reader:
         self._positions = dict.fromkeys(range(QUEUES), 0)
 
     async def read_forever(self) -> None:
-        async with wire("reader", self._sim.clock) as connections:
+        async with wire(self.name, self._sim.clock) as connections:
             while True:
                 for queue_id in self._positions:
                     try:
@@ -192,14 +194,14 @@ class Reader:
                         await asyncio.sleep(0.2)
 
     async def _read(self, connections: Wire, queue_id: int) -> None:
-        node, offset = self._master(), self._positions[queue_id]
+        node, offset = self._chosen(), self._positions[queue_id]
         life = node.server
         pulled = await connections.pull(
             node.address, TOPIC, queue_id=queue_id, offset=offset, wait_s=0.3, count=8
         )
         if node.server is not life or not node.is_running:
             return  # which messages it had given up is not known any more
-        given_up = node.broker.replication.replicas.given_up
+        given_up = self._given_up(node)
         for message in pulled.messages:
             name, place = id_of(message.body), (queue_id, message.queue_offset)
             before = self._ledger.seen.get(place)
@@ -209,3 +211,37 @@ class Reader:
             if message.record.log_offset < given_up:
                 self._ledger.only_on_master.add(place)
         self._positions[queue_id] = pulled.next_offset
+
+    def _chosen(self) -> BrokerNode:
+        """The broker to read from."""
+        return self._master()
+
+    def _given_up(self, node: BrokerNode) -> int:
+        """Messages before this log offset may be on that broker alone."""
+        return node.broker.replication.replicas.given_up
+
+
+class SlaveReader(Reader):
+    """Reads the same queues from any of the slaves whose log is the master's.
+
+    What one of them shows is there: the slave has it, and a slave that lacks it is not promoted.
+    """
+
+    name = "slave-reader"
+
+    def __init__(
+        self,
+        sim: RunningCluster,
+        ledger: Ledger,
+        master: Callable[[], BrokerNode],
+        slaves: Callable[[], Sequence[BrokerNode]],
+    ) -> None:
+        super().__init__(sim, ledger, master)
+        self._slaves = slaves
+        self._rng = sim.rng(self.name)
+
+    def _chosen(self) -> BrokerNode:
+        return self._rng.choice(self._slaves() or [self._master()])
+
+    def _given_up(self, node: BrokerNode) -> int:
+        return super()._given_up(node) if node is self._master() else 0

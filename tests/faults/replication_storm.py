@@ -33,7 +33,7 @@ from tests.faults.replication_checks import (
     store_alone,
     store_kept_aside,
 )
-from tests.faults.replication_clients import SHORT_LIVED, TOPIC, Ledger, Reader, Sender
+from tests.faults.replication_clients import SHORT_LIVED, TOPIC, Ledger, Reader, Sender, SlaveReader
 from tests.faults.replication_role_changes import (
     end_a_crashed_change,
     hand_over,
@@ -331,7 +331,8 @@ class Storm:
         self.calm()
         for number in range(SENDERS):
             self.sim.host(f"sender-{number}").kill()
-        self.sim.host("reader").kill()
+        for reader in (Reader, SlaveReader):
+            self.sim.host(reader.name).kill()
         self.sim.advance(4.0)  # delayed messages and what is on its way
         self.reaches(self._is_equal)  # if they do not, their stores show where they differ
         self.check_alive()
@@ -526,8 +527,11 @@ def storm_of(plan: Plan) -> Iterator[Storm]:
                 lambda name, at: storm.acknowledged(name, at),
             )
             sim.host(sender.name).start(sender.send_forever())
-        reader = Reader(sim, storm.ledger, lambda: storm.master)
-        sim.host("reader").start(reader.read_forever())
+        for reader in (
+            Reader(sim, storm.ledger, lambda: storm.master),
+            SlaveReader(sim, storm.ledger, lambda: storm.master, lambda: storm.copies),
+        ):
+            sim.host(reader.name).start(reader.read_forever())
         yield storm
 
 

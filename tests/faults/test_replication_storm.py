@@ -6,8 +6,11 @@ from dataclasses import replace
 import pytest
 
 from sparrowmq.broker.config import Flush, ReplicationMode
+from sparrowmq.broker.replication.replication import Role
 from sparrowmq.testing.sim_nodes import BrokerNode
-from tests.faults.replication_planted import drop_a_tail_silently
+from tests.faults.replication_checks import contents, store_alone
+from tests.faults.replication_clients import TOPIC
+from tests.faults.replication_planted import drop_a_tail_silently, show_all_copies
 from tests.faults.replication_role_changes import promote
 from tests.faults.replication_storm import Plan, Storm, expire, storm_of
 
@@ -95,3 +98,39 @@ def test_planted_a_diverged_log_that_is_dropped_too_early_is_noticed(
         part(storm)
         result = storm.finish()
     assert any("lost the end of its parted log" in each for each in result.problems), str(result)
+
+
+def lose_what_one_slave_has(storm: Storm) -> list[str]:
+    """The master loses its power, and the slave that comes back never had its last messages.
+    Returns what consumers saw and is another message now."""
+    storm.sim.advance(1.0)
+    one, other = storm.slaves
+    storm.sim.paths.partition([storm.master.host], [other.host])
+    storm.master.sync_s = 60.0
+    storm.sim.advance(1.5)  # less than a message waits for its copies
+    storm.lose(one, power=False)
+    storm.lose(storm.master, power=True)
+    storm.sim.paths.heal()
+    storm.master.sync_s = 0.0
+    storm.start(storm.master)
+    assert storm.state(storm.master) == Role.MASTER.value
+    storm.sim.advance(2.0)
+    with store_alone(storm.master, storm.sim.clock()) as store:
+        return contents(store, TOPIC).hides(storm.ledger)
+
+
+_THREE_COPIES = replace(_PLAN, seed=7, slaves=2, copies=3)
+"""Messages wait for 2 s, and do not expire."""
+
+
+def test_what_a_slave_showed_is_there_when_only_the_other_slave_comes_back() -> None:
+    with storm_of(_THREE_COPIES) as storm:
+        assert lose_what_one_slave_has(storm) == []
+
+
+def test_planted_a_slave_that_shows_one_copy_too_few_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    show_all_copies(monkeypatch.setattr)
+    with storm_of(_THREE_COPIES) as storm:
+        assert lose_what_one_slave_has(storm)

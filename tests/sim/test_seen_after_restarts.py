@@ -1,5 +1,7 @@
 """Which messages of a synchronous master consumers may see after it restarts."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -8,10 +10,11 @@ from sparrowmq.broker.config import Flush, ReplicationMode
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.route import MASTER_ID
 from sparrowmq.testing.sim_cluster import RunningCluster
 from sparrowmq.testing.wire import Refused
 from tests.sim.replicated import TOPIC, bodies, follows, role
-from tests.sim.slaves import MASTER, SLAVE, send, with_slave
+from tests.sim.slaves import MASTER, SLAVE, pulled, send, with_slave
 
 SYNC: dict[str, Any] = {"replication": ReplicationMode.SYNC, "slave_timeout_s": 2.0}
 NEVER_S = 3000.0
@@ -119,4 +122,74 @@ def test_all_messages_are_visible_at_once_after_an_orderly_stop() -> None:
         master.stop()
         sim.client.disconnect()
         master.start()
+        assert seen_from(sim, 0)[0] == [b"on both", b"on one"]
+
+
+@contextmanager
+def waiting_master(flush: Flush = Flush.ASYNC) -> Iterator[RunningCluster]:
+    """A master that waits, as its slave is off. It was killed when the slave lacked one message."""
+    with with_slave(flush=flush, **SYNC) as sim:
+        master, slave = sim.brokers[MASTER], sim.brokers[SLAVE]
+        send(sim, b"on both")
+        slave.host.pause()
+        sending = sim.client.send(TOPIC, b"on one")
+        sim.until(lambda: bodies(master) == [b"on both", b"on one"])
+        master.kill()
+        with pytest.raises(ConnectionLost):
+            sim.wait(sending)
+        slave.kill()
+        master.start()
+        assert role(master) is Role.WAITING
+        yield sim
+
+
+@pytest.mark.parametrize("flush", list(Flush))
+def test_a_master_that_waits_shows_no_more_than_before_its_kill(flush: Flush) -> None:
+    with waiting_master(flush) as sim:
+        assert seen_from(sim, 0) == ([b"on both"], 1)
+        sim.advance(10.0)
+        assert seen_from(sim, 0) == ([b"on both"], 1)
+        sim.brokers[MASTER].restart()
+        assert seen_from(sim, 0) == ([b"on both"], 1)
+        sim.brokers[SLAVE].start()
+        sim.until(lambda: follows(sim))
+        sim.advance(0.5)
+        assert seen_from(sim, 0)[0] == [b"on both", b"on one"]
+
+
+def test_a_master_that_waits_shows_what_it_had_given_up() -> None:
+    """Its senders were warned, it was on the disk, and consumers may have seen it."""
+    with with_slave(flush_interval_s=NEVER_S, **SYNC) as sim:
+        send(sim, b"on both")
+        sim.brokers[SLAVE].kill()
+        sim.until(lambda: not follows(sim))
+        send_alone(sim, b"on one")
+        assert seen_from(sim, 0, wait_s=1.0)[0] == [b"on both", b"on one"]
+        sim.brokers[MASTER].restart()
+        assert role(sim.brokers[MASTER]) is Role.WAITING
+        sim.client.disconnect()
+        assert seen_from(sim, 0)[0] == [b"on both", b"on one"]
+
+
+@pytest.mark.parametrize("offset", [1, 2, 7])
+@pytest.mark.parametrize("wait_s", [0.0, 15.0])
+def test_a_master_that_waits_moves_no_position(offset: int, wait_s: float) -> None:
+    """Messages that it hides, or lost, are there again when its slaves have answered."""
+    with waiting_master() as sim:
+        code, answer = pulled(sim, sim.brokers[MASTER], offset, wait_s=wait_s)
+        assert (code, answer.next_begin_offset) == (ResponseCode.PULL_NOT_FOUND, offset)
+        assert answer.suggest_which_broker_id == MASTER_ID
+
+
+def test_all_messages_of_a_master_that_stopped_in_order_are_visible_while_it_waits() -> None:
+    with with_slave(**SYNC) as sim:
+        master, slave = sim.brokers[MASTER], sim.brokers[SLAVE]
+        send(sim, b"on both")
+        slave.host.pause()
+        sim.wait(sim.client.send(TOPIC, b"on one", WAIT="false"))
+        master.stop()
+        slave.kill()
+        sim.client.disconnect()
+        master.start()
+        assert role(master) is Role.WAITING
         assert seen_from(sim, 0)[0] == [b"on both", b"on one"]

@@ -1,5 +1,7 @@
 """Appended messages are read back: offsets, order, limits, filters, statuses."""
 
+import sys
+
 import pytest
 
 from sparrowmq.protocol.record import decode_record
@@ -220,3 +222,32 @@ def test_what_is_not_durable_can_be_held_back_from_consumers(window: int) -> Non
     flush(store, disk)
     assert read(store, "orders", 0, 3, only_visible=True).count == 5
     assert store.visible_range("orders", 0) == (0, 8)
+
+
+def test_readers_see_nothing_past_a_limit() -> None:
+    """Whichever log offset it is, also while the newest units are in files only."""
+    disk = RecordingDisk()
+    store = open_store(disk)
+    at = [store.append(message(number), 1).log_offset for number in range(60)]
+    flush(store, disk)
+    store.tick(1)
+    store.close()
+    store = open_store(disk)
+    at += [store.append(message(number), 1).log_offset for number in range(60, 70)]
+    for log_offset in (0, *at[::7], at[-1] + 1):
+        store.limit_readers(log_offset)
+        end = sum(each < log_offset for each in at)
+        assert store.visible_range("orders", 0) == (0, end)
+        if end:
+            found = read(store, "orders", 0, end - 1, only_visible=True)
+            assert (found.count, found.max_offset) == (1, end)
+        for position in {end, len(at)}:
+            waiting = read(store, "orders", 0, position, only_visible=True)
+            assert waiting.status is ReadStatus.OFFSET_OVERFLOW_ONE
+            assert waiting.next_offset == position
+    store.limit_readers(at[5])
+    filtered = read(store, "orders", 0, 0, only_visible=True, accepts_tag={tag_code("tag2")})
+    assert (filtered.count, filtered.next_offset) == (1, 5)
+    assert read(store, "orders", 0, 5).count > 0, "tools see everything"
+    store.limit_readers(sys.maxsize)
+    assert store.visible_range("orders", 0) == (0, len(at))

@@ -22,7 +22,7 @@ from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.rebalance_notices import RebalanceNotices
 from sparrowmq.broker.registration import BrokerRegistration
-from sparrowmq.broker.replication.read_places import ReadPlaces, SlaveReads
+from sparrowmq.broker.replication.read_places import HeldReads, ReadPlaces, SlaveReads
 from sparrowmq.broker.replication.replication import Replication
 from sparrowmq.broker.replication.status import ReplicationFigures
 from sparrowmq.broker.sampling import Sampling
@@ -90,6 +90,8 @@ class Broker:
     """Decides which broker the answers to pulls suggest."""
     slave_reads: SlaveReads | None
     """The same on a slave; None on a master."""
+    held_reads: HeldReads | None
+    """Set on a broker that moves no position: a slave, or a master that waits for its slaves."""
     positions: Positions
     delivery: Delivery
     dead_letters: DeadLetterLog

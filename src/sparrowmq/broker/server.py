@@ -60,7 +60,7 @@ from sparrowmq.broker.registration import BrokerNameTaken, BrokerRegistration
 from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.broker.replication.current_role import CurrentRole
 from sparrowmq.broker.replication.frozen_master import FreezeWatch
-from sparrowmq.broker.replication.read_places import MasterReads, SlaveReads
+from sparrowmq.broker.replication.read_places import MasterReads, SlaveReads, WaitingReads
 from sparrowmq.broker.replication.replication import (
     Replication,
     Role,
@@ -261,6 +261,8 @@ def open_broker(
         replication=replication,
         reads=slave_reads or MasterReads(config, replication),
         slave_reads=slave_reads,
+        held_reads=slave_reads
+        or (WaitingReads(store) if replication.role is Role.WAITING else None),
         positions=Positions(store.epochs),
         delivery=Delivery.open(config, env, store, opened.offsets, opened.saving),
         dead_letters=DeadLetterLog(env.log, env.monotonic),
@@ -290,9 +292,11 @@ def _durability(
     """When sends are safe: on this disk, and on slaves if they wait for those."""
     copies = None
     if replication.is_master and config.copies_wanted > 1:
-        copies = Confirmation(config, replication.store, arrivals, replication.replicas)
+        copies = Confirmation(
+            config, replication.store, arrivals, replication.replicas, replication.shown
+        )
     durability = Durability(config, replication.store, env.syncer, arrivals, uncancellable, copies)
-    replication.attach(durability)
+    replication.attach(durability, arrivals)
     return durability
 
 

@@ -111,4 +111,5 @@ async def close(broker: Broker) -> None:
     broker.delivery.close()
     broker.tables.offsets.close()
     broker.store.close()
+    broker.replication.shown.close()
     broker.state = BrokerState.STOPPED

@@ -3,7 +3,8 @@
 A slave's copy of the log may end before the master's, and begin later. So an offset that is out of
 its range, or that it cannot judge, is not corrected there as it is on a master: the client would
 skip messages, or get them again. The pull is answered like one that finds nothing, with the offset
-that it came with and the master as the broker to ask next:
+that it came with and the master as the broker to ask next. A master that waits for its slaves may
+have lost messages, and does the same:
 
     code             Java and Go resume    therefore
     NOT_FOUND        at the same offset    answered
@@ -15,7 +16,6 @@ that it came with and the master as the broker to ask next:
 import asyncio
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Reply, Request
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import Pulled, PulledInEpoch, PullMessage
@@ -26,22 +26,7 @@ HOLD_S = 1.0
 master yet comes here again."""
 
 
-def why_not_at_slave(broker: Broker, header: PullMessage) -> str:
-    """Why a slave must not serve a pull from its copy; empty if it may. Raises RequestRefused."""
-    assert broker.slave_reads is not None
-    if not broker.config.slave_reads:
-        # Like Apache's slave: clients try again later, and then find the master.
-        text = (
-            f"broker {broker.config.broker_name} with the id {broker.config.broker_id} is a slave"
-            " and does not answer pulls (slaveReadEnable is false); pull from its master (id 0)"
-        )
-        raise RequestRefused(ResponseCode.SYSTEM_BUSY, text)
-    return broker.slave_reads.why_not(header)
-
-
-def held_at_slave(
-    broker: Broker, request: Request[PullMessage], why: str, longest_s: float
-) -> Handled:
+def held_back(broker: Broker, request: Request[PullMessage], why: str, longest_s: float) -> Handled:
     """Answer that nothing was found, after a moment if the client lets pulls wait."""
     if not request.header.sys_flag & PULL_SUSPEND:
         return not_moved(broker, request, why)
@@ -55,11 +40,11 @@ async def _hold(broker: Broker, request: Request[PullMessage], why: str, wait_s:
 
 def not_moved(broker: Broker, request: Request[PullMessage], why: str) -> Reply:
     """Answer that nothing was found, with the offset that the pull came with."""
-    header, slave_reads = request.header, broker.slave_reads
-    assert slave_reads is not None
+    header, held_reads = request.header, broker.held_reads
+    assert held_reads is not None
     low, high = broker.store.visible_range(header.topic, header.queue_id)
     answer = Pulled(
-        suggest_which_broker_id=slave_reads.master_or_self,
+        suggest_which_broker_id=held_reads.master_or_self,
         next_begin_offset=header.queue_offset,
         min_offset=low,
         max_offset=high,

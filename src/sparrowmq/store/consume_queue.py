@@ -303,7 +303,14 @@ class ConsumeQueue:
         end = self.max_offset
         while end > self.min_offset and self._log_offset(end - 1) is None:
             end -= 1
-        low, high = self.min_offset, end
+        low, high, step = self.min_offset, end, 1
+        while step < high - low:  # it is usually close to the end, where units are in memory
+            found = self._log_offset(high - step)
+            if found is not None and found < log_offset:
+                low = high - step + 1
+            elif found is not None:
+                high -= step
+            step *= 2
         while low < high:
             middle = probe = (low + high) // 2
             # Blank units have no offset: the next unit with one decides for them.

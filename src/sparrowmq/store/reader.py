@@ -1,5 +1,6 @@
 """Reading: queues by offset, messages by log offset, time or key."""
 
+import sys
 from collections.abc import Callable, Container, Iterator
 
 from sparrowmq.disk.disk import Disk
@@ -34,7 +35,9 @@ class Reader:
         self._units_per_file = dispatch.files.units_per_file
         self._scan_units = config.scan_units
         self._gap_bytes = config.merge_gap_bytes
-        self._window = config.unsynced_window
+        self._unsynced_window = self._window = config.unsynced_window
+        """The second is -1 while a limit applies: every read looks for the visible end then."""
+        self._limit = sys.maxsize
         self._report = report
         self._reported: set[int] = set()
         """Log offsets of damaged records: each is reported only once."""
@@ -62,10 +65,12 @@ class Reader:
             return QueueRead(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
         least, most = queue.min_offset, queue.max_offset
         if only_visible and most - queue.durable_to > self._window:
-            most = queue.durable_to + self._window
+            most = self._visible_end(queue)
             if most <= offset <= queue.max_offset:
                 overflow = ReadStatus.OFFSET_OVERFLOW_ONE
-                return QueueRead(overflow, offset, least, most, has_unsynced=True)
+                return QueueRead(
+                    overflow, offset, least, most, has_unsynced=most < queue.max_offset
+                )
         if not least <= offset < most:
             return _out_of_range(offset, least, most)
         if offset + 1 == most == queue.max_offset and accepts_record is None:
@@ -139,7 +144,18 @@ class Reader:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return 0, 0
-        return queue.min_offset, min(queue.max_offset, queue.durable_to + self._window)
+        return queue.min_offset, self._visible_end(queue)
+
+    def limit_readers(self, log_offset: int) -> None:
+        """Show consumers nothing that lies at or past a log offset; sys.maxsize ends that."""
+        self._limit = log_offset
+        self._window = -1 if log_offset < sys.maxsize else self._unsynced_window
+
+    def _visible_end(self, queue: ConsumeQueue) -> int:
+        end = min(queue.max_offset, queue.durable_to + self._unsynced_window)
+        if self._limit >= self._log.end or not queue.reaches(self._limit):
+            return end
+        return min(end, queue.first_from(self._limit))
 
     def queues(self) -> Iterator[tuple[str, int]]:
         """Topic and id of every queue."""

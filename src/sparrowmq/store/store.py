@@ -104,6 +104,7 @@ class Store:
         self.max_offset = reader.max_offset
         self.queue_range = reader.queue_range
         self.visible_range = reader.visible_range
+        self.limit_readers = reader.limit_readers
         self.queue_offset_by_time = reader.queue_offset_by_time
         self.earliest_store_time = reader.earliest_store_time
         self.store_time = reader.store_time

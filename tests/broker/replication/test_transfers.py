@@ -11,8 +11,10 @@ from sparrowmq.broker.config import BrokerConfig, Flush, ReplicationMode
 from sparrowmq.broker.durability import CROWD, GATHER_S, GROUP, Durability
 from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.broker.replication.replicas import Replicas
+from sparrowmq.broker.replication.shown_end import ShownEnd
 from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.simulation import Simulation
 from tests.broker.durability_world import Bench, KeptRequest
 
@@ -33,7 +35,9 @@ class Transfers(Bench):
             data_dir=Path("/simulated"), flush=flush, replication=ReplicationMode.SYNC
         )
         self.arrivals = Arrivals(asyncio.get_running_loop(), self.store, max_waiting=10)
-        copies = Confirmation(config, self.store, self.arrivals, self.replicas)
+        copies = Confirmation(
+            config, self.store, self.arrivals, self.replicas, ShownEnd(RecordingDisk())
+        )
         copies.feed = self._transfer
         self.replicas.acknowledge(SLAVE, 0)
         return Durability(config, self.store, self, self.arrivals, Uncancellable(), copies)

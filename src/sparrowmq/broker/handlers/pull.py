@@ -10,7 +10,8 @@ cost next to nothing while nothing of the kind is going on.
 A slave answers from its copy of the log in the same way, with one difference: it never moves a
 client's position. Its copy may begin later and end earlier than the master's log, so an offset that
 is out of its range, or that it cannot judge, may still be valid. Such a pull is held for a moment
-and then sent to the master with the offset it came with.
+and then sent to the master with the offset it came with. A master that waits for its slaves does
+the same.
 """
 
 from collections.abc import Awaitable
@@ -23,7 +24,8 @@ from sparrowmq.broker.config import MASTER_ID
 from sparrowmq.broker.positions import resume_offset
 from sparrowmq.broker.pull_filter import PullFilter, filter_for
 from sparrowmq.broker.queue_handover import handover_wait_s, offset_after_handover
-from sparrowmq.broker.slave_pulls import held_at_slave, not_moved, why_not_at_slave
+from sparrowmq.broker.replication.read_places import HeldReads
+from sparrowmq.broker.slave_pulls import held_back, not_moved
 from sparrowmq.broker.traffic.limited_reads import within_quota
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Reply, Request, Routes
@@ -61,7 +63,7 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
     if broker.state is _DRAINING:
         return reject(broker)
     header = request.header
-    if broker.slave_reads is not None and (why := why_not_at_slave(broker, header)):
+    if broker.held_reads is not None and (why := broker.held_reads.why_not(header)):
         return _held(broker, request, why)
     group = _readable_group(broker, request)
     accepts = filter_for(broker, header, group)
@@ -150,8 +152,8 @@ def _answer(
     code = _code(found.status, header.queue_offset)
     may_wait = header.sys_flag & PULL_SUSPEND and not broker.arrivals.is_full
     if may_wait and code is ResponseCode.PULL_NOT_FOUND:
-        if broker.slave_reads is not None and found.status in _NOT_READ:
-            return _held(broker, request, f"{found.status.value} on a slave")
+        if broker.held_reads is not None and found.status in _NOT_READ:
+            return _held(broker, request, _not_here(broker.held_reads, found))
         broker.arrivals.park(
             ParkedPull(
                 broker,
@@ -166,8 +168,8 @@ def _answer(
         if found.has_unsynced:
             broker.durability.request_flush()
         return None
-    if broker.slave_reads is not None and _is_for_master(found.status, code):
-        return _held(broker, request, f"{found.status.value} on a slave")
+    if broker.held_reads is not None and _is_for_master(found.status, code):
+        return _held(broker, request, _not_here(broker.held_reads, found))
     if code is ResponseCode.PULL_OFFSET_MOVED:
         broker.log.warning(
             "group %s asked for offset %d of %s queue %d, which has %d to %d; sent to %d",
@@ -197,18 +199,22 @@ async def _answer_cold(broker: Broker, request: Request[PullMessage], cold: Cold
         began_ms=began_ms,
         now_ms=broker.monotonic(),
     )
-    if broker.slave_reads is not None and found.status in _NOT_READ:
-        return not_moved(broker, request, f"{found.status.value} on a slave")
+    if broker.held_reads is not None and found.status in _NOT_READ:
+        return not_moved(broker, request, _not_here(broker.held_reads, found))
     return _reply(broker, request, found, epoch, is_cold=True)
 
 
 def _is_for_master(status: ReadStatus, code: ResponseCode) -> bool:
-    """Whether a slave with this result defers to its master: it never moves a position."""
+    """Whether a broker that moves no position defers to its master, or to its own next start."""
     return code is ResponseCode.PULL_OFFSET_MOVED or status in _NOT_READ
 
 
 def _held(broker: Broker, request: Request[PullMessage], why: str) -> Handled:
-    return held_at_slave(broker, request, why, _poll_s(broker, request.header))
+    return held_back(broker, request, why, _poll_s(broker, request.header))
+
+
+def _not_here(reads: HeldReads, found: QueueRead) -> str:
+    return f"{found.status.value} on {reads.role}"
 
 
 def _poll_s(broker: Broker, header: PullMessage) -> float:
@@ -251,7 +257,7 @@ class ParkedPull(msgspec.Struct, eq=False):
             request.answer(_reply(broker, request, found, epoch))
             return True
         code = _code(found.status, self.offset)
-        if broker.slave_reads is not None and _is_for_master(found.status, code):
+        if broker.held_reads is not None and _is_for_master(found.status, code):
             return False  # `give_up` answers it, at the offset it has
         if found.status is ReadStatus.NO_MATCHED_MESSAGE:
             self.offset, self.epoch = found.next_offset, epoch
@@ -354,8 +360,8 @@ def _end_of_range(broker: Broker, header: PullMessage, found: QueueRead) -> int 
 
 def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Handled:
     """Send back a client whose position counts messages that are gone: they ended at `end`."""
-    if broker.slave_reads is not None:
-        return _held(broker, request, "the queue got shorter, says a slave")
+    if broker.held_reads is not None:
+        return _held(broker, request, f"the queue got shorter, says {broker.held_reads.role}")
     header = request.header
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     target = end

@@ -27,6 +27,7 @@ from typing import NamedTuple
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.broker.replication.replicas import Copies, Replicas
+from sparrowmq.broker.replication.shown_end import ShownEnd
 from sparrowmq.store.store import Grown, Store
 
 _WATCH_S = 1.0
@@ -44,9 +45,15 @@ class Confirmation:
     """Follows records of the log from appended to shown."""
 
     def __init__(
-        self, config: BrokerConfig, store: Store, arrivals: Arrivals, replicas: Replicas
+        self,
+        config: BrokerConfig,
+        store: Store,
+        arrivals: Arrivals,
+        replicas: Replicas,
+        shown: ShownEnd,
     ) -> None:
         """Hides what the replicas have not confirmed or given up."""
+        self._shown = shown
         self._store = store
         self._arrivals = arrivals
         self.replicas = replicas
@@ -103,6 +110,8 @@ class Confirmation:
         shown_to = max(self.replicas.confirmed, min(self._given_up, durable))
         if self._waits_for_flush:
             shown_to = min(shown_to, durable)
+        if shown_to > self._shown.log_offset:
+            self._shown.advance(shown_to)
         while self._marks and self._marks[0].log_offset <= shown_to:
             for topic, queue_id in self._store.show(self._marks.popleft().grown):
                 self._arrivals.announce(topic, queue_id)

@@ -24,6 +24,7 @@ from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.log_description import LogDescription, describe_log, note_owner
+from sparrowmq.broker.replication.shown_copy import ShownCopy
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.episodes import Causes
@@ -201,19 +202,21 @@ class Follower:
         port: int,
         log: logging.Logger,
         durability: Durability | None = None,
+        shown: ShownCopy | None = None,
         stranger: Stranger | None = None,
         disk: Disk | None = None,
         workers: Workers | None = None,
     ) -> None:
         """`port` is the one that this broker serves. A broker that serves no clients yet has no
-        `durability`: it reports what is written, and has no pulls to wake. Without `stranger` only
-        brokers that know the hello are followed; without `disk` damage is left as it is; without
-        `workers` the loop waits for the disk."""
+        `durability`: it reports what is written, and has no pulls to wake; nor has it `shown`.
+        Without `stranger` only brokers that know the hello are followed; without `disk` damage is
+        left as it is; without `workers` the loop waits for the disk."""
         self._config = config
         self._store = store
         self._peers = peers
         self._port = port
         self._durability = durability
+        self._shown = shown
         self._syncs = durability is not None and config.flush is Flush.SYNC
         """Whether the log is made durable before it is reported."""
         self._log = log
@@ -318,6 +321,11 @@ class Follower:
         self._moved.clear()
         await self._moved.wait()
 
+    def show_to(self, log_offset: int | None) -> None:
+        """The followed master says up to where this copy may be shown. Raises OSError."""
+        if self._shown is not None:
+            self._shown.show_to(log_offset)
+
     def start_over(self) -> None:
         """The followed master starts again: nothing more will come on the old connection."""
         if self._link is not None:
@@ -344,7 +352,9 @@ class Follower:
         )
         if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             if self._stranger is not None:
-                return await self._stranger(address, own)
+                approach = await self._stranger(address, own)
+                self.show_to(None)  # Apache's brokers say nothing about it
+                return approach
             raise NotFollowing(
                 f"{address} does not support the hello of SparrowMQ's brokers; set"
                 " replication_peer to apache to follow a master of Apache's"
@@ -364,6 +374,8 @@ class Follower:
         else:
             self._store.epochs.take_starts(source.claim.lineage, own.end)
         self._store.epochs.save()
+        if not is_returning:
+            self.show_to(source.slaves_show_to)
         return Approach(
             ha_address=answer.ha_address,
             start=answer.start,
@@ -463,6 +475,8 @@ class Follower:
             )
             raise HaError(text) from error
         grown = list(self._store.take_copied())
+        if self._shown is not None:
+            self._shown.grew(grown)
         if self._durability is not None and not self._syncs:
             # A sync announces by itself what it makes visible.
             for topic, queue_id in grown:

@@ -76,10 +76,18 @@ class LogDescription(Body, frozen=True, kw_only=True):
     """host:port of the master from which it copies now; empty if there is none."""
     is_waiting: bool = False
     """Whether it is a master that takes no messages yet."""
+    slaves_show_to: int | None = None
+    """Up to where slaves may show their copies of it; None: everything."""
 
 
 def describe_log(
-    config: BrokerConfig, store: Store, port: int, *, follows: str = "", is_waiting: bool = False
+    config: BrokerConfig,
+    store: Store,
+    port: int,
+    *,
+    follows: str = "",
+    is_waiting: bool = False,
+    slaves_show_to: int | None = None,
 ) -> LogDescription:
     """The log as it is now. Reads up to 64 KiB of its end, which is usually in memory."""
     begin, file_size = store.min_log_offset, store.config.log_file_size
@@ -103,6 +111,7 @@ def describe_log(
         epochs=store.epochs.table(),
         follows=follows,
         is_waiting=is_waiting,
+        slaves_show_to=slaves_show_to,
     )
 
 

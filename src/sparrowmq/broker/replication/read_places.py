@@ -31,6 +31,7 @@ from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.headers.pull import PullMessage
 from sparrowmq.protocol.record_layout import AT
 from sparrowmq.store.messages import QueueRead
+from sparrowmq.store.store import Store
 
 STAY_S = 5.0
 """How long at least a slave keeps a queue's reader that its master sent: a master that is busy for
@@ -88,6 +89,43 @@ class ReadPlaces(Protocol):
         ...
 
 
+class HeldReads(Protocol):
+    """What the pull handler needs of a broker whose copy of the log may lack messages: it moves no
+    position."""
+
+    @property
+    def role(self) -> str:
+        """What such a broker is, for texts."""
+        ...
+
+    @property
+    def master_or_self(self) -> int:
+        """The broker id to suggest with a pull that cannot be served here."""
+        ...
+
+    def why_not(self, header: PullMessage) -> str:
+        """Why this pull must not be served from the copy; empty if it may. Raises RequestRefused
+        if no pull may."""
+        ...
+
+
+class WaitingReads:
+    """A master that waits for its slaves. It may have lost messages that consumers have seen, and
+    hides some: both are there when it serves."""
+
+    role = "a master that waits for its slaves"
+    master_or_self = MASTER_ID
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def why_not(self, header: PullMessage) -> str:
+        """Why this pull must not be served yet: another broker may have been the master."""
+        if header.epoch is not None and header.epoch > self._store.epochs.current:
+            return "this master waits, and does not know the epoch of the offset yet"
+        return ""
+
+
 class MasterReads:
     """A master's suggestions: slaves on other hosts that have the messages."""
 
@@ -143,6 +181,8 @@ class MasterReads:
 class SlaveReads:
     """A slave's suggestions, and the pulls that it must not serve."""
 
+    role = "a slave"
+
     def __init__(
         self, config: BrokerConfig, replication: Replication, follower: Follower, monotonic: Clock
     ) -> None:
@@ -156,11 +196,19 @@ class SlaveReads:
         self.others: Collection[int] = (self._id,)
 
     def why_not(self, header: PullMessage) -> str:
-        """Why this pull must not be served from the copy; empty if it may.
+        """Why this pull must not be served from the copy; empty if it may. Raises RequestRefused.
 
         An epoch that this slave does not know may have begun at a different end of the log than the
         one here; and a log that has diverged from the master's has different messages.
         """
+        config = self._config
+        if not config.slave_reads:
+            # Like Apache's slave: clients try again later, and then find the master.
+            text = (
+                f"broker {config.broker_name} with the id {config.broker_id} is a slave"
+                " and does not answer pulls (slaveReadEnable is false); pull from its master (id 0)"
+            )
+            raise RequestRefused(ResponseCode.SYSTEM_BUSY, text)
         if self._follower.has_diverged:
             return "this slave's log differs from its master's"
         if header.epoch is not None and header.epoch > self._store.epochs.current:

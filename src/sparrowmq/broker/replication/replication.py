@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import MASTER_ID, BrokerConfig, ReplicationPeer
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.environment import Environment
@@ -38,6 +39,8 @@ from sparrowmq.broker.replication.returning_master import (
     check_new_master,
     recover_from_slaves,
 )
+from sparrowmq.broker.replication.shown_copy import ShownCopy
+from sparrowmq.broker.replication.shown_end import UNLIMITED, ShownEnd
 from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.net.peers import Peers
 from sparrowmq.store.recovery.put_back import put_back
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
     from sparrowmq.broker.replication.role_change import RoleChanger
 
 _ASK_SLAVES_AGAIN_S = 2.0
+_COPIES_WITH_ONE_SLAVE = 2
+"""The master's copy and that of one slave."""
 
 
 class Role(Enum):
@@ -68,6 +73,7 @@ class Opened:
     store: Store
     role: Role
     known_slaves: KnownSlaves
+    shown: ShownEnd
     reason: str = ""
     """Why the broker is a waiting master."""
     has_rival: bool = False
@@ -99,6 +105,7 @@ async def open_in_role(
     report, store_config = env.reporting_start(), config.store_config(port)
     for place in put_back(env.disk, store_config, env.clock(), report, zone=env.zone):
         env.log.info("put back the bytes %d to %d of the log", place.start, place.end)
+    shown = ShownEnd(env.disk)
     store = Store.open(
         store_config,
         env.disk,
@@ -111,10 +118,14 @@ async def open_in_role(
         if not is_anothers(env.disk, config, env.log) or not config.is_slave:
             note_owner(env.disk, config)  # a slave in a wrong directory is refused by its master
         known = KnownSlaves.load(env.disk)
+        shown.load()
+        end = store.max_log_offset
+        _settle(shown, config, end, is_complete=known.complete_to == end)
         if config.is_slave:
+            store.limit_readers(shown.log_offset)
             store.admission.hold("role", _slave_reason(config))
             known.master_starts()  # its log grows as another master's from now on
-            return Opened(store=store, role=Role.SLAVE, known_slaves=known)
+            return Opened(store=store, role=Role.SLAVE, known_slaves=known, shown=shown)
         await check_new_master(config, store, known, peers, port)
         if took_over_at is not None and took_over_at == store.max_log_offset:
             # Its slaves are starting again now, too: one may not answer, another may still claim
@@ -125,27 +136,52 @@ async def open_in_role(
         if not outcome.may_serve:
             env.log.error("%s", outcome.reason)
             store.admission.hold("role", outcome.reason)
+            if config.copies_wanted > 1:
+                store.limit_readers(shown.log_offset)
             return Opened(
                 store=store,
                 role=Role.WAITING,
                 known_slaves=known,
+                shown=shown,
                 reason=outcome.reason,
                 has_rival=outcome.has_rival,
             )
         was_slave = store.epochs.was_copy
         store.begin_epoch(env.clock(), nothing_is_lost=outcome.nothing_is_lost)
         known.master_starts()
+        _begin_to_show(shown, config, store, outcome)
     except BaseException:
         store.abandon()
+        shown.close()
         raise
     return Opened(
         store=store,
         role=Role.MASTER,
         known_slaves=known,
+        shown=shown,
         progress=outcome.progress,
         confirmed=outcome.confirmed,
         is_promoted=was_slave,
     )
+
+
+def _settle(shown: ShownEnd, config: BrokerConfig, log_end: int, *, is_complete: bool) -> None:
+    """Adjust what was shown in the last run to the log as it was found. After an orderly stop all
+    of it may be shown."""
+    if is_complete and shown.log_offset != UNLIMITED:
+        shown.set(log_end)
+    elif config.copies_wanted > 1:
+        shown.set(min(shown.log_offset, log_end))
+
+
+def _begin_to_show(
+    shown: ShownEnd, config: BrokerConfig, store: Store, outcome: ReturnOutcome
+) -> None:
+    if config.copies_wanted == 1:
+        shown.set(UNLIMITED)
+        return
+    confirmed = store.max_log_offset if outcome.confirmed is None else outcome.confirmed
+    shown.set(max(shown.log_offset, confirmed))
 
 
 def _slave_reason(config: BrokerConfig) -> str:
@@ -179,6 +215,7 @@ class Replication:
         self.progress_at_slaves = opened.progress
         self.is_promoted = opened.is_promoted
         self.known_slaves = opened.known_slaves
+        self.shown = opened.shown
         self.ha_port = 0
         self.replicas = Replicas(
             wanted=config.copies_wanted,
@@ -211,6 +248,12 @@ class Replication:
     def is_master(self) -> bool:
         """Whether it takes messages."""
         return self.role is Role.MASTER
+
+    @property
+    def slaves_show_to(self) -> int | None:
+        """Up to where slaves may show their copies; None if a slave's copy is enough to confirm."""
+        is_enough = not self.is_master or self.replicas.wanted <= _COPIES_WITH_ONE_SLAVE
+        return None if is_enough else self.shown.log_offset
 
     @property
     def needed_from(self) -> int | None:
@@ -250,7 +293,7 @@ class Replication:
         wanted = config.ha_port or (config.port + 1 if config.port else 0)
         self.ha_port = await self.feed.listen(config.listen_host, wanted)
 
-    def attach(self, durability: Durability) -> None:
+    def attach(self, durability: Durability, arrivals: Arrivals) -> None:
         """Let acknowledgements release sends, and make a slave's reports wait for its disk."""
         if durability.copies is not None:
             durability.copies.feed = self.feed.send_on
@@ -265,6 +308,7 @@ class Replication:
                 port=self._port,
                 log=self._env.log,
                 durability=durability,
+                shown=ShownCopy(self.store, arrivals, self.shown),
                 stranger=self._approach_apache if self._knows_apache else None,
                 disk=self._env.disk,
                 workers=self._env.workers,
@@ -278,7 +322,12 @@ class Replication:
         follows = "" if self.follower is None else self.follower.master_address
         is_waiting = self.role is Role.WAITING
         return describe_log(
-            self._config, self.store, self._port, follows=follows, is_waiting=is_waiting
+            self._config,
+            self.store,
+            self._port,
+            follows=follows,
+            is_waiting=is_waiting,
+            slaves_show_to=self.slaves_show_to,
         )
 
     async def run(self) -> None:

@@ -67,6 +67,7 @@ async def take_state(broker: Broker, question: TableQuestion) -> TableState:
         deletions=deletions,
         delivery=_delivery(broker),
         drain=broker.drain.table(),
+        slaves_show_to=broker.replication.slaves_show_to,
     )
 
 

@@ -127,6 +127,8 @@ class TableFollowing:
     async def _apply(self, state: TableState, session: int) -> bool:
         """Apply a state when the log has reached it; False if it never will."""
         store, follower = self._broker.store, self._follower
+        if follower.session == session and state.counts.life == life_of(store):
+            follower.show_to(state.slaves_show_to)  # about the log, whose end may be yet to come
         while True:
             when = when_to_apply(
                 life=state.counts.life,

@@ -114,6 +114,8 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
     delivery: DeliveryCopied | None = None
     drain: DrainTable | None = None
     """Small, and always present; masters of earlier versions do not send it."""
+    slaves_show_to: int | None = None
+    """Up to which log offset slaves may show their copies; None: everything."""
 
 
 def encode_state(state: TableState) -> tuple[bytes, bool]:
