@@ -41,6 +41,8 @@ class KillResult:
     slowest_start_s: float = 0.0
     slowest_read_s: float = 0.0
     """From a kill of the master to a message that a client reads from its slave."""
+    compared_progress: int = 0
+    """How often a group's progress in a queue after a kill was compared with that before it."""
     seconds_to_stop: float = 0.0
     """From the first failed sync to the end of the process, where that was the question."""
     verdict: Verdict = field(default_factory=Verdict)

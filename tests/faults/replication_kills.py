@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Awaitable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
 
@@ -34,6 +34,7 @@ from tests.faults.nameserver_outage_servers import NameServerProcess
 from tests.faults.proxy import FaultyProxy
 from tests.faults.raw_wire import SEND_MESSAGE_V2, RawClient, send_fields
 from tests.faults.replication_checks import differences
+from tests.faults.replication_progress import GroupBeside
 from tests.patience import PATIENCE_S
 
 _LOOK_S = 0.05
@@ -120,30 +121,42 @@ def kill_master(
     kills: int,
     senders: int = 64,
     acknowledged_each: int = 1500,
+    consumes: bool = True,
     module: str = "sparrowmq",
     keep_in: Path | None = None,
 ) -> KillResult:
     """Kill the master under load `kills` times; a fresh slave joins under the last load.
 
-    The verdict is that of the slave's store alone.
+    The verdict is that of the slave's store alone. If a group `consumes` beside the load, its
+    progress never moves back.
     """
     result, ledger, rng = KillResult(seed, flush), Ledger(), Random(seed)
     numbers = [0] * senders
     with running_brokers(result, flush, module, keep_in) as brokers:
         alone = SlaveStore(brokers, 1, ledger)
-        for number in range(kills):
+        group = GroupBeside(brokers.name_server.address)
+        with ExitStack() as consuming:
+            for number in range(kills):
+                slave, master = brokers.start(1), brokers.start(0)
+                result.slowest_start_s = max(result.slowest_start_s, master.ready_s)
+                result.problems += group.moved_back(master.port)
+                until_acknowledged(master.port, ledger, number)
+                _until_topic(slave.port)
+                if consumes and not number:
+                    consuming.enter_context(group.running())
+                if consumes:
+                    group.until_caught_up(master.port)
+                with group.watched(master.port):
+                    life = one_life(master, rng, numbers, ledger, acknowledged_each)
+                    read_s = asyncio.run(_read_on_after(life, brokers.name_server.address))
+                result.slowest_read_s = max(result.slowest_read_s, read_s)
+                master.kill()
+                slave.kill()
+                result.kills += 1
+                result.problems += alone.lost()
             slave, master = brokers.start(1), brokers.start(0)
-            result.slowest_start_s = max(result.slowest_start_s, master.ready_s)
-            until_acknowledged(master.port, ledger, number)
-            _until_topic(slave.port)
-            life = one_life(master, rng, numbers, ledger, acknowledged_each)
-            read_s = asyncio.run(_read_on_after(life, brokers.name_server.address))
-            result.slowest_read_s = max(result.slowest_read_s, read_s)
-            master.kill()
-            slave.kill()
-            result.kills += 1
-            result.problems += alone.lost()
-        slave, master = brokers.start(1), brokers.start(0)
+            result.problems += group.moved_back(master.port)
+        result.compared_progress = group.compared
         until_acknowledged(master.port, ledger, kills)
         fresh = _join_under_load(brokers, master, rng, numbers, ledger, acknowledged_each)
         until_equal((master, slave, fresh))

@@ -5,6 +5,7 @@ from itertools import count
 from typing import Any
 
 from sparrowmq.broker.commit_slots import CommitSlots
+from sparrowmq.broker.commit_slots import CommitSlots
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.handlers import replication as handlers
 from sparrowmq.broker.replication import replication as roles
@@ -69,6 +70,11 @@ def show_what_may_be_lost(patch: Patch) -> None:
 def show_all_copies(patch: Patch) -> None:
     """A slave shows what it has, also where that is one copy too few."""
     patch(roles.Replication, "slaves_show_to", None)
+
+
+def forget_the_last_commits(patch: Patch) -> None:
+    """Progress after the last journal entry is lost by a kill."""
+    patch(CommitSlots, "replay", lambda slots, report: [])
 
 
 def forget_the_last_commits(patch: Patch) -> None:

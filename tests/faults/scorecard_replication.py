@@ -56,11 +56,13 @@ def _killed_and_parted(seed: int, small: bool, scored: Scored, *, flush: str) ->
     scored.failures += [str(each) for each in results if not each]
     if killed.slowest_read_s > _READABLE_S and not small:
         scored.failures.append(f"the slave was not read for {killed.slowest_read_s:.1f} s")
+    if not killed.compared_progress:
+        scored.failures.append("no progress of a group was compared")
     acknowledged = sum(each.verdict.ok for each in results)
     return (
         f"{flush} flush: {killed.kills} kills, {partitions} partitions{cable},"
         f" {acknowledged} acknowledged, read from the slave after {killed.slowest_read_s:.2f} s"
-        " at most"
+        f" at most, progress compared {killed.compared_progress} times"
     )
 
 

@@ -47,9 +47,24 @@ def test_a_slave_alone_has_all_messages_acknowledged_before_a_power_cut(flush: F
     ],
 )
 def test_a_slave_alone_has_all_messages_acknowledged_before_a_kill(flush: str, kills: int) -> None:
-    result = kill_master(0, flush, kills=kills, acknowledged_each=200)
+    result = kill_master(0, flush, kills=kills, acknowledged_each=200, consumes=False)
     assert result, str(result)
     assert result.verdict.ok > 200 * kills
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flush", ["async", "sync"])
+def test_progress_does_not_move_back_by_kills(flush: str) -> None:
+    result = kill_master(1, flush, kills=2, acknowledged_each=400)
+    assert result, str(result)
+    assert result.compared_progress >= 2
+
+
+@pytest.mark.slow
+def test_planted_a_master_that_forgets_commits_is_noticed() -> None:
+    module = "tests.faults.planted_forgetful_master"
+    result = kill_master(1, "async", kills=4, acknowledged_each=400, module=module)
+    assert any("progress in queue" in problem for problem in result.problems), str(result)
 
 
 @pytest.mark.slow

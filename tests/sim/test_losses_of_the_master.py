@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.offsets import OffsetFound, QueryConsumerOffset
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import RunningCluster
@@ -46,6 +49,37 @@ class Sender:
                 else:
                     self.sent[queue_id].append(body)
                 await asyncio.sleep(rng.random() / 20)
+
+
+class Progress:
+    """What the master answers about the progress of groups, which never moves back by a kill."""
+
+    def __init__(self, sim: RunningCluster, groups: Sequence[str]) -> None:
+        self._sim = sim
+        self._groups = groups
+        self._answered: dict[tuple[str, int], int] = {}
+
+    def ask(self) -> None:
+        """Compare with the last answers. Most questions come just before a kill, and after it."""
+        for group in self._groups:
+            for queue_id in range(QUEUES):
+                offset = self._stored(group, queue_id)
+                before = self._answered.get((group, queue_id), -1)
+                assert offset >= before, f"{group}, queue {queue_id}: {before} became {offset}"
+                self._answered[group, queue_id] = offset
+
+    def _stored(self, group: str, queue_id: int) -> int:
+        header = QueryConsumerOffset(
+            consumer_group=group,
+            topic=TOPIC,
+            queue_id=queue_id,
+            set_zero_if_not_found=False,
+            only_looks=True,
+        )
+        address = self._sim.brokers[MASTER].address
+        answer = self._sim.wait(self._sim.client.call(header, address=address))
+        is_found = answer.code == ResponseCode.SUCCESS
+        return answer.header(OffsetFound).offset if is_found else -1
 
 
 class Handled:
@@ -96,15 +130,21 @@ def test_members_of_every_kind_get_everything(seed: int, tmp_path: Path) -> None
     with with_slave(queues=QUEUES, seed=seed) as sim:
         rng, master = sim.rng("kills"), sim.brokers[MASTER]
         sender, handled = Sender(sim), start_members(sim, tmp_path)
+        progress = Progress(sim, ("concurrent", "ordered", "lite"))
         for _ in range(ROUNDS):
-            sim.advance(5 + 15 * rng.random())
+            for _ in range(4):
+                sim.advance((5 + 15 * rng.random()) / 4)
+                progress.ask()
             master.kill()
+            sim.client.disconnect()
             sim.advance(25 * rng.random())
             master.start()
+            progress.ask()
         sim.until(lambda: follows(sim))
         sender.is_stopping = True
         sim.wait(sender.task)
         sim.advance(60)
+        progress.ask()
         for kind, got in handled.items():
             assert got.has_all(sender.sent), kind
         for bodies in handled["ordered"].by_queue.values():
