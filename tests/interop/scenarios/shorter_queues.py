@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.interop import raw
 from tests.interop.cluster import Settings
-from tests.interop.handles import PushConsumer
+from tests.interop.handles import LitePullConsumer, PullConsumer, PushConsumer
 from tests.interop.registry import Outcome, scenario
 from tests.interop.scene import Scene
 
@@ -19,13 +19,37 @@ MEMBERS: dict[str, dict[str, Any]] = {
 COMES_S = 90.0
 """Java and Go clients drop a queue that was moved for 10 s, and take it anew in a rebalance up to
 20 s later."""
+LOOK_S = 0.3
+"""How long a look at what there is to poll may take: it keeps the driver from other work."""
 
 
-def members(scene: Scene, topic: str) -> list[PushConsumer]:
-    return [scene.push_consumer(topic, group=kind, **options) for kind, options in MEMBERS.items()]
+class Poller:
+    """A consumer that polls: the lite pull consumer, or Go's pull consumer."""
+
+    def __init__(self, consumer: LitePullConsumer | PullConsumer) -> None:
+        self._consumer = consumer
+        self._got: list[str] = []
+
+    def bodies(self) -> list[str]:
+        """Everything so far, in order of arrival."""
+        self._got += [message["body"] for message in self._consumer.poll(1000, LOOK_S)]
+        return self._got
 
 
-def all_get(scene: Scene, group: list[PushConsumer], bodies: list[str], what: str) -> None:
+Members = list[PushConsumer | Poller]
+
+
+def members(scene: Scene, topic: str) -> Members:
+    """One of each kind, in groups of their own."""
+    group: Members = [
+        scene.push_consumer(topic, group=kind, **options) for kind, options in MEMBERS.items()
+    ]
+    if scene.peer.name.startswith("go"):
+        return [*group, Poller(scene.pull_consumer("polling", topic=topic))]
+    return [*group, Poller(scene.lite_consumer("polling", topic=topic, auto_commit=True))]
+
+
+def all_get(scene: Scene, group: Members, bodies: list[str], what: str) -> None:
     for member in group:
         scene.wait_until(lambda: set(bodies) <= set(member.bodies()), what, COMES_S)  # noqa: B023
 
