@@ -6,6 +6,7 @@ from typing import Any
 
 from sparrowmq import ConsumeFromWhere, blocking
 from sparrowmq import Message as OwnMessage
+from sparrowmq.protocol.trace import TraceStep, parse_trace
 from tests.interop.cluster import Settings
 from tests.interop.handles import PATIENCE_S, Handle, Message, PushConsumer
 from tests.interop.outcomes import bodies, seen, statuses
@@ -16,13 +17,13 @@ from tests.interop.scene import Scene
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 TRACED = Settings(properties=(("traceTopicEnable", "true"),))
-RECALLING = Settings(properties=(("recallMessageEnable", "true"),))
+RECALLING = Settings(properties=(("recallMessageEnable", "true"), ("traceTopicEnable", "true")))
 REBALANCE_S = 20.0
 """How often members look for themselves."""
 
 
 class RecallingProducer(Handle):
-    """A producer of 5.x that keeps the handles of its timed messages."""
+    """A producer of 5.x that keeps the handles of its timed messages, and traces what it does."""
 
     KIND = "recalling"
 
@@ -50,6 +51,7 @@ def timed(body: str, seconds: int) -> Message:
 def a_recalled_message_is_not_delivered(scene: Scene) -> Outcome:
     own = scene.own_cluster(RECALLING)
     topic = own.topic(queues=1)
+    own.wait_for_route(TRACE_TOPIC)
     consumer = own.push_consumer(topic)
     producer = recalling(own)
     # Time enough to recall it even if the machine freezes for a while.
@@ -59,6 +61,9 @@ def a_recalled_message_is_not_delivered(scene: Scene) -> Outcome:
     got = consumer.received(2)
     own.pause(1.0)
     plain = producer.send(topic, [{"body": "plain"}])
+    own.wait_until(lambda: recalled in _recalls(own), "a trace of the recall")
+    trace = _recalls(own)[recalled]
+    check(trace.topic == topic and trace.is_ok is True, f"the trace of the recall is {trace}")
     return {
         "delivered": bodies(consumer.received(3)),
         "same_id": recalled == sent[0]["unique_id"],
@@ -153,6 +158,13 @@ def _traces(scene: Scene) -> list[tuple[str, ...]]:
             if places is not None:
                 found.add(tuple(values[place] for place in places))
     return sorted(found)
+
+
+def _recalls(scene: Scene) -> dict[str, TraceStep]:
+    """The recalls in the trace topic, by the ids of their messages."""
+    texts = [record.body.decode() for record in records_of(scene, TRACE_TOPIC)]
+    steps = (step for text in texts for step in parse_trace(text))
+    return {step.msg_id: step for step in steps if step.kind == "Recall"}
 
 
 @scenario(clients=JAVA, needs="core")

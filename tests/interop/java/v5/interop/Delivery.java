@@ -16,6 +16,9 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 
 /** What only the clients of 5.x can do: recalling timed messages, and tracing by a setting. */
 public final class Delivery {
+    /** Clients read it when a producer starts; without it, trace leaves out recalls. */
+    private static final String TRACES_RECALLS = "com.rocketmq.recall.default.trace.enable";
+
     private final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
 
     public void register(Map<String, Driver.Op> ops) {
@@ -35,7 +38,9 @@ public final class Delivery {
     }
 
     private Object start(JsonObject command) throws Exception {
+        System.setProperty(TRACES_RECALLS, "true");
         DefaultMQProducer producer = newProducer(command);
+        producer.setEnableTrace(true);
         producer.start();
         producers.put(Values.text(command, "name", null), producer);
         return null;
