@@ -1,4 +1,5 @@
-"""Python workers of a local master that die during a task: their tasks are not repeated."""
+"""Executors and Python workers that die during a task: a cluster repeats their tasks, a local
+master does not."""
 
 from __future__ import annotations
 
@@ -11,12 +12,21 @@ from sparrowmq.testing import Cluster
 
 pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparrowmq[spark]")
 
-from tests.spark.executed import ROWS_A_BATCH, TOPIC
-from tests.spark.executor_kill import LONE, Kill
+from tests.faults.spark_jobs import spark_jobs
+from tests.spark.executed import QUEUES, ROWS_A_BATCH, TOPIC
+from tests.spark.executor_kill import LONE, MESSAGES, Kill
 from tests.spark.killed_executors import ExecutorKills
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.mark.slow
+def test_the_task_of_an_executor_that_dies_is_repeated_without_loss_and_with_keys_in_order() -> None:
+    scored = spark_jobs(seed=0, small=True, only="executor of topic")
+    assert not scored.failures
+    # What the killed task had sent is sent again, to the same queues.
+    assert scored.counts == f"1 kills, {MESSAGES} messages, {ROWS_A_BATCH // QUEUES} sent twice"
 
 
 @pytest.mark.slow
