@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from sparrowmq.client.strategies import Strategy
     from sparrowmq.client.subscriptions import Only, Sql
     from sparrowmq.errors import SparrowMQError
+    from sparrowmq.json_lines import JsonLines
     from sparrowmq.net.errors import NetError
     from sparrowmq.protocol.compression import CompressionType
     from sparrowmq.protocol.drain import DrainState
@@ -145,6 +146,7 @@ __all__ = [
     "Hooks",
     "InUse",
     "JournaledReset",
+    "JsonLines",
     "Limit",
     "LimitReached",
     "Listing",
@@ -275,6 +277,7 @@ _HOMES = {
     "Hooks": "client.hooks",
     "InUse": "admin.errors",
     "JournaledReset": "admin.resets",
+    "JsonLines": "json_lines",
     "Limit": "admin.limits",
     "LimitReached": "client.errors",
     "Listing": "admin.values",

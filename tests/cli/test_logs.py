@@ -5,7 +5,8 @@ import logging
 
 from click.testing import CliRunner
 
-from sparrowmq.cli.logs import FloodGate, JsonLines
+from sparrowmq import JsonLines
+from sparrowmq.cli.logs import FloodGate
 from sparrowmq.cli.main import app
 
 

@@ -1,5 +1,6 @@
 """The examples of docs/metrics.md run as they are pasted."""
 
+import json
 import re
 import subprocess
 import sys
@@ -21,10 +22,13 @@ def test_the_examples_run_as_pasted(sparrowmq_cluster: Cluster) -> None:
             [sys.executable, "-W", "error", "-c", program], cwd=ROOT, capture_output=True, text=True
         )
         assert run.returncode == 0, f"{example}\n{run.stderr}"
-        printed.append(run.stdout)
-    metrics, spans = printed
+        printed.append(run.stdout or run.stderr)
+    metrics, logs, spans = printed
     assert (
         'rocketmq_send_cost_time_count{invocation_status="success",topic="orders"} 1.0' in metrics
     )
+    line = json.loads(logs.splitlines()[-1])
+    assert (line["level"], line["logger"]) == ("info", "orders-svc")
+    assert line["message"].startswith("order sent as ")
     for name in ("send", "receive", "process"):
         assert f'"name": "{name} traced-orders"' in spans

@@ -1,16 +1,16 @@
 """Logs and warnings on standard error: for people, or one JSON object per line."""
 
-import json
 import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
 import click
 from click.core import ParameterSource
+
+from sparrowmq.json_lines import JsonLines
 
 Warn: TypeAlias = Callable[[str], None]
 """Reports a problem that does not stop a command."""
@@ -43,22 +43,6 @@ class FloodGate(logging.Filter):
             record.msg = f"{record.getMessage()} (more of these follow; held back for some seconds)"
             record.args = ()
         return count <= self._most
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object per line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The record as JSON."""
-        line = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
 
 
 def set_up_logs(*, as_json: bool = False, level: str = "info") -> None:
