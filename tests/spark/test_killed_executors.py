@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-def test_the_task_of_an_executor_that_dies_is_repeated_without_loss_and_with_keys_in_order() -> None:
+def test_a_task_whose_executor_dies_is_repeated_without_loss_and_with_keys_in_order() -> None:
     scored = spark_jobs(seed=0, small=True, only="executor of topic")
     assert not scored.failures
     # What the killed task had sent is sent again, to the same queues.
