@@ -44,6 +44,8 @@ class ShownCopy:
         Raises OSError.
         """
         end = UNLIMITED if log_offset is None else log_offset
+        if end == self._shown.log_offset:
+            return
         was_limited = self._is_limited
         self._shown.set(end)
         self._store.limit_readers(end)
