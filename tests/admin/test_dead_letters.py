@@ -20,9 +20,16 @@ from sparrowmq import (
 )
 from sparrowmq.admin import resend_locks, resends
 from sparrowmq.admin.cluster_calls import ClusterCalls
+from sparrowmq.admin.message_traces import GroupEvent, GroupState
 from sparrowmq.client.argument_checks import MAX_INT
 from sparrowmq.client.client import core_of
 from sparrowmq.net.calls import Response
+from sparrowmq.protocol.group_config import (
+    CustomizedRetryPolicy,
+    GroupRetryPolicy,
+    SubscriptionGroupConfig,
+)
+from sparrowmq.protocol.headers.groups import CreateGroup
 from sparrowmq.protocol.headers.send import SendMessageV2
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import Read, as_client, consuming, send
@@ -158,6 +165,31 @@ def test_a_message_is_retrying_for_trace_and_doctor_until_its_handler_succeeds()
         assert times_ms == [each.store_timestamp for each in attempts[1:]]
 
     with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_message_that_its_groups_own_policy_delays_is_retrying() -> None:
+    policy = GroupRetryPolicy(customized_retry_policy=CustomizedRetryPolicy(next=(7_000,)))
+    config = SubscriptionGroupConfig(group_name="billing", group_retry_policy=policy)
+
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=1)
+        (sent,) = await send(client, order(1))
+        failing = Failing()
+        async with PushConsumer(
+            "billing", {"orders": "*"}, client=client, from_where=ConsumeFromWhere.FIRST_OFFSET
+        ) as consumer:
+            await consumer.start(failing.handle)
+            await failing.until(1)
+            await asyncio.sleep(5)
+        (group,) = (await admin.trace(sent.msg_id, "orders")).groups
+        (due,) = group.steps
+        assert (group.state, due.event) == (GroupState.RETRYING, GroupEvent.DUE)
+        assert due.time_ms - failing.messages[0].store_timestamp == pytest.approx(7_000, abs=500)
+
+    with SimCluster(seed=1).run() as sim:
+        sim.wait(sim.client.call(CreateGroup(), config.to_json()))
         as_client(sim, work)
 
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, at_once
 from sparrowmq.admin.doctor.facts import MessageReader
-from sparrowmq.admin.doctor.message_facts import Places, everywhere, reader_of
+from sparrowmq.admin.doctor.message_facts import DELAYED_IN, Places, everywhere, reader_of
 from sparrowmq.admin.errors import AdminError, NotAllAnswered, NotFound, TopicAway, failures_of
 from sparrowmq.admin.members import connected
 from sparrowmq.admin.messages import find_messages, message
@@ -24,7 +24,6 @@ from sparrowmq.admin.values import BrokerFailure, distinct
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import (
-    SCHEDULE_TOPIC,
     TRACE_TOPIC,
     is_dlq_topic,
     is_retry_topic,
@@ -238,7 +237,7 @@ def _own_steps(reader: MessageReader) -> Iterator[GroupStep]:
     for copy in reader.copies:
         if is_dlq_topic(copy.topic):
             event, is_dead = GroupEvent.DEAD, True
-        elif copy.topic == SCHEDULE_TOPIC:
+        elif copy.topic in DELAYED_IN:
             if copy is reader.retry and reader.retry_due_ms is not None:
                 yield GroupStep(GroupEvent.DUE, reader.retry_due_ms, copy)
             continue  # one that has come is in the retry topic as well

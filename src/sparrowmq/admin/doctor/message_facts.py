@@ -44,6 +44,8 @@ from sparrowmq.protocol.names import (
 )
 from sparrowmq.protocol.properties import REAL_TOPIC, TIMER_OUT_MS
 
+DELAYED_IN = (SCHEDULE_TOPIC, TIMER_TOPIC)
+"""Where messages wait: retries, too, in the second by a policy of their group's own."""
 MOST_READERS = 50
 _MOST_FOUND = 64
 _MOST_OPERATIONS = 1000
@@ -182,7 +184,7 @@ async def _in_topic(where: Places, facts: MessageFacts) -> tuple[MessageFacts, l
 
 
 async def _with_waiting(where: Places, facts: MessageFacts) -> MessageFacts:
-    for topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
+    for topic in DELAYED_IN:
         copies = [
             each for each in await where.copies(topic, facts.id) if _is_for(each, facts.topic)
         ]
@@ -312,11 +314,9 @@ async def reader_of(where: Places, stored: MessageExt, group: str) -> MessageRea
         dead=dead[-1] if dead else None,
     )
     copies = await where.copies(retry_topic(group), stored.msg_id)
-    copies += [
-        each
-        for each in await where.copies(SCHEDULE_TOPIC, stored.msg_id)
-        if _is_for(each, retry_topic(group))
-    ]
+    for topic in DELAYED_IN:
+        delayed = await where.copies(topic, stored.msg_id)
+        copies += [each for each in delayed if _is_for(each, retry_topic(group))]
     found = [*copies, *dead]
     if reader.dead is not None:
         in_topic = await where.copies(stored.topic, stored.msg_id)
@@ -330,7 +330,7 @@ async def reader_of(where: Places, stored: MessageExt, group: str) -> MessageRea
     if not copies:
         return reader
     newest = max(copies, key=_newness)
-    if newest.topic == SCHEDULE_TOPIC:
+    if newest.topic in DELAYED_IN:
         return replace(reader, retry=newest, retry_due_ms=where.due_ms(newest))
     at = where.addresses.get(newest.broker_name, address)
     read = await committed(calls, at, group, newest.queue)
@@ -345,4 +345,4 @@ def _order(copy: MessageExt) -> tuple[int, int, int]:
 
 def _newness(copy: MessageExt) -> tuple[int, int, bool]:
     """Sorts copies without the clocks of brokers: a resend counts attempts from 0 again."""
-    return resends_of(copy), copy.reconsume_times, copy.topic != SCHEDULE_TOPIC
+    return resends_of(copy), copy.reconsume_times, copy.topic not in DELAYED_IN
