@@ -351,7 +351,7 @@ def test_topics_and_groups_are_made_changed_paused_and_deleted() -> None:
         got = await visitor.post("/topics", {"name": "letters", "queues": "3"})
         said.append(got.text)
         got = await visitor.post("/topics/letters/update", {"queues": "4"})
-        assert "read_queues 2 4" in got.text
+        assert "read queues 2 4" in got.text
         fields = {"queues": "4", "perm": "", "state": state_in(got)}
         said.append((await visitor.post("/topics/letters/update", fields)).text)
         got = await visitor.post("/topics/letters/send", {"body": '{"a": 1}', "key": "k-1"})
@@ -415,7 +415,8 @@ GROUP_FORM = {
         (
             *("/topics/letters", TOPIC_FORM),
             [
-                *("read_queues 2 4", "write_queues 2 3", "perm 6 4", "order False True"),
+                *("read queues 2 4", "write queues 2 3", "allowed read, write read"),
+                "consumed in order no yes",
                 *("message.type not set FIFO", "sparrowmq.dedup not set 10m"),
             ],
             "sparrowmq topic update letters --read-queues 4 --write-queues 3 --perm 4 --attribute"
@@ -425,8 +426,8 @@ GROUP_FORM = {
         (
             *("/groups/readers", GROUP_FORM),
             [
-                *("retries 16 3", "retry_queues 1 2", "may_consume True False"),
-                *("may_broadcast True False", "orderly False True"),
+                *("retries 16 3", "retry queues 1 2", "may consume yes no"),
+                *("may broadcast yes no", "consumes in order no yes"),
                 "sparrowmq.quota.messages not set 100",
             ],
             "sparrowmq group update readers --retries 3 --retry-queues 2 --consume off --broadcast"
@@ -824,10 +825,10 @@ def test_the_life_of_a_message_has_its_retries_and_death_in_every_group() -> Non
     assert life.index("retried") < life.index("dead") < life.index("retry due")
     for group in ("traced", "untraced"):
         assert re.search(
-            rf"retried 2023[-: .\dZ]* in group {group}, retry 1, broker-a/0", page.text
+            rf"retried 2023[-: .\dZ]* in group {group}, retry 1, at broker-a/0", page.text
         )
         assert re.search(rf"dead 2023[-: .\dZ]* in group {group} after 2 attempts", page.text)
-    assert re.search(r"retry due 2023[-: .\dZ]* in group slow, retry 2, broker-a/", page.text)
+    assert re.search(r"retry due 2023[-: .\dZ]* in group slow, retry 2, at broker-a/", page.text)
     assert "delivered to group audit, at a time that is not recorded" in page.text
     assert letter.status == 200 and "%DLQ%traced" in letter.text
     assert "The page of the message in orders has its whole life." in letter.text

@@ -6,8 +6,36 @@ and nothing is changed.
 
 from collections.abc import Sequence
 
-from sparrowmq.admin.values import SettingChange
+from sparrowmq.admin.values import Setting, SettingChange
+from sparrowmq.console.text import allowed
 from sparrowmq.console.view import Page, View
+
+_SHOWN = {
+    "read_queues": "read queues",
+    "write_queues": "write queues",
+    "perm": "allowed",
+    "order": "consumed in order",
+    "may_consume": "may consume",
+    "may_broadcast": "may broadcast",
+    "orderly": "consumes in order",
+    "retry_queues": "retry queues",
+}
+
+
+def shown_setting(name: str) -> str:
+    """The name of a setting in the words of its form; others, such as attributes, as they are."""
+    return _SHOWN.get(name, name)
+
+
+def shown_value(setting: str, value: Setting | None) -> str:
+    """The value of a setting before or after a change."""
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if setting == "perm" and isinstance(value, int):
+        return allowed(value)
+    return str(value)
 
 
 def state_of(changes: Sequence[SettingChange]) -> str:
@@ -41,6 +69,8 @@ def change_preview(
         is_live=False,
         values={
             "changes": changes,
+            "shown_setting": shown_setting,
+            "shown_value": shown_value,
             "state": state_of(changes),
             "was_changed": bool(view.entered("state")),
             "fields": {name: view.entered(name) for name in fields},

@@ -128,22 +128,28 @@ async def _prepare(name_server: str) -> None:
 
 
 async def _let_die(admin: Admin, name_server: str, *keys: str) -> None:
-    """Dead letters of the group invoicing from the topic invoices."""
+    """Dead letters of the group invoicing from the topic invoices, which the group auditing, whose
+    members trace, gets again."""
     await admin.create_topic("invoices", queues=1)
     await admin.create_group("invoicing", retries=0)
     async with Producer("shop", name_servers=name_server, timeout_s=60.0) as producer:
         for key in keys:
             await producer.send(Message("invoices", b"not payable", keys=key))
-    failing = Failing()
-    async with PushConsumer(
-        "invoicing",
-        {"invoices": "*"},
-        name_servers=name_server,
-        max_reconsume_times=0,
-        from_where=ConsumeFromWhere.FIRST_OFFSET,
-    ) as consumer:
-        await consumer.start(failing.handle)
-        await failing.until(len(keys))
+    groups: dict[str, dict[str, Any]] = {
+        "invoicing": {"max_reconsume_times": 0},
+        "auditing": {"trace": True},
+    }
+    for group, ways in groups.items():
+        failing = Failing()
+        async with PushConsumer(
+            group,
+            {"invoices": "*"},
+            name_servers=name_server,
+            from_where=ConsumeFromWhere.FIRST_OFFSET,
+            **ways,
+        ) as consumer:
+            await consumer.start(failing.handle)
+            await failing.until(len(keys))
 
 
 @pytest.fixture(scope="module")

@@ -47,6 +47,16 @@ def _message(tab: Any) -> None:
     tab.locator("td.when a").first.click()
 
 
+def _life(tab: Any) -> None:
+    tab.goto("/messages?topic=invoices&key=invoice-1")
+    tab.locator("td.when a").first.click()
+
+
+def _dead_letter(tab: Any) -> None:
+    _life(tab)
+    tab.locator(".life").get_by_role("link", name="dead").click()
+
+
 def _member(tab: Any) -> None:
     tab.goto("/groups/shipping")
     tab.locator("#live-members").get_by_role("link").first.click()
@@ -78,6 +88,24 @@ def _change(tab: Any) -> None:
     tab.get_by_role("button", name="Preview").click()
 
 
+def _topic_settings(tab: Any) -> None:
+    tab.goto("/topics/orders")
+    tab.get_by_text("Change settings").click()
+
+
+def _group_settings(tab: Any) -> None:
+    tab.goto("/groups/billing")
+    tab.get_by_text("Change settings").click()
+
+
+def _group_change(tab: Any) -> None:
+    _group_settings(tab)
+    tab.get_by_label("Retries before a message is dead").fill("3")
+    tab.get_by_label("May broadcast").select_option("no")
+    tab.get_by_label("Attributes").fill("sparrowmq.quota.messages=100")
+    tab.locator("form[action$='/update']").get_by_role("button", name="Preview").click()
+
+
 def _clone_to_itself(tab: Any) -> None:
     tab.goto("/groups/billing")
     tab.get_by_text("(clone)").click()
@@ -87,11 +115,16 @@ def _clone_to_itself(tab: Any) -> None:
 
 WAYS: dict[str, tuple[Callable[[Any], None], str]] = {
     "message": (_message, "Message "),
+    "message-life": (_life, "Message "),
+    "dead-letter": (_dead_letter, "Message "),
     "member": (_member, "Member "),
     "reset-preview": (_reset, "Reset billing"),
     "undo-preview": (_undo, "Undo the reset of billing"),
     "resend-preview": (_resend, "again"),
     "change-preview": (_change, "orders"),
+    "topic-settings": (_topic_settings, "orders"),
+    "group-settings": (_group_settings, "billing"),
+    "group-change-preview": (_group_change, "Change group billing"),
     "refused-form": (_clone_to_itself, ""),
 }
 """And a part of the heading there."""
@@ -152,8 +185,10 @@ def test_a_phone_shows_the_important_columns_without_scrolling(
         if path == "/audit":  # its list needs a change
             tab.goto(f"{address}/groups/billing")
             tab.get_by_text("Change settings").click()
+            tab.get_by_label("Retries before a message is dead").fill("17")
+            tab.locator("form[action$='/update']").get_by_role("button", name="Preview").click()
             with tab.expect_navigation():
-                tab.get_by_role("button", name="Change", exact=True).click()
+                tab.get_by_role("button", name="Change it").click()
         tab.goto(address + path)
         box = tab.get_by_role("columnheader", name=column).first.bounding_box()
     assert box["x"] + box["width"] < 390
@@ -300,6 +335,89 @@ def test_pages_change_by_themselves_and_can_be_paused(page: Any, address: str) -
     page.locator(f"#live-asof time:not(:text-is('{shown}'))").wait_for()
     page.get_by_role("button", name="Pause live updates").click()
     assert page.get_by_role("button", name="Resume live updates").is_visible()
+
+
+COUNTS_UPDATES = """
+    const Plain = window.EventSource;
+    window.EventSource = class extends Plain {
+      constructor(address) {
+        super(address);
+        this.addEventListener("fragment", ({ data }) => {
+          if (JSON.parse(data).id !== "asof") return;
+          const { dataset } = document.documentElement;
+          dataset.updates = Number(dataset.updates || 0) + 1;
+          dataset["update" + dataset.updates] = "";
+        });
+      }
+    };
+"""
+"""How often the server has sent the part with the time, which is always another."""
+
+
+def await_updates(page: Any, count: int) -> None:
+    """Wait until the server has sent that many more."""
+    came = "Number(document.documentElement.dataset.updates || 0)"
+    page.locator(f"html[data-update{page.evaluate(came) + count}]").wait_for(state="attached")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("hold", "release"),
+    [
+        (
+            "getSelection().selectAllChildren(document.querySelector('#live-asof time'))",
+            "getSelection().removeAllRanges()",
+        ),
+        (
+            "document.querySelector('#live-asof').append(document.createElement('button')),"
+            " document.querySelector('#live-asof button').focus()",
+            "document.activeElement.blur()",
+        ),
+    ],
+    ids=["a selection", "the focus"],
+)
+def test_a_part_with_the_focus_or_a_selection_is_updated_when_that_ends(
+    hold: str, release: str, page: Any, address: str
+) -> None:
+    page.add_init_script(COUNTS_UPDATES)
+    page.goto(f"{address}/brokers")
+    await_updates(page, 1)
+    page.evaluate(f"() => {{ {hold} }}")
+    page.evaluate("() => { document.querySelector('#live-asof time').id = 'kept' }")
+    await_updates(page, 2)
+    assert page.locator("#kept").count() == 1, "the part is still the same"
+    page.evaluate(f"() => {{ {release} }}")
+    page.locator("#kept").wait_for(state="detached")
+
+
+@pytest.mark.slow
+def test_a_link_keeps_the_focus_when_its_part_is_updated(page: Any, address: str) -> None:
+    page.goto(f"{address}/groups/shipping")
+    link = "#live-members a"
+    page.locator(link).first.focus()
+    page.evaluate(f"() => {{ document.querySelector('{link}').id = 'former' }}")
+    for _ in range(2):  # after a pause all parts are sent again
+        page.evaluate("() => document.querySelector('[data-pause]').click()")
+    page.locator("#former").wait_for(state="detached")
+    assert page.evaluate(f"document.activeElement === document.querySelector('{link}')")
+
+
+@pytest.mark.slow
+def test_a_console_that_has_no_stream_left_is_asked_again(page: Any, address: str) -> None:
+    page.add_init_script(COUNTS_UPDATES)
+    asked: list[str] = []
+
+    def answer(route: Any) -> None:
+        asked.append(route.request.url)
+        if len(asked) == 1:
+            route.fulfill(status=503, body="too many streams")
+        else:
+            route.continue_()
+
+    page.route("**/live?*", answer)
+    page.goto(f"{address}/brokers")
+    await_updates(page, 1)
+    assert len(asked) == 2
 
 
 @pytest.mark.slow

@@ -33,6 +33,11 @@ class TimelineStep:
     href: str = ""
     """The page of another copy of the message, which shows this."""
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether the message was not handled or sent; said in words, too."""
+        return self.word == "dead" or self.word.endswith(", failed")
+
 
 async def show(view: View) -> Answer:
     """Show everything about a message."""
@@ -158,7 +163,7 @@ def _traced(step: TraceStep) -> TimelineStep:
         step.client,
         f"took {step.took_ms} ms" if step.took_ms is not None else "",
         f"retry {step.retries}" if step.retries else "",
-        step.state,
+        step.state if step.is_ok is not False else "",
     ]
     words = ", ".join(filter(None, parts))
     return TimelineStep(moment(step.time_ms) if step.time_ms else None, word, words, "a trace")
@@ -183,7 +188,7 @@ def _of_group(group: str, step: GroupStep) -> TimelineStep:
     return TimelineStep(
         moment(step.time_ms),
         step.event.value,
-        f"{words[step.event]}, {copy.place}",
+        f"{words[step.event]}, at {copy.place}",
         _SHOWN_IN.get(step.event, copy.topic),
         f"/messages/{segment(copy.offset_msg_id)}?topic={segment(copy.topic)}",
     )

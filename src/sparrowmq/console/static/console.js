@@ -24,8 +24,10 @@ function localTimes(root) {
 // ---- live updates
 
 const live = { stream: null, isPaused: false, retry: 0, announced: 0, seen: document.body.dataset.seen };
+/** Parts that changed while they were in use: id and HTML. */
+const held = new Map();
 
-/** Whether the user is working in a part: it is left alone, and the next change updates it. */
+/** Whether the user is working in a part: it is left alone until that ends. */
 function isInUse(element) {
   const focused = document.activeElement;
   if (element.contains(focused) && focused.matches("input,select,textarea,button")) return true;
@@ -42,10 +44,18 @@ function focusKey(element) {
   return same.indexOf(active);
 }
 
-function swap(event) {
+function receive(event) {
   const { id, html } = JSON.parse(event.data);
-  const element = document.getElementById("live-" + id);
-  if (!element || isInUse(element)) return;
+  held.set(id, html);
+  for (const [each, text] of held) {
+    const element = document.getElementById("live-" + each);
+    if (element && isInUse(element)) continue;
+    held.delete(each);
+    if (element) swap(each, element, text);
+  }
+}
+
+function swap(id, element, html) {
   const scrolled = [...element.querySelectorAll(".scroll")].map((each) => [each.scrollLeft, each.scrollTop]);
   const focused = focusKey(element);
   element.innerHTML = html;
@@ -73,7 +83,7 @@ function open() {
   const page = location.pathname + location.search;
   const address = "/live?page=" + encodeURIComponent(page) + "&seen=" + encodeURIComponent(live.seen);
   live.stream = new EventSource(address);
-  live.stream.addEventListener("fragment", swap);
+  live.stream.addEventListener("fragment", receive);
   live.stream.onerror = () => {
     // The browser gives up on 503: retry later.
     if (live.stream && live.stream.readyState === EventSource.CLOSED) {
@@ -87,7 +97,8 @@ function close() {
   clearTimeout(live.retry);
   if (live.stream) live.stream.close();
   live.stream = null;
-  live.seen = "";
+  live.seen = ""; // all parts are sent again
+  held.clear();
 }
 
 function setUpLive() {
