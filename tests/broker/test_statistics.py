@@ -2,6 +2,7 @@
 
 import pytest
 
+from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.handlers import statistics as handlers
 from sparrowmq.broker.statistics import (
     BROKER_FROM_DISK,
@@ -356,6 +357,21 @@ def test_a_group_reports_its_lag_per_queue(world: World) -> None:
     assert first.last_timestamp > 0
     assert stats.offset_table[queue("orders", 1)].lag == 1
     assert stats.lag == 3
+
+
+def test_a_question_about_one_group_does_not_copy_the_progress_of_all(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tools ask about a thousand groups, one after the other."""
+    world.topic("orders", 1)
+    commit(world, 0)
+
+    def copied(_: ConsumerOffsets) -> None:
+        raise AssertionError("all rows were copied")
+
+    monkeypatch.setattr(ConsumerOffsets, "rows", copied)
+    stats = world.read(GetConsumeStats(consumer_group="billing"), ConsumeStats)
+    assert list(stats.offset_table) == [queue("orders", 0)]
 
 
 def test_a_live_group_tells_only_of_topics_it_subscribes_to(world: World) -> None:

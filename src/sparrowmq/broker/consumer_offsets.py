@@ -38,6 +38,7 @@ QueueOffsets = dict[int, int]
 Place = tuple[str, int]
 """`topic@group` and a queue."""
 
+_KEYS_AT_ONCE = 4096
 _MOST_REMOVED = 10_000
 """How many rewinds of removed offsets are kept; each costs about 150 bytes."""
 
@@ -213,8 +214,14 @@ class ConsumerOffsets:
 
     def topics_of(self, group: str) -> list[str]:
         """Topics a group has offsets for."""
-        ending = f"@{group}"
-        return [key[: -len(ending)] for key in self._table if key.endswith(ending)]
+        return [topic for part in self.topics_in_parts(group) for topic in part]
+
+    def topics_in_parts(self, group: str) -> Iterator[list[str]]:
+        """The same, some at a time: between two parts the caller may let the loop run."""
+        ending, keys = f"@{group}", list(self._table)
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            part = keys[start : start + _KEYS_AT_ONCE]
+            yield [key[: -len(ending)] for key in part if key.endswith(ending)]
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups that have offsets for a topic."""
