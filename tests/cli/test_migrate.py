@@ -57,7 +57,7 @@ def test_a_plan_lists_what_can_and_cannot_move_and_changes_nothing(
     assert ran.returncode == 3, ran.stderr  # dead letters do not move
     found = rows(ran)
     assert found["topic", "orders"] == ("to do", "3 queues on broker-a")
-    assert found["topic", "invoices"] == ("to do", "1 queues on broker-a")
+    assert found["topic", "invoices"] == ("to do", "1 queue on broker-a")
     assert found["group", "billing"] == ("to do", "on broker-a")
     assert found["topic", "%DLQ%billing"][0] == "cannot move"
     assert "messages, which are not copied" in found["topic", "%DLQ%billing"][1]

@@ -278,7 +278,8 @@ async def _topic(
     if not missing:
         return item(MigrationState.THERE)
     numbers = sorted({wanted[broker].write_queue_nums for broker in missing})
-    how = f"{' or '.join(map(str, numbers))} queues on {', '.join(sorted(missing))}"
+    queues = "queue" if numbers == [1] else "queues"
+    how = f"{' or '.join(map(str, numbers))} {queues} on {', '.join(sorted(missing))}"
     if dry_run:
         return item(MigrationState.TO_DO, how)
     requests = {broker: create_request(wanted[broker]) for broker in missing}

@@ -230,7 +230,8 @@ def _check_crcs(
         covered = memoryview(data)[at : at + size - CRC_PROPERTY_SIZE]
         digits = b"%010d" % (crc32(covered) & 0x7FFFFFFF)
         if digits[::-1] != tail[9:19]:
-            raise RecordError(at, f"record CRC {digits[::-1]!r}, {tail[9:19]!r} recorded")
+            recorded = tail[9:19].decode("ascii", "backslashreplace")
+            raise RecordError(at, f"record CRC {digits[::-1].decode()}, {recorded} recorded")
     elif _almost_crc_property(tail):
         raise RecordError(at, "its whole-record CRC property is damaged")
 
