@@ -431,12 +431,13 @@ class Admin(Block):
         order: bool | None = None,
         attributes: Attributes | None = None,
         brokers: Sequence[str] = (),
+        cluster: str | None = None,
         dry_run: bool = False,
     ) -> list[SettingChange]:
-        """Change the given settings, on the named brokers or on all that have the topic; an
-        attribute that is None is removed. Nothing changes if one of the brokers hangs (is reachable
-        but does not answer), or in a dry run. `queues` applies to reading and writing unless those
-        are given.
+        """Change the given settings on all brokers that have the topic, or on those of them that
+        are named or in a cluster; an attribute that is None is removed. Nothing changes if one of
+        the brokers hangs (is reachable but does not answer), or in a dry run. `queues` applies to
+        reading and writing unless those are given.
 
         Messages in queues that readers no longer see are not delivered. Raises NotFound.
         """
@@ -449,7 +450,7 @@ class Admin(Block):
             attributes=attributes,
         )
         return await topics.update_topic(
-            self._cluster, topic, wanted, brokers=brokers, dry_run=dry_run
+            self._cluster, topic, wanted, brokers=brokers, of=cluster, dry_run=dry_run
         )
 
     async def spread_topic(
@@ -637,11 +638,12 @@ class Admin(Block):
         orderly: bool | None = None,
         attributes: Attributes | None = None,
         brokers: Sequence[str] = (),
+        cluster: str | None = None,
         dry_run: bool = False,
     ) -> list[SettingChange]:
-        """Change the given settings, on the named brokers or on all that have the group; an
-        attribute that is None is removed. Nothing changes if one of the brokers hangs (is reachable
-        but does not answer), or in a dry run. Raises NotFound."""
+        """Change the given settings on all brokers that have the group, or on those of them that
+        are named or in a cluster; an attribute that is None is removed. Nothing changes if one of
+        the brokers hangs (is reachable but does not answer), or in a dry run. Raises NotFound."""
         wanted = group_changes.wanted_group(
             may_consume=may_consume,
             may_broadcast=may_broadcast,
@@ -651,7 +653,7 @@ class Admin(Block):
             attributes=attributes,
         )
         return await group_changes.update_group(
-            self._cluster, group, wanted, brokers=brokers, dry_run=dry_run
+            self._cluster, group, wanted, brokers=brokers, of=cluster, dry_run=dry_run
         )
 
     async def delete_group(

@@ -132,11 +132,13 @@ async def update_group(
     wanted: WantedSettings,
     *,
     brokers: Sequence[str],
+    of: str | None = None,
     dry_run: bool,
 ) -> list[SettingChange]:
-    """Change a group on the brokers that have it. Raises ValueError, NotFound."""
+    """Change a group on the brokers that have it: on those that are named, those of a cluster, or
+    all. Raises ValueError, NotFound."""
     check_own(group)
-    changes, _ = await _update(cluster, group, wanted, brokers=brokers, dry_run=dry_run)
+    changes, _ = await _update(cluster, group, wanted, brokers=brokers, of=of, dry_run=dry_run)
     return changes
 
 
@@ -145,12 +147,13 @@ async def _update(
     group: str,
     wanted: WantedSettings,
     *,
-    brokers: Sequence[str],
+    brokers: Sequence[str] = (),
+    of: str | None = None,
     dry_run: bool,
 ) -> tuple[list[SettingChange], list[str]]:
     """What differs, and the brokers that have the group."""
     check_group(group)
-    targets, away = await cluster.changeable(brokers=brokers)
+    targets, away = await cluster.changeable(brokers=brokers, cluster=of)
     configs, unreached = await _configs(cluster, group, targets)
     away += unreached
     if not configs:
@@ -180,7 +183,7 @@ async def set_paused(
     (check_own if paused else check_group)(group)
     if topic is None:
         wanted = wanted_group(None, may_consume=not paused)
-        _, having = await _update(cluster, group, wanted, brokers=(), dry_run=dry_run)
+        _, having = await _update(cluster, group, wanted, dry_run=dry_run)
         return having
     online = await connected(cluster, group)
     await find_group(cluster, group, online)

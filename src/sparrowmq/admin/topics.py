@@ -358,17 +358,16 @@ async def update_topic(
     wanted: WantedSettings,
     *,
     brokers: Sequence[str],
+    of: str | None = None,
     dry_run: bool,
 ) -> list[SettingChange]:
-    """Change a topic on the brokers that have it. Nothing is changed unless all reachable ones
-    answer."""
+    """Change a topic on the brokers that have it: on those that are named, those of a cluster, or
+    all. Nothing is changed unless all reachable ones answer."""
     check_names("brokers", brokers)
     route = await cluster.route(check_topic(topic))
-    having = {data.broker_name: data.master_addr for data in route.broker_datas}
-    for name in brokers:
-        if name not in having:
-            raise NotFound("broker", name, f"topic {topic} is on: {', '.join(sorted(having))}")
-    targets, without_master = await cluster.changeable(brokers=brokers or sorted(having))
+    having = {data.broker_name: data.cluster for data in route.broker_datas}
+    chosen = _chosen(topic, having, brokers, of)
+    targets, without_master = await cluster.changeable(brokers=chosen)
     answers = await cluster.ask_each(
         targets, lambda _, address: topic_config(cluster, address, topic)
     )
@@ -385,6 +384,23 @@ async def update_topic(
     done = await cluster.change_each(what, concerned, lambda name: (requests[name], b""), away=away)
     await until_routed(cluster, requests, done)
     return changes
+
+
+def _chosen(
+    topic: str, having: Mapping[str, str], brokers: Sequence[str], of: str | None
+) -> list[str]:
+    """Of the brokers that have a topic, each with its cluster, those that are named, those of a
+    cluster, or all. Raises NotFound."""
+    for name in brokers:
+        if name not in having:
+            raise NotFound("broker", name, f"topic {topic} is on: {', '.join(sorted(having))}")
+    if brokers or of is None:
+        return sorted(brokers or having)
+    chosen = sorted(name for name, its_cluster in having.items() if its_cluster == of)
+    if not chosen:
+        known = ", ".join(sorted(set(having.values())))
+        raise NotFound("topic", f"{topic} in cluster {of}", f"it is in: {known}")
+    return chosen
 
 
 async def until_routed(

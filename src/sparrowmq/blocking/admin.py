@@ -356,12 +356,13 @@ class Admin(Facade[AsyncAdmin]):
         order: bool | None = None,
         attributes: Attributes | None = None,
         brokers: Sequence[str] = (),
+        cluster: str | None = None,
         dry_run: bool = False,
     ) -> list[SettingChange]:
-        """Change the given settings, on the named brokers or on all that have the topic; an
-        attribute that is None is removed. Nothing changes if one of the brokers hangs (is reachable
-        but does not answer), or in a dry run. `queues` applies to reading and writing unless those
-        are given.
+        """Change the given settings on all brokers that have the topic, or on those of them that
+        are named or in a cluster; an attribute that is None is removed. Nothing changes if one of
+        the brokers hangs (is reachable but does not answer), or in a dry run. `queues` applies to
+        reading and writing unless those are given.
 
         Messages in queues that readers no longer see are not delivered. Raises NotFound.
         """
@@ -375,6 +376,7 @@ class Admin(Facade[AsyncAdmin]):
                 order=order,
                 attributes=attributes,
                 brokers=brokers,
+                cluster=cluster,
                 dry_run=dry_run,
             )
         )
@@ -567,11 +569,12 @@ class Admin(Facade[AsyncAdmin]):
         orderly: bool | None = None,
         attributes: Attributes | None = None,
         brokers: Sequence[str] = (),
+        cluster: str | None = None,
         dry_run: bool = False,
     ) -> list[SettingChange]:
-        """Change the given settings, on the named brokers or on all that have the group; an
-        attribute that is None is removed. Nothing changes if one of the brokers hangs (is reachable
-        but does not answer), or in a dry run. Raises NotFound."""
+        """Change the given settings on all brokers that have the group, or on those of them that
+        are named or in a cluster; an attribute that is None is removed. Nothing changes if one of
+        the brokers hangs (is reachable but does not answer), or in a dry run. Raises NotFound."""
         return self._wait(
             lambda admin: admin.update_group(
                 group,
@@ -582,6 +585,7 @@ class Admin(Facade[AsyncAdmin]):
                 orderly=orderly,
                 attributes=attributes,
                 brokers=brokers,
+                cluster=cluster,
                 dry_run=dry_run,
             )
         )

@@ -264,7 +264,7 @@ def shell_options(
     return add
 
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 _quiet_option = click.option(
     "--quiet", "-q", "is_quiet", is_flag=True, help="Print only data and errors."
 )
@@ -286,7 +286,7 @@ def _options(*, watch: bool, json: bool, timeout: bool) -> list[Callable[[Any], 
             )
         )
     if json:
-        options.append(_json_option)
+        options.append(json_option)
     if timeout:
         options.append(
             click.option(
@@ -317,7 +317,7 @@ def local_shell_options(command: Callable[..., T]) -> Callable[..., T]:
         shell = Shell(name_servers="", as_json=as_json, is_quiet=is_quiet)
         return command(*args, shell=shell, **values)
 
-    return _json_option(_quiet_option(wrapped))
+    return json_option(_quiet_option(wrapped))
 
 
 def selected(names: Iterable[str], match: str | None, limit: int) -> tuple[list[str], int]:
@@ -364,3 +364,12 @@ brokers_option = click.option(
     shell_complete=complete_brokers,
     help="Only on this broker; may be repeated.",
 )
+cluster_option = click.option(
+    "--cluster", metavar="NAME", help="Only on the brokers of this cluster."
+)
+
+
+def check_where(brokers: Sequence[str], cluster: str | None) -> None:
+    """Raises UsageError for both kinds of places."""
+    if brokers and cluster:
+        raise click.UsageError("--broker and --cluster cannot be combined")

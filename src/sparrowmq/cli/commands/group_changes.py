@@ -12,6 +12,8 @@ from sparrowmq.cli.output import Report, Table, Value, table
 from sparrowmq.cli.shell import (
     Shell,
     brokers_option,
+    check_where,
+    cluster_option,
     dry_run_option,
     shell_options,
     topic_option,
@@ -50,6 +52,7 @@ def _setting_options(command: click.decorators.FC) -> click.decorators.FC:
             help="May be repeated; -K removes one in an update.",
         ),
         brokers_option,
+        cluster_option,
     ]
     for option in reversed(options):
         command = option(command)
@@ -94,7 +97,6 @@ def _attributes(texts: tuple[str, ...]) -> dict[str, str | None] | None:
 @click.command("create")
 @click.argument("name")
 @_setting_options
-@click.option("--cluster", help="On all brokers of this cluster.")
 @dry_run_option
 @shell_options()
 def create(
@@ -117,8 +119,7 @@ def create(
       sparrowmq group create billing
       sparrowmq group create billing --retries 3 --broker broker-a
     """
-    if brokers and cluster:
-        raise click.UsageError("--broker and --cluster cannot be combined")
+    check_where(brokers, cluster)
     given = _given(retries, broadcast, consume, order, retry_queues)
     wanted = _attributes(attributes)
 
@@ -180,6 +181,7 @@ def update(
     retry_queues: int | None,
     attributes: tuple[str, ...],
     brokers: tuple[str, ...],
+    cluster: str | None,
     dry_run: bool,
     shell: Shell,
 ) -> None:
@@ -190,6 +192,7 @@ def update(
       sparrowmq group update billing --retries 3 --dry-run
       sparrowmq group update billing --consume off --broker broker-a
     """
+    check_where(brokers, cluster)
     given = _given(retries, broadcast, consume, order, retry_queues)
     wanted = _attributes(attributes)
     if not given and wanted is None:
@@ -199,6 +202,7 @@ def update(
         return await admin.update_group(
             name,
             brokers=brokers,
+            cluster=cluster,
             attributes=wanted,
             dry_run=dry_run,
             **given,  # type: ignore[arg-type]  # by name, checked by its options

@@ -16,7 +16,15 @@ from sparrowmq.cli.cluster_tables import change_table
 from sparrowmq.cli.completion import complete_brokers, complete_topics
 from sparrowmq.cli.option_types import Permission, Whole
 from sparrowmq.cli.output import Kind, Report, Table, Value, table
-from sparrowmq.cli.shell import Shell, brokers_option, dry_run_option, shell_options, yes_option
+from sparrowmq.cli.shell import (
+    Shell,
+    brokers_option,
+    check_where,
+    cluster_option,
+    dry_run_option,
+    shell_options,
+    yes_option,
+)
 from sparrowmq.client.errors import counted
 
 _TYPE = "message.type"
@@ -60,6 +68,7 @@ def _setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Set an attribute; -KEY removes one. May be repeated.",
         ),
         brokers_option,
+        cluster_option,
     ]
     for option in reversed(options):
         command = option(command)
@@ -97,7 +106,6 @@ def _attributes(texts: Sequence[str], message_type: str | None) -> dict[str, str
 @click.command()
 @click.argument("name")
 @_setting_options
-@click.option("--cluster", metavar="NAME", help="On all brokers of this cluster.")
 @click.option("--if-missing", is_flag=True, help="Leave a topic that exists as it is.")
 @dry_run_option
 @shell_options()
@@ -123,8 +131,7 @@ def create(
       sparrowmq topic create orders --queues 16 --type fifo
       sparrowmq topic create orders --broker broker-a --broker broker-b --if-missing
     """
-    if brokers and cluster:
-        raise click.UsageError("--broker and --cluster cannot be combined")
+    check_where(brokers, cluster)
     _check_queues(settings)
     attributes = _attributes(attribute_texts, message_type)
     if None in (attributes or {}).values():
@@ -211,12 +218,13 @@ def update(
     message_type: str | None,
     attribute_texts: tuple[str, ...],
     brokers: tuple[str, ...],
+    cluster: str | None,
     dry_run: bool,
     yes: bool,
     shell: Shell,
     **settings: Any,
 ) -> None:
-    """Change the given settings of a topic, on all of its brokers.
+    """Change the given settings of a topic, on all of its brokers or some.
 
     Messages in queues that are removed from readers are no longer delivered: the command shows
     them, and asks.
@@ -227,6 +235,7 @@ def update(
       sparrowmq topic update orders --perm r --broker broker-a
       sparrowmq topic update orders --attribute -message.type
     """
+    check_where(brokers, cluster)
     _check_queues(settings)
     attributes = _attributes(attribute_texts, message_type)
     if attributes is None and all(value is None for value in settings.values()):
@@ -234,7 +243,12 @@ def update(
 
     async def change(admin: Admin, *, is_dry: bool) -> list[SettingChange]:
         return await admin.update_topic(
-            name, **settings, attributes=attributes, brokers=brokers, dry_run=is_dry
+            name,
+            **settings,
+            attributes=attributes,
+            brokers=brokers,
+            cluster=cluster,
+            dry_run=is_dry,
         )
 
     async def look(admin: Admin) -> tuple[list[SettingChange], Table | None]:
