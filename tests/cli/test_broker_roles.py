@@ -19,6 +19,11 @@ def broker(running: Cluster, *arguments: str, answer: str = "") -> Ran:
     return run("broker", *arguments, "--name-servers", running.name_server, answer=answer)
 
 
+def changed(running: Cluster, new: str) -> str:
+    """The last sentence, which names the cluster."""
+    return f"{new} is the master of broker-a (name servers {running.name_server})"
+
+
 class Sender:
     """A producer that sends all the time, and counts what fails."""
 
@@ -84,18 +89,20 @@ def test_roles_change_and_change_back_while_a_producer_sends() -> None:
         with Sender(running.name_server) as sender:
             sender.until_sent()
             dry = broker(running, "promote", MASTER, "--dry-run")
-            assert dry.stdout.startswith(f"broker-a: slave 1 at {new}, ")
-            assert dry.stdout.endswith(f" becomes the master, and {old} becomes slave 1\n")
+            outlook, end = dry.stderr.splitlines()
+            assert outlook.startswith(f"broker-a: slave 1 at {new}, ")
+            assert outlook.endswith(f" becomes the master, and {old} becomes slave 1")
+            assert end == "nothing was changed: a dry run"
             for verb in ("promote", "demote"):
                 unasked = broker(running, verb, MASTER, answer="y\nbroker-a\n")
                 assert unasked.returncode == 1
                 refusal = "broker-a would get another master: nothing was changed; --yes does it"
                 assert refusal in unasked.stderr
             promoted = broker(running, "promote", MASTER, "--id", "1", "--yes")
-            assert promoted.stdout.splitlines()[-1] == f"{new} is the master of broker-a"
+            assert promoted.stderr.splitlines()[-1] == changed(running, new)
             sender.until_sent()
             demoted = broker(running, "demote", MASTER, "--yes", "--json")
-            assert demoted.stderr.splitlines()[-1] == f"{old} is the master of broker-a"
+            assert demoted.stderr.splitlines()[-1] == changed(running, old)
             (row,) = json.loads(demoted.stdout)["items"]
             assert (row["newMaster"], row["oldMaster"], row["isDone"]) == (old, new, True)
             sender.until_sent()
@@ -130,9 +137,9 @@ def test_a_slave_of_a_lost_master_is_promoted_if_the_loss_is_accepted() -> None:
         accepted = ("promote", MASTER, "--accept-loss", MASTER)
         new = running.broker_addresses[SLAVE]
         shown = f"broker-a has no master: slave 1 at {new} becomes it. Its log ends at "
-        assert broker(running, *accepted, "--dry-run").stdout.startswith(shown)
+        assert broker(running, *accepted, "--dry-run").stderr.startswith(shown)
         done = broker(running, *accepted, "--yes")
-        assert done.stdout.splitlines()[-1] == f"{new} is the master of broker-a"
+        assert done.stderr.splitlines()[-1] == changed(running, new)
         sent = run("send", "orders", "after", "--name-servers", running.name_server)
         assert sent.stdout.startswith("SEND_OK")
 
@@ -145,8 +152,11 @@ def test_a_slave_that_was_started_without_a_master_is_promoted_by_its_address() 
         accepted = ("promote", MASTER, "--accept-loss", MASTER, "--yes")
         assert "name one with --address" in broker(running, *accepted).stderr
         new = running.broker_addresses[SLAVE]
-        done = broker(running, *accepted, "--address", new)
-        assert done.stdout.splitlines()[-1] == f"{new} is the master of broker-a"
+        done = broker(running, *accepted, "--address", new, "--quiet")
+        header, row = (line.split("\t") for line in done.stdout.splitlines())
+        assert header == ["BROKER", "SLAVE", "MASTER", "WAS", "BEHIND", "LOG-END", "DONE"]
+        assert (row[:5], row[6]) == ([MASTER, "1", new, "?", ""], "yes")
+        assert done.stderr == ""
 
 
 @pytest.mark.parametrize(

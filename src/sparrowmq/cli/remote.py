@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import click
 
-from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import NameServerRefusal, NameServersAway
 from sparrowmq.cli.completion import complete_contexts
 from sparrowmq.cli.contexts import known_contexts
@@ -158,13 +157,3 @@ def explained(error: SparrowMQError) -> str:
     if isinstance(error, ProtocolError):
         return f"an answer cannot be read: {error}; is everything there RocketMQ or SparrowMQ?"
     return str(error)
-
-
-def with_admin(name_servers: str, work: Callable[[Admin], Awaitable[T]]) -> T:
-    """Run an operation."""
-
-    async def run() -> T:
-        async with Admin(name_servers) as admin:
-            return await work(admin)
-
-    return run_remote(run())

@@ -9,10 +9,8 @@ from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.roles import RoleChange
 from sparrowmq.cli.completion import complete_brokers
 from sparrowmq.cli.option_types import Whole
-from sparrowmq.cli.output import Report, Value, table
-from sparrowmq.cli.remote import with_admin
-from sparrowmq.cli.shell import Shell, shell_options
-from sparrowmq.cli.stop_signal import changing
+from sparrowmq.cli.output import Kind, Report, Value, table
+from sparrowmq.cli.shell import Shell, dry_run_option, shell_options, yes_option
 
 _Change = Callable[[Admin, bool], Awaitable[RoleChange]]
 """Changes the roles, or only looks in a dry run."""
@@ -24,8 +22,6 @@ _id_option = click.option(
     metavar="ID",
     help="The slave that becomes the master; without it the one that has most.",
 )
-_dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would happen.")
-_yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @click.command()
@@ -41,9 +37,9 @@ _yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
     metavar="HOST:PORT",
     help="The slave, if it is not registered because it was started without a master.",
 )
-@_dry_run_option
-@_yes_option
-@shell_options(timeout=False)
+@dry_run_option
+@yes_option
+@shell_options()
 def promote(
     name: str,
     slave_id: int | None,
@@ -82,9 +78,9 @@ def promote(
 @click.command()
 @click.argument("name", shell_complete=complete_brokers)
 @_id_option
-@_dry_run_option
-@_yes_option
-@shell_options(timeout=False)
+@dry_run_option
+@yes_option
+@shell_options()
 def demote(name: str, slave_id: int | None, dry_run: bool, yes: bool, shell: Shell) -> None:
     """Make the master of a name a slave, to maintain its machine for instance.
 
@@ -104,22 +100,22 @@ def demote(name: str, slave_id: int | None, dry_run: bool, yes: bool, shell: She
 
 
 def _run(change: _Change, *, dry_run: bool, yes: bool, shell: Shell) -> None:
-    found = with_admin(shell.name_servers, lambda admin: change(admin, True))
-    click.echo(_outlook(found), err=shell.as_json)
+    found = shell.ask(lambda admin: change(admin, True))
+    shell.say(_outlook(found))
     if dry_run:
         _show(shell, found, is_done=False)
         shell.dry()
         return
     shell.confirm(f"{found.broker} would get another master", found.broker, yes=yes)
-    with changing(
-        lambda: (
+    done = shell.change(
+        lambda admin: change(admin, False),
+        next_step=lambda: (
             f"{found.new_master} may be the master of {found.broker} by now, or soon. See which one"
             f" is: sparrowmq broker list; if it is not, run it again"
-        )
-    ):
-        done = with_admin(shell.name_servers, lambda admin: change(admin, False))
-    click.echo(f"{done.new_master} is the master of {done.broker}", err=shell.as_json)
+        ),
+    )
     _show(shell, done, is_done=True)
+    shell.done(f"{done.new_master} is the master of {done.broker}")
 
 
 _COLUMNS = (
@@ -127,20 +123,20 @@ _COLUMNS = (
     ("SLAVE", "slaveId"),
     ("MASTER", "newMaster"),
     ("WAS", "oldMaster"),
-    ("BEHIND", "behindBytes"),
-    ("LOG-END", "logEnd"),
+    ("BEHIND", "behindBytes", Kind.NUMBER),
+    ("LOG-END", "logEnd", Kind.NUMBER),
     ("DONE", "isDone"),
 )
 
 
 def _show(shell: Shell, found: RoleChange, *, is_done: bool) -> None:
-    """Print the result for programs; people have already read the sentences."""
-    if shell.as_json:
-        row: list[Value] = [
-            *(found.broker, found.slave_id, found.new_master, found.old_master),
-            *(found.behind_bytes, found.log_end, is_done),
-        ]
-        shell.show(Report([table(_COLUMNS, [row])]))
+    row: list[Value] = [
+        *(found.broker, found.slave_id, found.new_master, found.old_master),
+        "" if found.behind_bytes is None else found.behind_bytes,
+        "" if found.log_end is None else found.log_end,
+        is_done,
+    ]
+    shell.show(Report([table(_COLUMNS, [row])]))
 
 
 def _outlook(found: RoleChange) -> str:

@@ -448,6 +448,8 @@ def deliver(
     shell.show(Report([table(columns, [row])]))
     if dry_run:
         shell.dry()
+    else:
+        shell.done(f"{done.client_id} got message {done.message_id}")
     if not done.is_ok:
         sys.exit(1)
 

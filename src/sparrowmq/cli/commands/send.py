@@ -15,7 +15,8 @@ from sparrowmq.admin.errors import NotFound, TopicAway
 from sparrowmq.cli.completion import complete_topics
 from sparrowmq.cli.option_types import Decimal, Moment, Wait, Whole
 from sparrowmq.cli.output import json_text
-from sparrowmq.cli.remote import name_servers_option, run_remote
+from sparrowmq.cli.remote import ORIGIN, name_servers_option, run_remote
+from sparrowmq.cli.shell import Shell
 from sparrowmq.cli.stop_signal import changing
 from sparrowmq.client.errors import counted
 from sparrowmq.client.send_result import SendResult
@@ -142,6 +143,8 @@ def send(
         pairs[name] = value
     when = _when(**delivery)
     results: list[SendResult] = []
+    origin = click.get_current_context().meta.get(ORIGIN, "")
+    shell = Shell(name_servers=name_servers, origin=origin)
 
     async def work() -> None:
         message = Message(topic, data, tags=tag, keys=keys, properties=pairs, **when)
@@ -156,7 +159,7 @@ def send(
                 results.append(await producer.send(message))
                 if is_new:
                     is_new = False
-                    click.echo(f"topic {topic} was created by this message", err=True)
+                    shell.done(f"topic {topic} was created by this message")
                 click.echo(sent_line(results[-1], as_json=as_json))
 
     try:
