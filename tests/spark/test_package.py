@@ -75,6 +75,16 @@ def test_the_command_writes_it_and_prints_the_line_to_submit_with(tmp_path: Path
     assert not [name for name in names if "/broker/" in name or not name.endswith(".py")]
 
 
+def test_its_json_has_the_listed_keys(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(app, ["spark", "package", "--out", str(tmp_path), "--json"])
+    assert ran.exit_code == 0, ran.output
+    command = "spark package --out dist"
+    assert shape(command, ran.stdout) == shapes()[command]
+    found = json.loads(ran.stdout)
+    assert Path(found["file"]).stat().st_size == found["bytes"]
+    assert found["submit"].startswith("spark-submit --master spark://")
+
+
 def test_a_name_without_zip_is_a_directory_that_is_made_if_missing(tmp_path: Path) -> None:
     out = tmp_path / "dist"
     written = []

@@ -15,10 +15,16 @@ from sparrowmq.cli.commands.pipeline_checks import (
     check_topics,
     report_no_match,
 )
-from sparrowmq.cli.commands.pipeline_options import name_server_option, spark_options
+from sparrowmq.cli.commands.pipeline_options import (
+    name_server_option,
+    show_document,
+    spark_options,
+)
 from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.cli.message_output import body_field, body_line
 from sparrowmq.cli.option_types import Duration, Moment, Whole
+from sparrowmq.cli.output import Value
+from sparrowmq.cli.shell import json_option
 from sparrowmq.client.errors import counted
 from sparrowmq.clock import utc_text
 from sparrowmq.protocol.names import DLQ_PREFIX
@@ -77,6 +83,7 @@ from sparrowmq.spark.jobs.archive_query import Question
     is_flag=True,
     help="Go on although messages were deleted or a queue got shorter.",
 )
+@json_option
 @name_server_option
 @spark_options
 @click.pass_context
@@ -92,6 +99,7 @@ def archive(
     batch: int,
     compact_after: int,
     allow_data_loss: bool,
+    as_json: bool,
     name_server: str,
     master: str,
     settings: dict[str, str],
@@ -139,6 +147,10 @@ def archive(
         else:
             archive_forever(archiver, lambda: not never.wait(interval))
         found = archiver.archive
+    if as_json:
+        facts: dict[str, Value] = {"archive": to, "archived": found.rows - before}
+        show_document(facts | {"messages": found.rows, "files": len(found.files)})
+        return
     click.echo(
         f"{counted(found.rows - before, 'message')} archived now, {found.rows:,} in all,"
         f" in {counted(len(found.files), 'file')}: {to}"
@@ -194,8 +206,11 @@ def query(
     show_default=True,
     help="How long old files stay for readers that have begun.",
 )
+@json_option
 @spark_options
-def compact(folder: str, keep_removed: float, master: str, settings: dict[str, str]) -> None:
+def compact(
+    folder: str, keep_removed: float, as_json: bool, master: str, settings: dict[str, str]
+) -> None:
     """Merge small files into large ones; readers see the same rows.
 
     \b
@@ -209,6 +224,9 @@ def compact(folder: str, keep_removed: float, master: str, settings: dict[str, s
         shown_progress("compact") as on_step,
     ):
         before, after = compact_archive(spark, folder, rule, on_step)
+    if as_json:
+        show_document({"archive": folder, "filesWas": before, "filesNow": after})
+        return
     click.echo(f"{counted(before, 'file')} became {after:,}")
 
 

@@ -10,17 +10,22 @@ from sparrowmq.cli.commands.pipeline_checks import check_archive, check_dead_let
 from sparrowmq.cli.commands.pipeline_options import (
     dry_run_option,
     name_server_option,
+    say_changed,
+    show_document,
     spark_options,
     state_folder,
     state_option,
 )
 from sparrowmq.cli.commands.pipeline_session import (
     pipeline_session,
+    ranges_table,
     show_ranges,
     shown_progress,
 )
 from sparrowmq.cli.completion import complete_dead_letter_groups, complete_topics
 from sparrowmq.cli.option_types import Moment, Whole
+from sparrowmq.cli.output import Value
+from sparrowmq.cli.shell import json_option
 from sparrowmq.client.errors import counted
 from sparrowmq.clock import system_clock
 from sparrowmq.spark.jobs.copy import Copied
@@ -58,6 +63,7 @@ _where = click.option(
 )
 @click.option("--again", is_flag=True, help="Send everything although it was sent before.")
 @dry_run_option
+@json_option
 @state_option
 @name_server_option
 @spark_options
@@ -73,6 +79,7 @@ def replay(
     batch: int,
     again: bool,
     dry_run: bool,
+    as_json: bool,
     state: Path | None,
     name_server: str,
     master: str,
@@ -108,28 +115,44 @@ def replay(
         folder = journal_folder(state_folder(state), job, cluster)
     with JobJournal(folder) as journal:
         if dry_run:
-            _look(job, journal, again=again, master=master, settings=settings)
+            looked = _look(job, journal, again=again, master=master, settings=settings)
+            _show_look(job, *looked, as_json=as_json)
             return
         if again:
             journal.put_aside()
         before = sent_before(journal)
         if before is None:
             job.check_range(system_clock())
-        elif before.is_finished:
-            click.echo(
-                f"{before.sent:,} messages of {topic} were sent to {to} by an earlier run, and"
-                " nothing was left to send; --again sends them once more"
-            )
-            return
-        else:
-            click.echo(f"{before.sent:,} messages, a part of it, were sent by an earlier run")
-        with (
-            pipeline_session("replay", master, settings) as spark,
-            shown_progress("replay") as on_step,
-        ):
-            copied = ReplayRun(spark, job, journal).run(on_step)
+        copied = before
+        if before is None or not before.is_finished:
+            if before is not None and not as_json:
+                click.echo(f"{before.sent:,} messages, a part of it, were sent by an earlier run")
+            with (
+                pipeline_session("replay", master, settings) as spark,
+                shown_progress("replay") as on_step,
+            ):
+                copied = ReplayRun(spark, job, journal).run(on_step)
+            say_changed(name_server)
+    assert copied is not None
+    _show_sent(job, before, copied, as_json=as_json)
+
+
+def _show_sent(job: ReplayJob, before: Copied | None, copied: Copied, *, as_json: bool) -> None:
+    """Print what a run sent, and runs `before` it."""
     now = copied.sent - (before.sent if before else 0)
-    click.echo(f"{counted(now, 'message')} of {topic} sent to {to} now, {copied.sent:,} in all")
+    if as_json:
+        facts: dict[str, Value] = {"topic": job.topic, "to": job.to, "sentNow": now}
+        show_document(facts | {"sent": copied.sent, "repeated": copied.repeated})
+        return
+    if before is not None and before.is_finished:
+        click.echo(
+            f"{before.sent:,} messages of {job.topic} were sent to {job.to} by an earlier run, and"
+            " nothing was left to send; --again sends them once more"
+        )
+        return
+    click.echo(
+        f"{counted(now, 'message')} of {job.topic} sent to {job.to} now, {copied.sent:,} in all"
+    )
     if copied.repeated:
         click.echo(f"at most {copied.repeated:,} of them came twice: a batch was cut short")
     if not copied.sent:
@@ -143,22 +166,29 @@ def _look(
     again: bool,
     master: str,
     settings: dict[str, str],
-) -> None:
-    """Show what would be sent. Spark counts what is in an archive, and what fulfils --where."""
-    fulfilling = None
+) -> tuple[Copied, int | None]:
+    """What would be sent, and how much of it fulfils --where, None without that. Spark counts what
+    is in an archive, and what fulfils --where."""
     if job.archive is None and job.where is None:
-        copied = ReplayRun(None, job, journal).look(again=again)
-    else:
-        with pipeline_session("replay", master, settings) as spark:
-            work = ReplayRun(spark, job, journal)
-            copied = work.look(again=again)
-            if job.where is not None and copied.left:
-                fulfilling = work.count(copied)
+        return ReplayRun(None, job, journal).look(again=again), None
+    with pipeline_session("replay", master, settings) as spark:
+        work = ReplayRun(spark, job, journal)
+        copied = work.look(again=again)
+        is_counted = job.where is not None and copied.left
+        return copied, work.count(copied) if is_counted else None
+
+
+def _show_look(job: ReplayJob, copied: Copied, fulfilling: int | None, *, as_json: bool) -> None:
+    left = copied.wanted - copied.looked_at
+    if as_json:
+        facts: dict[str, Value] = {"topic": job.topic, "to": job.to, "left": left}
+        facts |= {"matching": fulfilling, "sent": copied.sent}
+        show_document(facts, ranges_table(copied))
+        return
     show_ranges(copied)
     begun = f"; {copied.sent:,} were sent by an earlier run" if copied.sent else ""
     where = "" if fulfilling is None else f", of which {fulfilling:,} fulfil --where {job.where}"
     source = f"of {job.topic} in the archive {job.archive}" if job.archive else f"of {job.topic}"
-    left = copied.wanted - copied.looked_at
     click.echo(f"{counted(left, 'message')} {source} would be sent to {job.to}{where}{begun}")
     if not copied.wanted:
         click.echo(_why_nothing(job, copied))
@@ -178,7 +208,12 @@ def _why_nothing(job: ReplayJob, copied: Copied) -> str:
 @click.argument("group", shell_complete=complete_dead_letter_groups)
 @_where
 @click.option("--limit", type=Whole(min=1), default=20, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object per dead letter, with --send-back one document.",
+)
 @click.option(
     "--send-back", "sending", is_flag=True, help="Send them; otherwise they are only shown."
 )
@@ -225,6 +260,10 @@ def dead_letters(
             sent, copied = send_back(
                 spark, letters, journal, to=to, rows_per_second=rate, on_step=on_step
             )
+    say_changed(name_server)
+    if as_json:
+        show_document({"group": group, "sent": sent, "lookedAt": copied.wanted})
+        return
     click.echo(f"{counted(sent, 'dead letter')} of {group} sent back")
     if not copied.wanted:
         click.echo("there are none that an earlier run with this condition has not looked at")

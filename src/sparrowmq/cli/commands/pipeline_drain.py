@@ -1,6 +1,7 @@
 """`sparrowmq pipeline drain`"""
 
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -13,17 +14,22 @@ from sparrowmq.cli.commands.pipeline_options import (
     dry_run_option,
     name_server_option,
     operator_name,
+    say_changed,
+    show_document,
     spark_options,
     state_folder,
     state_option,
 )
 from sparrowmq.cli.commands.pipeline_session import (
     pipeline_session,
+    ranges_table,
     show_ranges,
     shown_progress,
 )
 from sparrowmq.cli.completion import complete_groups, complete_topics
 from sparrowmq.cli.option_types import Whole
+from sparrowmq.cli.output import Value, table
+from sparrowmq.cli.shell import json_option
 from sparrowmq.client.errors import counted
 from sparrowmq.spark.jobs.copy import Copied
 from sparrowmq.spark.jobs.drain import (
@@ -74,6 +80,7 @@ from sparrowmq.spark.wire.cluster import RemoteCluster
 @click.option("--hand-back", is_flag=True, help="Check that the temporary topic can be deleted.")
 @click.option("--worked-by", help="The group that consumes the temporary topic. [default: GROUP]")
 @click.option("--cleanup", is_flag=True, help="With --hand-back: delete the temporary topic.")
+@json_option
 @state_option
 @name_server_option
 @spark_options
@@ -91,6 +98,7 @@ def drain(
     hand_back: bool,
     worked_by: str | None,
     cleanup: bool,
+    as_json: bool,
     state: Path | None,
     name_server: str,
     master: str,
@@ -133,26 +141,77 @@ def drain(
     with RemoteCluster(name_server, 10.0) as cluster, JobJournal(job.state) as journal:
         work = DrainRun(job, cluster, AdminOperator(name_server), journal)
         if dry_run:
-            _show_plan(job, work.look())
+            _show_plan(job, work.look(), as_json=as_json)
             return
         if not report and not hand_back:
             is_copied = work.prepare()["copy"]["isFinished"]
             session = nullcontext() if is_copied else pipeline_session("drain", master, settings)
             with session as spark, shown_progress("drain") as on_step:
                 work.run(spark, on_step)
+            say_changed(name_server)
         found = drain_report(work, worked_by or group)
-        _show(work.job, found)
-        if report or hand_back:
-            _show_left(work.job, found, worked_by)
+        points = found.open_points() if hand_back else []
+        is_done = hand_back and not points
+        if is_done and cleanup:
+            work.forget()
+            say_changed(name_server)
+        if as_json:
+            state_now = "copied" if not hand_back else "not yet" if points else "complete"
+            _show_document(work.job, found, "deleted" if is_done and cleanup else state_now, points)
         else:
-            click.echo(f"next: consume {job.to}, then --hand-back --worked-by its group")
-        if hand_back:
-            _hand_back(work, found, cleanup=cleanup)
+            _show(work.job, found)
+            if report or hand_back:
+                _show_left(work.job, found, worked_by)
+            else:
+                click.echo(f"next: consume {job.to}, then --hand-back --worked-by its group")
+            if hand_back:
+                _show_handed_back(work.job, points, is_deleted=cleanup)
+        if points:
+            sys.exit(1)
 
 
-def _show_plan(job: DrainJob, copied: Copied) -> None:
-    show_ranges(copied)
+def _show_document(job: DrainJob, found: DrainFigures, state: str, points: Sequence[str]) -> None:
+    """How far a drain is, for programs."""
+    copied = found.copied
+    facts: dict[str, Value] = {
+        "topic": job.topic,
+        "to": job.to,
+        "group": job.group,
+        "state": state,
+        "messages": copied.wanted,
+        "copied": copied.sent,
+        "repeated": max(0, found.twice),
+        "unhandled": found.left,
+    }
+    queues: list[list[Value]] = [
+        [
+            f"{queue.broker_name}/{queue.queue_id}",
+            copied.starts[queue],
+            end.offset,
+            found.group[queue],
+        ]
+        for queue, end in sorted(copied.ends.items())
+    ]
+    columns = (("QUEUE", "queue"), ("WAS-AT", "wasAt"), ("FIXED-END", "fixedEnd"), ("AT", "isAt"))
+    show_document(
+        facts,
+        table(columns, queues),
+        table([("REASON", "reason")], [[point] for point in points], key="notYet"),
+    )
+
+
+def _show_plan(job: DrainJob, copied: Copied, *, as_json: bool) -> None:
     left = copied.wanted - copied.looked_at
+    if as_json:
+        facts: dict[str, Value] = {"topic": job.topic, "to": job.to, "group": job.group}
+        facts |= {"left": left, "sent": copied.sent}
+        queues: list[list[Value]] = [
+            [name, count] for name, count in sorted(queues_for(copied).items())
+        ]
+        columns = (("BROKER", "broker"), ("QUEUES", "queues"))
+        show_document(facts, ranges_table(copied), table(columns, queues, key="newQueues"))
+        return
+    show_ranges(copied)
     begun = f"; {copied.sent:,} were copied by an earlier run" if copied.sent else ""
     new = ", ".join(f"{count:,} on {name}" for name, count in sorted(queues_for(copied).items()))
     click.echo(
@@ -193,16 +252,14 @@ def _show_left(job: DrainJob, found: DrainFigures, worked_by: str | None) -> Non
         click.echo(f"--worked-by names the group that consumes {job.to}, if it is another")
 
 
-def _hand_back(work: DrainRun, found: DrainFigures, *, cleanup: bool) -> None:
-    points = found.open_points()
+def _show_handed_back(job: DrainJob, points: Sequence[str], *, is_deleted: bool) -> None:
     for point in points:
         click.echo(f"not yet: {point}")
     if points:
-        sys.exit(1)
-    click.echo(f"drain complete: group {work.job.group} continues with topic {work.job.topic} only")
-    if cleanup:
-        work.forget()
-        click.echo(f"topic {work.job.to} deleted")
+        return
+    click.echo(f"drain complete: group {job.group} continues with topic {job.topic} only")
+    if is_deleted:
+        click.echo(f"topic {job.to} deleted")
 
 
 def commands() -> list[click.Command]:

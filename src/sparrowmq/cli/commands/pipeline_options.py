@@ -11,7 +11,9 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from sparrowmq.cli.logs import with_log_level
-from sparrowmq.cli.remote import ADDRESSES, HELP, context_option, found_addresses
+from sparrowmq.cli.output import Report, Table, Value
+from sparrowmq.cli.remote import ADDRESSES, HELP, ORIGIN, context_option, found_addresses
+from sparrowmq.cli.shell import Shell
 from sparrowmq.cluster_address import DEFAULT
 
 P = ParamSpec("P")
@@ -113,6 +115,18 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
             raise click.UsageError(f"--conf {text!r} is not NAME=VALUE")
         pairs[name] = value
     return pairs
+
+
+def show_document(facts: dict[str, Value], *tables: Table) -> None:
+    """Print what a job came to as one JSON document."""
+    Shell(name_servers="", as_json=True).show(Report(tables, facts=facts))
+
+
+def say_changed(name_server: str) -> None:
+    """Name the cluster in which a job has changed something."""
+    origin = click.get_current_context().meta.get(ORIGIN, "")
+    shell = Shell(name_servers=name_server, origin=origin)
+    shell.say(f"changed: {shell.where}")
 
 
 def state_folder(given: Path | None) -> Path:

@@ -16,6 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sparrowmq.cli.commands.pipeline_options import is_verbose
+from sparrowmq.cli.output import Table as Rows
+from sparrowmq.cli.output import Value
+from sparrowmq.cli.output import table as rows_of
 from sparrowmq.cli.stop_signal import signals_kept
 from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.jobs.job import JobStep, OnStep
@@ -166,6 +169,16 @@ def show_ranges(copied: "Copied") -> None:
         name = f"{part.queue.broker_name}/{part.queue.queue_id}"
         table.add_row(name, f"{part.start:,}", f"{part.end:,}", f"{part.size:,}")
     Console(highlight=False, soft_wrap=True).print(table)
+
+
+def ranges_table(copied: "Copied") -> Rows:
+    """The same for programs."""
+    columns = (("QUEUE", "queue"), ("FROM", "from"), ("TO", "to"), ("MESSAGES", "messages"))
+    rows: list[list[Value]] = [
+        [f"{part.queue.broker_name}/{part.queue.queue_id}", part.start, part.end, part.size]
+        for part in copied.left
+    ]
+    return rows_of(columns, rows)
 
 
 @contextmanager

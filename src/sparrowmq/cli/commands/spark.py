@@ -5,6 +5,8 @@ from pathlib import Path
 import click
 
 from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.output import Report, Value
+from sparrowmq.cli.shell import Shell, json_option
 
 
 @click.group("spark", cls=Group)
@@ -25,7 +27,8 @@ def commands() -> list[click.Command]:
     show_default="the current directory",
     help="The file to write, if the name ends with .zip, else a directory for it.",
 )
-def build_package(out: Path) -> None:
+@json_option
+def build_package(out: Path, as_json: bool) -> None:
     """Build the zip that executors need, and show how to use it.
 
     Executors need pyspark, numpy and pyarrow beside it; the machine that submits needs the package
@@ -41,5 +44,10 @@ def build_package(out: Path) -> None:
         written = write_package(out)
     except OSError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{written} ({written.stat().st_size // 1024} KiB)")
-    click.echo(submit_line(written))
+    size, line = written.stat().st_size, submit_line(written)
+    if as_json:
+        facts: dict[str, Value] = {"file": str(written), "bytes": size, "submit": line}
+        Shell(name_servers="", as_json=True).show(Report([], facts=facts))
+        return
+    click.echo(f"{written} ({size // 1024} KiB)")
+    click.echo(line)

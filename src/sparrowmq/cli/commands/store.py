@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.commands.store_follow import follow_master
 from sparrowmq.cli.commands.store_repair import repair_store
 from sparrowmq.cli.option_types import Whole
-from sparrowmq.cli.remote import name_servers_option
+from sparrowmq.cli.output import Report, Value, table
+from sparrowmq.cli.shell import Shell, json_option
 from sparrowmq.cli.stop_signal import changing
 from sparrowmq.cli.store_directory import (
     DAMAGED,
@@ -31,12 +33,12 @@ from sparrowmq.store.index.entries import IndexLayout
 from sparrowmq.store.messages import Damage, StartProgress
 
 if TYPE_CHECKING:
-    from sparrowmq.broker.replication.claims import LogClaim
-    from sparrowmq.broker.replication.log_description import LogOwner
+    from collections.abc import Sequence
+
+    from sparrowmq.disk.disk import Disk
     from sparrowmq.protocol.record import Record
     from sparrowmq.store.inspect.dump import DumpedHole
-    from sparrowmq.store.inspect.verify import StoreFinding
-    from sparrowmq.store.recovery.cut_tail import LogExtent
+    from sparrowmq.store.inspect.verify import StoreFinding, Verified
 
 _FROM_0 = Whole(min=0)
 
@@ -52,6 +54,7 @@ def commands() -> list[click.Command]:
 
 
 app.add_command(repair_store)
+app.add_command(follow_master)
 
 
 @app.command("verify")
@@ -61,9 +64,10 @@ app.add_command(repair_store)
 @click.option(
     "--show", type=_FROM_0, default=100, show_default=True, help="Most findings to print."
 )
+@json_option
 @click.option("--quiet", is_flag=True, help="Print the result only.")
 def verify_store(
-    directory: Path, index_slots: int, index_entries: int, show: int, quiet: bool
+    directory: Path, index_slots: int, index_entries: int, show: int, as_json: bool, quiet: bool
 ) -> None:
     """Check every record, queue unit, index entry and table of a store. Changes nothing.
 
@@ -75,18 +79,32 @@ def verify_store(
     """
     from sparrowmq.store.inspect.verify import verify
 
-    findings = 0
-    with refusals(), progress(quiet=quiet) as show_event:
+    findings: list[StoreFinding] = []  # as many as are shown
+    count = 0
+    with refusals(), progress(quiet=quiet, findings=not as_json) as show_event:
 
         def report(event: "StoreFinding | StartProgress") -> None:
-            nonlocal findings
-            findings += not isinstance(event, StartProgress)
-            if isinstance(event, StartProgress) or findings <= show:
+            nonlocal count
+            if isinstance(event, StartProgress):
+                show_event(event)
+                return
+            count += 1
+            if count <= show:
+                findings.append(event)
                 show_event(event)
 
         found = verify(disk_of(directory), report, IndexLayout(index_slots, index_entries))
-    if findings > show and not quiet:
-        click.echo(f"and {findings - show} more")
+    if as_json:
+        Shell(name_servers="", as_json=True).show(_verified(found, findings, count))
+    else:
+        _tell_verified(found, count - show if not quiet else 0)
+    sys.exit(DAMAGED if found.damage or found.skipped else FINE)
+
+
+def _tell_verified(found: "Verified", more: int) -> None:
+    """Print the result; `more` findings were not printed."""
+    if more > 0:
+        click.echo(f"and {more} more")
     for text in found.skipped:
         click.echo(f"not checked: {text}", err=True)
     click.echo(
@@ -99,7 +117,29 @@ def verify_store(
     if found.left_to_start:
         click.echo(f"{found.left_to_start} places that the next start of the broker will complete")
     click.echo(f"{found.damage} damaged places" if found.damage else "no damage")
-    sys.exit(DAMAGED if found.damage or found.skipped else FINE)
+
+
+def _verified(found: "Verified", findings: "Sequence[StoreFinding]", count: int) -> Report:
+    rows = [(each.path, each.position, each.reason, each.is_damage) for each in findings]
+    columns = (("PLACE", "path"), ("BYTE", "position"), ("WRONG", "reason"), ("DAMAGE", "isDamage"))
+    skipped = [[text] for text in found.skipped]
+    facts: dict[str, Value] = {
+        "messages": found.records,
+        "logFiles": found.log_files,
+        "logBytes": found.log_bytes,
+        "queues": found.queues,
+        "units": found.units,
+        "indexFiles": found.index_files,
+        "indexEntries": found.index_entries,
+        "tables": found.tables,
+        "leftToStart": found.left_to_start,
+        "damage": found.damage,
+    }
+    tables = [
+        table(columns, rows, total=count),
+        table([("REASON", "reason")], skipped, key="notChecked"),
+    ]
+    return Report(tables, facts=facts)
 
 
 @app.command("rebuild")
@@ -114,9 +154,15 @@ def verify_store(
     help="Make only this table of config/ again, as far as log and journal know it: what only"
     " the table knew is lost.",
 )
+@json_option
 @click.option("--quiet", is_flag=True, help="Print the result only.")
 def rebuild_store(
-    directory: Path, index_slots: int, index_entries: int, tables: tuple[str, ...], quiet: bool
+    directory: Path,
+    index_slots: int,
+    index_entries: int,
+    tables: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Build consume queues and index from the log. The broker must be stopped.
 
@@ -127,17 +173,14 @@ def rebuild_store(
       sparrowmq store rebuild sparrowmq-data
       sparrowmq store rebuild sparrowmq-data --table topics.json
     """
-    from sparrowmq.cli.store_tables import rebuild_table
-    from sparrowmq.store.recovery.rebuild import config_of, rebuild
-
     disk = disk_of(directory)
     if tables:
-        with refusals():
-            for name in tables:
-                click.echo(rebuild_table(disk, name))
+        _rebuild_tables(disk, tables, as_json=as_json)
         return
+    from sparrowmq.store.recovery.rebuild import config_of, rebuild
+
     damage: list[Damage] = []
-    with refusals(), progress(quiet=quiet) as show:
+    with refusals(), progress(quiet=quiet, findings=not as_json) as show:
 
         def report(event: Damage | StartProgress) -> None:
             if isinstance(event, Damage):
@@ -147,10 +190,40 @@ def rebuild_store(
         config = config_of(disk, IndexLayout(index_slots, index_entries))
         with changing():
             rebuilt = rebuild(disk, config, system_clock(), report, zone=local_zone)
-    click.echo(
-        f"{counted(rebuilt.queues, 'queue')} and the index rebuilt, log end {rebuilt.log_end}"
-    )
+    if as_json:
+        rows = [
+            (each.path, each.position, each.length, each.reason, each.action) for each in damage
+        ]
+        facts: dict[str, Value] = {"queues": rebuilt.queues, "logEnd": rebuilt.log_end}
+        Shell(name_servers="", as_json=True).show(Report([table(_DAMAGE, rows)], facts=facts))
+    else:
+        click.echo(
+            f"{counted(rebuilt.queues, 'queue')} and the index rebuilt, log end {rebuilt.log_end}"
+        )
     sys.exit(DAMAGED if damage else FINE)
+
+
+_DAMAGE = (
+    ("PLACE", "path"),
+    ("BYTE", "position"),
+    ("BYTES", "bytes"),
+    ("WRONG", "reason"),
+    ("DONE", "action"),
+)
+
+
+def _rebuild_tables(disk: "Disk", names: "Sequence[str]", *, as_json: bool) -> None:
+    from sparrowmq.cli.store_tables import rebuild_table
+
+    done: list[tuple[str, str]] = []
+    with refusals():
+        for name in names:
+            done.append((name, rebuild_table(disk, name)))
+            if not as_json:
+                click.echo(done[-1][1])
+    if as_json:
+        columns = (("TABLE", "table"), ("RESULT", "result"))
+        Shell(name_servers="", as_json=True).show(Report([table(columns, done)]))
 
 
 @app.command("dump")
@@ -203,120 +276,6 @@ def dump_store(
     if not count:
         click.echo(f"no message in {directory} fits", err=True)
     sys.exit(DAMAGED if is_damaged else FINE)
-
-
-@app.command("follow")
-@directory_argument
-@click.option("--master", metavar="HOST:PORT", help="The broker to follow.")
-@name_servers_option
-@click.option(
-    "--broker-name",
-    default="broker-a",
-    show_default=True,
-    help="Without --master: the master that name servers know by this name.",
-)
-@slots_option
-@entries_option
-@click.option("--yes", is_flag=True, help="Do it; without it nothing is changed.")
-def follow_master(
-    directory: Path,
-    master: str | None,
-    name_servers: str,
-    broker_name: str,
-    index_slots: int,
-    index_entries: int,
-    yes: bool,
-) -> None:
-    """Cut what only a slave has, so that it can follow its master.
-
-    A master refuses a slave whose log differs from its own. This command says where the two logs
-    part, and what it would move to sparrowmq/quarantine in DIR; with --yes it does so. Nothing is
-    deleted. The slave must be stopped.
-
-    \b
-    Examples:
-      sparrowmq store follow slave-data --master 10.0.0.1:10911
-      sparrowmq store follow slave-data --name-servers 10.0.0.3:9876 --yes
-    """
-    from sparrowmq.broker.replication.log_description import owner_of
-    from sparrowmq.cli.master_log import NoMaster, log_of_master
-    from sparrowmq.store.recovery.cut_tail import cut_tail, extent_of, tail_from
-    from sparrowmq.store.recovery.rebuild import config_of
-
-    disk = disk_of(directory)
-    with refusals(), progress(quiet=False) as show:
-        try:
-            source = log_of_master(master, name_servers.split(";"), broker_name).claim
-        except NoMaster as error:
-            raise ValueError(str(error)) from error
-        cut_at = _parting(directory, extent_of(disk), owner_of(disk), source)
-        if cut_at is None:
-            return
-        tail = tail_from(disk, cut_at)
-        click.echo(
-            f"{directory} and {source.address} differ from log offset {cut_at} on:"
-            f" {counted(tail.records, 'message')} ({tail.size:,} bytes) only in {directory}, stored"
-            f" {_utc(tail.first_ms)} to {_utc(tail.last_ms)}"
-        )
-        if not yes:
-            click.echo("nothing was changed; --yes moves them away")
-            return
-        config = config_of(disk, IndexLayout(index_slots, index_entries))
-        for path in cut_tail(disk, config, cut_at, system_clock(), show):
-            click.echo(f"kept: {directory / path}")
-    click.echo(f"the log ends at {cut_at} now; start the slave, and it follows {source.address}")
-
-
-def _parting(
-    directory: Path, own: "LogExtent", owner: "LogOwner | None", source: "LogClaim"
-) -> int | None:
-    """Where a store parts from its master's log; None, with the reason printed, if it does not.
-
-    Raises ValueError for another broker's store, and if cutting would leave nothing.
-    """
-    from sparrowmq.broker.replication.claims import LogClaim, diverged_at, identity_fault
-
-    claim = LogClaim(
-        cluster=source.cluster if owner is None else owner.cluster,
-        broker_name=source.broker_name if owner is None else owner.broker_name,
-        broker_id=1,
-        address=str(directory),
-        file_size=own.file_size,
-        begin=own.begin,
-        end=own.end,
-        lineage=own.lineage,
-    )
-    if (fault := identity_fault(source, claim)) is not None:
-        raise ValueError(f"{directory} is not the store of a slave of {source.address}: {fault}")
-    if source.is_empty and not claim.is_empty:
-        raise ValueError(
-            f"the log of {source.address} is empty, and {directory} has"
-            f" {own.end - own.begin} bytes. If that master lost its disk, stop it and make this"
-            f" slave the master: sparrowmq broker promote {source.broker_name} --accept-loss"
-            f" {source.broker_name}"
-        )
-    cut_at = diverged_at(source, claim)
-    if cut_at is None:
-        more = (
-            f", but is longer by {own.end - source.end} bytes, which {source.address} gets back"
-            " when it is restarted"
-            if own.end > source.end
-            else ""
-        )
-        click.echo(f"{directory} has the same history as {source.address}{more}: nothing to cut")
-    elif cut_at <= own.begin:
-        raise ValueError(
-            f"{directory} and {source.address} have nothing in common: {directory} begins at"
-            f" {own.begin}, and they differ from {cut_at} on; start the slave with an empty"
-            " directory"
-        )
-    return cut_at
-
-
-def _utc(time_ms: int) -> str:
-    from sparrowmq.clock import date_of
-
-    return f"{date_of(time_ms):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _print_json(found: "Record | DumpedHole") -> None:
