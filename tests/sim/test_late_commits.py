@@ -173,6 +173,34 @@ def test_a_member_does_not_undo_what_a_slave_adds_after_its_return() -> None:
         assert progress(sim, master) == 12
 
 
+def test_a_reset_that_was_applied_just_before_a_loss_repeats_only_what_followed_it() -> None:
+    """On the slave it is still pending: members that ask there begin at its offset again."""
+    with with_slave() as sim:
+        send(sim, *(b"%d" % number for number in range(SENT)))
+        master, slave = sim.brokers[MASTER], sim.brokers[SLAVE]
+        one, two = Member(sim, "one"), Member(sim, "two")
+        one.join(master)
+        one.commit(15, master)
+        header = InvokeResetOffset(topic=TOPIC, group=GROUP, timestamp=0, queue_id=0, offset=4)
+        sim.wait(sim.client.call(header, address=master.address))
+        sim.advance(1.0)
+        slave.host.pause()
+        assert one.take(master) == 4
+        one.commit(8, master)
+        master.kill()
+        slave.host.resume()
+        for client in (sim.client, one.client):
+            client.disconnect()
+        two.join(slave)
+        assert two.take(slave) == 4
+        two.commit(6, slave)
+        assert progress(sim, slave) == 6, "the reset is over there, too"
+        master.start()
+        assert progress(sim, master) == 8
+        two.commit(7, master)
+        assert progress(sim, master) == 8
+
+
 # ---- who moves a group back all the same
 
 
