@@ -23,12 +23,15 @@ from tests.cli.test_operate_document import options, section
 from tests.faults.store_run import LAYOUT, StoreRun
 from tests.patience import PATIENCE_S
 from tests.transcripts.stage import Stage
-from tests.transcripts.test_commands import ON_SPARK, SERVERS, leaves
+from tests.transcripts.test_commands import SERVERS, leaves
 
 ALWAYS = ("truncated", "errors")
 SOMETIMES = ("isComplete",)
 """Beside sums over brokers."""
-STREAMS = ("send", "consume", "message tail", "store dump")
+STREAMS = (
+    *("send", "consume", "message tail", "store dump"),
+    *("pipeline archive query", "pipeline dead-letters billing"),
+)
 ESTIMATES = ("bytesIsExact", "matchingIsExact")
 OF_ITS_OWN = {"config show"}
 """Documented and tested with its settings."""
@@ -37,7 +40,9 @@ TWO_BROKERS = ("broker drain", "broker resume", "topic spread")
 """They need another cluster: `test_drain_document` has them."""
 WITH_SLAVES = ("broker promote", "broker demote", "slave", "topic route copied")
 WITH_MEMBERS = ("group", "message", "consume", "dlq", "doctor", "rebalance")
-ELSEWHERE = (*TWO_BROKERS, *WITH_SLAVES, *WITH_MEMBERS, "migrate", "store")
+ON_SPARK = ("pipeline", "spark package")
+"""tests/spark/jobs/test_command_output and tests/spark/test_package have them."""
+ELSEWHERE = (*TWO_BROKERS, *WITH_SLAVES, *WITH_MEMBERS, *ON_SPARK, "migrate", "store")
 
 
 def shapes() -> dict[str, str]:
@@ -54,7 +59,7 @@ def listed(nouns: Sequence[str]) -> list[str]:
 
 def shape(command: str, printed: str) -> str:
     """The keys of a document, and of the objects in its lists."""
-    if command.startswith(STREAMS):
+    if _is_stream(command):
         return ", ".join(json.loads(printed.splitlines()[0]))
     document = json.loads(printed)
     assert all(key in document for key in ALWAYS), command
@@ -69,6 +74,10 @@ def shape(command: str, printed: str) -> str:
     return "; ".join(parts)
 
 
+def _is_stream(command: str) -> bool:
+    return command.startswith(STREAMS) and "--send-back" not in command
+
+
 def _is_table(document: dict[str, Any], key: str) -> bool:
     return isinstance(document[key], list) and key != "type"
 
@@ -77,7 +86,14 @@ def test_every_command_with_json_has_a_shape_that_is_listed() -> None:
     found = {words for words in leaves(app, (), click.Context(app)) if "--json" in options(words)}
     known = [f"{each} " for each in shapes()]
     missing = {words for words in found if not any(each.startswith(f"{words} ") for each in known)}
-    assert missing == (SERVERS | ON_SPARK | OF_ITS_OWN) & found
+    assert missing == (SERVERS | OF_ITS_OWN) & found
+
+
+def test_every_command_that_answers_has_json() -> None:
+    without = {
+        words for words in leaves(app, (), click.Context(app)) if "--json" not in options(words)
+    }
+    assert without == {"completion", "store dump"}  # a dump is JSON unless --table is given
 
 
 # ---- a cluster, and what it knows about itself
@@ -115,7 +131,7 @@ def test_json_has_the_shape_that_is_listed(
             stack.enter_context(consumer).start(lambda messages: None)
         ended = run(*shlex.split(command), "--json", *at)
     assert ended.returncode == 0, ended.stderr
-    if not command.startswith(STREAMS):
+    if not _is_stream(command):
         document = json.loads(ended.stdout)
         assert (document["truncated"], document["errors"]) == (False, [])
     assert shape(command, ended.stdout) == shapes()[command]
@@ -134,7 +150,7 @@ def test_groups_messages_and_dead_letters_have_the_shapes_that_are_listed(
         def ask(command: str, *more: str) -> Ran:
             return run(*shlex.split(command), *at, *more, cwd=tmp_path)
 
-        stage = Stage(running.name_server, stack)
+        stage = Stage(running, stack)
         assert ask("topic create orders --queues 2").returncode == 0
         stage.follow("dead letter of spoiled in orders: order 1")
         stage.follow("member of billing in orders")
@@ -197,7 +213,10 @@ def test_stores_have_the_shapes_that_are_listed(tmp_path: Path) -> None:
         store.step()
     store.store.close()
     dump, repair = "store dump data --limit 1", "store repair data --dry-run"
-    assert listed(("store",)) == [repair, dump]
+    verify, rebuild = "store verify data", "store rebuild data"
+    table, follow = "store rebuild data --table topics.json", "store follow slave-data --yes"
+    # The last one is in `test_store_follow`
+    assert listed(("store",)) == [repair, verify, rebuild, table, follow, dump]
     dumped = run(*shlex.split(dump), cwd=tmp_path)
     assert shape(dump, dumped.stdout) == shapes()[dump].replace("body", "bodyBase64")
     log = tmp_path / "data" / "commitlog" / "00000000000000000000"
@@ -206,3 +225,11 @@ def test_stores_have_the_shapes_that_are_listed(tmp_path: Path) -> None:
     found = run(*shlex.split(repair), *sizes, "--json", cwd=tmp_path)
     assert found.returncode == 1
     assert shape(repair, found.stdout) == shapes()[repair]
+    # Of indexes of another size verify says that they were not checked
+    for command, more in ((verify, ()), (rebuild, sizes), (table, ())):
+        if command == table:  # only a table that is lost is made again
+            for path in (tmp_path / "data" / "config").glob("topics.json*"):
+                path.unlink()
+        done = run(*shlex.split(command), *more, "--json", cwd=tmp_path)
+        assert done.returncode == (0 if command == table else 1), done.stderr
+        assert shape(command, done.stdout) == shapes()[command]

@@ -1,22 +1,17 @@
 """`sparrowmq store follow`: a diverged slave is made to follow again."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparrowmq.broker.config import ReplicationMode
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.testing import cluster
 from tests.cli.in_process import run
-
-SETTINGS: dict[str, Any] = {
-    "store": StoreConfig(log_file_size=64 * 1024),
-    "replication": ReplicationMode.SYNC,
-}
-ALONE = SETTINGS | {"accept_loss": "broker-a"}
-"""A master that serves without having heard of its slave: that is how two histories begin."""
+from tests.cli.test_json_shapes import shape, shapes
+from tests.transcripts.stage import ALONE, SMALL_LOG, part_from_its_master
 
 
 def send(name_server: str, body: str) -> str:
@@ -32,16 +27,7 @@ def bodies(directory: Path) -> list[bytes]:
 @pytest.fixture
 def parted(tmp_path: Path) -> Path:
     """A slave that took a message as a master, while its master took another one."""
-    with cluster(slaves=1, data_dir=tmp_path, **SETTINGS) as running:
-        assert send(running.name_server, "both") == "SEND_OK"
-    with cluster(data_dir=tmp_path, **ALONE) as running:
-        send(running.name_server, "the master's")
-    (tmp_path / "broker-a").rename(tmp_path / "kept")
-    (tmp_path / "broker-a.1").rename(tmp_path / "broker-a")
-    with cluster(data_dir=tmp_path, **ALONE) as running:
-        send(running.name_server, "the slave's")
-    (tmp_path / "broker-a").rename(tmp_path / "broker-a.1")
-    (tmp_path / "kept").rename(tmp_path / "broker-a")
+    part_from_its_master(tmp_path)
     return tmp_path
 
 
@@ -54,19 +40,21 @@ def test_a_slave_is_cut_where_it_diverged_and_follows(parted: Path) -> None:
         assert " 1 message (" in looked.stdout
         assert looked.stdout.endswith("nothing was changed; --yes moves them away\n")
         assert bodies(slave) == [b"both", b"the slave's"]
-        done = run("store", "follow", str(slave), *where, "--yes")
+        done = run("store", "follow", str(slave), *where, "--yes", "--json")
         assert done.returncode == 0, done.stderr
-        assert "start the slave, and it follows" in done.stdout
+        command = "store follow slave-data --yes"
+        assert shape(command, done.stdout) == shapes()[command]
+        assert json.loads(done.stdout)["state"] == "cut"
     assert bodies(slave) == [b"both"]
     (kept,) = (slave / "sparrowmq" / "quarantine").iterdir()
     assert b"the slave's" in kept.read_bytes()
-    with cluster(slaves=1, data_dir=parted, **SETTINGS) as running:
+    with cluster(slaves=1, data_dir=parted, **SMALL_LOG) as running:
         assert send(running.name_server, "both again") == "SEND_OK"
     assert bodies(slave) == [b"both", b"the master's", b"both again"]
 
 
 def test_a_slave_of_the_same_history_is_left_alone(tmp_path: Path) -> None:
-    with cluster(slaves=1, data_dir=tmp_path, **SETTINGS) as running:
+    with cluster(slaves=1, data_dir=tmp_path, **SMALL_LOG) as running:
         assert send(running.name_server, "both") == "SEND_OK"
         master = running.broker_addresses["broker-a"]
         running.stop_broker("broker-a.1")
@@ -107,9 +95,9 @@ def test_the_store_of_another_broker_is_refused(
 ) -> None:
     """A log that is still empty parts from no other one, so its history tells nothing."""
     slave = tmp_path / "ours" / "broker-a.1"
-    with cluster(slaves=1, data_dir=tmp_path / "ours", **SETTINGS) as running:
+    with cluster(slaves=1, data_dir=tmp_path / "ours", **SMALL_LOG) as running:
         assert send(running.name_server, "ours") == "SEND_OK"
-    settings = SETTINGS | names
+    settings = SMALL_LOG | names
     brokers = 2 if settings.pop("names", "") else 1
     with cluster(brokers=brokers, data_dir=tmp_path / "theirs", **settings) as running:
         master = list(running.broker_addresses.values())[-1]

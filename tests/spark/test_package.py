@@ -1,5 +1,6 @@
 """The zip for executors: everything that runs there, without further dependencies."""
 
+import json
 import os
 import subprocess
 import zipfile
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 from sparrowmq.cli.main import app
 from sparrowmq.spark.package import cached_package, package_bytes, write_package
+from tests.cli.test_json_shapes import shape, shapes
 from tests.spark.bare_python import bare_python
 
 pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparrowmq[spark]")

@@ -10,6 +10,7 @@ $ topic list            as people see it at a terminal
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,8 @@ from sparrowmq.cli.commands.pipeline_options import operator_name
 from sparrowmq.cli.shell import Shell
 from tests.cli.in_process import Ran, run
 
+_FRAMES_OF_PYTHON = re.compile(r'^  File "[^"]*/lib/python3[^"]*".*\n(?:    .*\n)*', re.MULTILINE)
+"""In a stack; they differ from version to version."""
 _MASKS = (
     (r"\b\d{8}-\d{6}-[0-9a-f]+\b", "RESET-ID"),
     (re.escape(operator_name()), "OPERATOR"),
@@ -31,6 +34,10 @@ _MASKS = (
     (r"(?<=PYTHON│V5_3_3│)\d+│[\d.]+", "QUEUES│RATE"),
     (r"(?<=PYTHON  V5_3_3  )\d+  [\d.]+", "QUEUES  RATE"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}", "TIME"),
+    (r"\bthread \d+$", "thread N"),
+    (r"File \"[^\"]*/(\w+\.py)\", line \d+", r'File "\1", line N'),
+    (r"^\d+ more without code", "N more without code"),
     (r"127\.0\.0\.1:\d+", "ADDRESS"),
     (r"\b[0-9A-F]{32}\b", "ID"),
     (r"\b\d+@[\w.-]+", "CLIENT"),
@@ -56,7 +63,7 @@ def ran(line: str, monkeypatch: pytest.MonkeyPatch) -> Ran:
 
 def printed(line: str, ended: Ran) -> Iterator[str]:
     """What it printed, as the transcript has it."""
-    text = ended.stdout.replace("\t", "│")
+    text = _FRAMES_OF_PYTHON.sub("", ended.stdout).replace("\t", "│")
     if line.startswith("$"):
         text = re.sub(r" {2,}", "  ", text)  # widths follow from ports and times
     yield from (f"    {masked(each).rstrip() or '~'}" for each in text.splitlines())
@@ -66,7 +73,8 @@ def printed(line: str, ended: Ran) -> Iterator[str]:
 
 
 def masked(text: str) -> str:
-    """A line without ports, times and ids."""
+    """A line without ports, times and ids, nor the folder of the story."""
+    text = text.replace(f"{Path.cwd()}/", "")
     for pattern, word in _MASKS:
         text = re.sub(pattern, word, text)
     return text
