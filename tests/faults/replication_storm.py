@@ -486,7 +486,8 @@ def delete_topic(storm: Storm) -> None:
 
 def expire(storm: Storm) -> None:
     for node in storm.nodes:
-        if node.is_running and node.host.process.is_running:
+        has_begun = node.is_running and hasattr(node.server, "broker")
+        if has_begun and node.host.process.is_running:
             cleaning = housekeeping.clean(node.broker, any_hour=True)
             storm.sim.wait(node.host.start(cleaning))
             storm.expired[node] = node.broker.store.min_log_offset
