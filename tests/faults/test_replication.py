@@ -30,12 +30,36 @@ def test_a_storm_loses_no_acknowledged_message(seed: int) -> None:
     assert result.acknowledged
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("flush", list(Flush))
-def test_a_slave_alone_has_all_messages_acknowledged_before_a_power_cut(flush: Flush) -> None:
-    result = cut_masters_power(0, flush=flush, cuts=4)
+@pytest.mark.parametrize("cuts", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_slave_alone_has_all_messages_acknowledged_before_a_power_cut(
+    cuts: int, flush: Flush
+) -> None:
+    result = cut_masters_power(0, flush=flush, cuts=cuts)
     assert result, str(result)
     assert result.acknowledged > 100
+
+
+@pytest.mark.parametrize(
+    ("plant", "flush", "senders", "found"),
+    [
+        (acknowledge_before_the_slave_has_it, Flush.ASYNC, 64, "cut 1: the slave lacks"),
+        (report_before_the_sync, Flush.SYNC, 64, "cut 1: the slave lacks"),
+        # Its slave is refused from then on, and more senders only make the wait for it longer.
+        (serve_before_asking_the_slaves, Flush.ASYNC, 1, "the master lacks"),
+    ],
+    ids=["acknowledge early", "report early", "serve early"],
+)
+def test_planted_bugs_are_noticed_after_one_power_cut(
+    plant: Callable[[Patch], None],
+    flush: Flush,
+    senders: int,
+    found: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(monkeypatch.setattr)
+    result = cut_masters_power(0, flush=flush, cuts=1, senders=senders)
+    assert any(found in problem for problem in result.problems), str(result)
 
 
 @pytest.mark.parametrize(
