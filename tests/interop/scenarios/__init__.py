@@ -3,6 +3,7 @@
 from tests.interop.scenarios import (
     administration,
     apache_copies,
+    command_line_changes,
     command_line_topics,
     commands_4_9,
     console,
@@ -40,6 +41,7 @@ from tests.interop.scenarios import (
 __all__ = [
     "administration",
     "apache_copies",
+    "command_line_changes",
     "command_line_topics",
     "commands_4_9",
     "console",
