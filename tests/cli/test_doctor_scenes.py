@@ -66,6 +66,7 @@ def played(name: str) -> Ran:
         return as_client(sim, ended)
 
 
+@pytest.mark.slow  # some sixty clusters; those below are in every run
 @pytest.mark.parametrize("name", ALL.scenes)
 def test_the_command_finds_each_provoked_problem_and_its_exit_code_says_how_bad_it_is(
     name: str,
