@@ -1,11 +1,12 @@
 """10,000 topics and 1,000 groups: lists are cut, and ask only about what they print."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -32,11 +33,14 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-def write_tables(folder: Path, *, topics: int = TOPICS, groups: int = GROUPS) -> None:
+def write_tables(
+    folder: Path, *, topics: int = TOPICS, groups: int = GROUPS, dead: int = 0
+) -> None:
     folder.mkdir(parents=True)
+    names = [f"topic-{number:05}" for number in range(topics)]
+    names += [f"%DLQ%group-{number:04}" for number in range(dead)]
     table = {
-        name: TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1)
-        for name in (f"topic-{number:05}" for number in range(topics))
+        name: TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1) for name in names
     }
     known = {
         name: SubscriptionGroupConfig(group_name=name)
@@ -162,10 +166,11 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @contextmanager
-def behind(folder: Path, groups: int) -> Iterator[Cluster]:
-    """Each group has ten topics, and one message of each that it has not read."""
+def behind(folder: Path, groups: int, *, dead: int = 0) -> Iterator[Cluster]:
+    """Each group has ten topics, and one message of each that it has not read; so many groups have
+    a topic of dead letters."""
     config = folder / "broker-a" / "config"
-    write_tables(config, topics=10 * groups, groups=groups)
+    write_tables(config, topics=10 * groups, groups=groups, dead=dead)
     offsets = {
         f"topic-{10 * group + number:05}@group-{group:04}": {0: 0}
         for group in range(groups)
@@ -241,3 +246,53 @@ def test_what_concerns_all_groups_is_asked_of_brokers_and_not_of_each_group(
     # Who is connected is the one thing that brokers say of one group at a time only
     assert asked.pop("GetConsumerConnections") <= READERS + 50
     assert asked.total() <= 10, asked
+
+
+# ---- other commands at full size
+
+
+class Bound(NamedTuple):
+    """A command, how it ends, and how many questions it may ask brokers."""
+
+    command: str
+    code: int
+    questions: int
+
+
+def bounds(topics: int, groups: int) -> list[Bound]:
+    """For groups that have read ten topics each, and have a message to read in each of them. Lists
+    have 100 rows; the doctor examines 100 topics and 100 groups."""
+    shown = 100
+    return [
+        Bound("doctor", 1, 80 * shown),
+        Bound("dlq list", 0, shown + 10),
+        Bound("cluster health --max-lag 100000 --max-disk 100%", 0, 10),
+        Bound("cluster health --max-lag 1 --max-disk 100%", 1, 10),
+        Bound("topic stats --sort in", 0, topics + 7 * shown),
+        Bound("topic stats --sort out", 0, groups + 7 * shown),
+        Bound("topic stats --sort size", 0, 3 * topics + 7 * shown),
+        Bound("group list --lagging 1", 0, topics + 2 * groups + 45 * shown),
+        Bound("group lag --limit 0", 0, 2 * (topics + groups) + 100),
+        Bound("migrate plan {source} {target}", 3, 2 * (topics + groups) + 100),
+    ]
+
+
+@pytest.mark.parametrize("groups", [20, pytest.param(GROUPS, marks=pytest.mark.slow)])
+def test_commands_about_everything_ask_a_bounded_number_of_questions(
+    groups: int, tmp_path: Path, asked: Counter[str]
+) -> None:
+    """Prints how long each took, for docs/performance.md."""
+    topics = 10 * groups
+    with behind(tmp_path, groups, dead=groups // 5) as running, cluster() as target:
+        for command, code, questions in bounds(topics, groups):
+            asked.clear()
+            words = command.format(source=running.name_server, target=target.name_server).split()
+            at = () if words[0] == "migrate" else ("--name-servers", running.name_server)
+            began_s, worked_s = time.monotonic(), time.process_time()
+            ended = run(*words, *at, "--timeout", f"{PATIENCE_S}s")
+            took_s, cpu_s = time.monotonic() - began_s, time.process_time() - worked_s
+            said = f"{took_s:.1f} s, CPU {cpu_s:.1f} s, {asked.total():,} questions"
+            print(f"{command}: {said}")
+            assert ended.returncode == code, (command, ended.stderr)
+            assert ended.stderr.count("sparrowmq: ") == 0, (command, ended.stderr)
+            assert asked.total() <= questions, (command, asked)
