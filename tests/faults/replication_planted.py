@@ -5,7 +5,6 @@ from itertools import count
 from typing import Any
 
 from sparrowmq.broker.commit_slots import CommitSlots
-from sparrowmq.broker.commit_slots import CommitSlots
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.handlers import replication as handlers
 from sparrowmq.broker.replication import replication as roles
@@ -14,6 +13,7 @@ from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.broker.replication.feed import Feed
 from sparrowmq.broker.replication.follower import Follower
 from sparrowmq.broker.replication.returning_master import ReturnOutcome
+from sparrowmq.broker.replication.role_change import Inheritance, RoleChanger
 from sparrowmq.broker.replication.slave_link import SlaveLink
 
 Patch = Callable[[Any, str, object], None]
@@ -77,9 +77,13 @@ def forget_the_last_commits(patch: Patch) -> None:
     patch(CommitSlots, "replay", lambda slots, report: [])
 
 
-def forget_the_last_commits(patch: Patch) -> None:
-    """Progress after the last journal entry is lost by a kill."""
-    patch(CommitSlots, "replay", lambda slots, report: [])
+def take_over_with_older_tables(patch: Patch) -> None:
+    """A new master continues with the tables that it had, which may be a second old."""
+
+    async def take_over(changer: RoleChanger, inheritance: Inheritance, log_end: int) -> str:
+        return await changer._become_master(inheritance, took_over_at=log_end)
+
+    patch(RoleChanger, "_take_over", take_over)
 
 
 def serve_before_asking_the_slaves(patch: Patch) -> None:
