@@ -24,7 +24,7 @@ from sparrowmq.admin.server_settings import ServerSettings
 from sparrowmq.console.console import Console
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import consuming, numbered, send
-from tests.console.test_pages import COMMAND, EVIL, state_in
+from tests.console.test_pages import EVIL, commands_in, state_in
 from tests.console.visitor import Got, Visitor, as_visitor
 
 
@@ -64,7 +64,7 @@ def test_a_setting_of_a_broker_is_previewed_changed_and_recorded() -> None:
     assert "broker-a fileReservedTime 72 48" in preview.text
     assert "holds until the next start" in preview.text
     wanted = "sparrowmq broker config set broker-a fileReservedTime=48 --dry-run"
-    assert COMMAND.findall(preview.html) == [wanted]
+    assert commands_in(preview) == [wanted]
     assert "fileReservedTime of broker-a is 48 now" in done.text
     assert "Nothing to change" in same.text
     assert "brokerName cannot be changed while broker-a runs" in fixed.text
@@ -142,7 +142,7 @@ def test_a_group_is_cloned_after_a_preview() -> None:
         preview, done, same = as_visitor(sim, work)
     assert "billing-2 goes on where billing is" in preview.text
     assert "broker-a/0 none 10" in preview.text
-    assert COMMAND.findall(preview.html) == ["sparrowmq group clone billing billing-2 --dry-run"]
+    assert commands_in(preview) == ["sparrowmq group clone billing billing-2 --dry-run"]
     assert "Group billing-2" in done.text
     assert same.status == 400
 

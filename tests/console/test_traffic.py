@@ -10,7 +10,7 @@ from sparrowmq.console.console import Console
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import numbered, send
 from tests.console.test_operations import confirmed
-from tests.console.test_pages import COMMAND, EVIL, state_in
+from tests.console.test_pages import EVIL, commands_in, state_in
 from tests.console.visitor import Got, Visitor, as_visitor
 
 TWO = SimCluster(seed=51, brokers=2)
@@ -64,11 +64,11 @@ def test_a_quota_is_previewed_set_shown_by_broker_and_removed() -> None:
         empty, preview, done, used, same, gone, removed = as_visitor(sim, work)
     assert "Nothing is limited" in empty.text
     assert "No topic is de-duplicated" in empty.text
-    assert COMMAND.findall(empty.html) == ["sparrowmq quota list"]
+    assert commands_in(empty) == ["sparrowmq quota list"]
     assert "broker-b sparrowmq.quota.messages not set 5" in preview.text
     assert "so together they let 10 messages a second through" in preview.text
     wanted = "sparrowmq quota set topic orders --messages 5/s --dry-run"
-    assert COMMAND.findall(preview.html) == [wanted]
+    assert commands_in(preview) == [wanted]
     assert "The limit of topic orders is set on each broker" in done.text
     assert "topic orders 2 brokers 10/s" in used.text, used.text
     assert "20 20 0 refusing" in used.text, used.text
@@ -76,7 +76,7 @@ def test_a_quota_is_previewed_set_shown_by_broker_and_removed() -> None:
     assert len(re.findall(r"broker-[ab] 5/s 5/s \d+ \d+ 0 refusing", used.text)) == 2
     assert "Nothing to change" in same.text
     assert "sparrowmq.quota.messages 5 not set" in gone.text
-    assert COMMAND.findall(gone.html) == ["sparrowmq quota unset topic orders --messages --dry-run"]
+    assert commands_in(gone) == ["sparrowmq quota unset topic orders --messages --dry-run"]
     assert "is removed" in removed.text and "Nothing is limited" in removed.text
 
 
@@ -112,7 +112,7 @@ def test_a_backlog_lists_the_groups_that_lag_and_those_that_do_not_count() -> No
 
     with TWO.run() as sim:
         slow, preview, done, shown = as_visitor(sim, work)
-    assert COMMAND.findall(slow.html) == [
+    assert commands_in(slow) == [
         "sparrowmq quota set topic orders --backlog 10m --group billing --action slow --dry-run"
     ]
     assert "Sends to orders are refused" in preview.text
@@ -213,5 +213,5 @@ def test_a_running_drain_shows_what_it_waits_for() -> None:
     assert "Unread 4 messages" in waiting.text
     assert "billing orders 4 no members" in waiting.text
     assert "sparrowmq broker resume broker-a" in waiting.text
-    assert COMMAND.findall(waiting.html) == ["sparrowmq broker drain broker-a --dry-run"]
+    assert commands_in(waiting) == ["sparrowmq broker drain broker-a --dry-run"]
     assert "has left broker-a at" in left.text

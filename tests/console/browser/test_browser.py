@@ -100,7 +100,7 @@ def _group_settings(tab: Any) -> None:
 
 def _group_change(tab: Any) -> None:
     _group_settings(tab)
-    tab.get_by_label("Retries before a message is dead").fill("3")
+    tab.get_by_label("Retries", exact=True).fill("3")
     tab.get_by_label("May broadcast").select_option("no")
     tab.get_by_label("Attributes").fill("sparrowmq.quota.messages=100")
     tab.locator("form[action$='/update']").get_by_role("button", name="Preview").click()
@@ -185,7 +185,7 @@ def test_a_phone_shows_the_important_columns_without_scrolling(
         if path == "/audit":  # its list needs a change
             tab.goto(f"{address}/groups/billing")
             tab.get_by_text("Change settings").click()
-            tab.get_by_label("Retries before a message is dead").fill("17")
+            tab.get_by_label("Retries", exact=True).fill("17")
             tab.locator("form[action$='/update']").get_by_role("button", name="Preview").click()
             with tab.expect_navigation():
                 tab.get_by_role("button", name="Change it").click()
