@@ -12,7 +12,8 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 )
 
-// pushConsumers by name. They remember what came; "fails" makes them refuse a body so many times.
+// pushConsumers by name. They remember what came; "fails" makes them refuse a body so many times,
+// and one that "hangs" on a body keeps it until it is stopped.
 type pushConsumers struct {
 	byName    map[string]*member
 	producers *producers
@@ -25,6 +26,7 @@ type member struct {
 	news     chan struct{}
 	received []any
 	refused  map[string]int64
+	stopping chan struct{}
 }
 
 func newPushConsumers(producers *producers) *pushConsumers {
@@ -45,7 +47,9 @@ func (p *pushConsumers) register(ops map[string]operation) {
 		return nil, nil
 	}
 	ops["push_stop"] = func(c command) (any, error) {
-		return nil, p.byName[c.text("name", "")].consumer.Shutdown()
+		m := p.byName[c.text("name", "")]
+		close(m.stopping)
+		return nil, m.consumer.Shutdown()
 	}
 }
 
@@ -80,7 +84,7 @@ func (p *pushConsumers) start(c command) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &member{consumer: made, command: c, news: make(chan struct{}, 1), refused: map[string]int64{}}
+	m := &member{consumer: made, command: c, news: make(chan struct{}, 1), refused: map[string]int64{}, stopping: make(chan struct{})}
 	by := consumer.MessageSelector{Type: consumer.TAG, Expression: c.text("tags", "*")}
 	if sql := c.text("sql", ""); sql != "" {
 		by = consumer.MessageSelector{Type: consumer.SQL92, Expression: sql}
@@ -110,6 +114,9 @@ func (m *member) took(ctx context.Context, producers *producers, messages []*pri
 		case m.news <- struct{}{}:
 		default:
 		}
+		if body == m.command.text("hangs", "") {
+			m.hang()
+		}
 		if name := m.command.text("reply_producer", ""); name != "" {
 			answer := []byte("reply to " + body)
 			reply, err := consumer.CreateReplyMessage(message, answer)
@@ -132,6 +139,10 @@ func (m *member) took(ctx context.Context, producers *producers, messages []*pri
 		concurrent.DelayLevelWhenNextConsume = int(m.command.number("retry_level", 0))
 	}
 	return consumer.ConsumeRetryLater
+}
+
+func (m *member) hang() {
+	<-m.stopping
 }
 
 // wait until so many came, or the time is over, and answer what came after "from".

@@ -61,8 +61,8 @@ def the_stopped_store_of_apache_is_a_source_as_well(scene: Scene) -> Outcome:
     return {"moved": True}
 
 
-@scenario(clients=JAVA, lane="shared", compared=False)
-def owners_of_java_members_are_read_and_the_reason_is_inferred(scene: Scene) -> Outcome:
+@scenario(clients=(*JAVA, "go"), lane="shared", compared=False)
+def owners_of_java_and_go_members_are_read_and_the_reason_is_inferred(scene: Scene) -> Outcome:
     topic = scene.topic(queues=QUEUES)
     scene.push_consumer(topic)
     group = scene.name("billing")

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
@@ -20,7 +21,8 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Push consumers by name. They remember what came; "fails" makes them refuse a body so many times. */
+/** Push consumers by name. They remember what came; "fails" makes them refuse a body so many times,
+ * and one that "hangs" on a body keeps it until it is stopped. */
 final class PushConsumers {
     private final Map<String, Member> members = new ConcurrentHashMap<>();
     private final Producers producers;
@@ -49,6 +51,7 @@ final class PushConsumers {
         });
         ops.put("push_stop", command -> {
             // It stays listed: what it was given while it stopped can still be asked for.
+            member(command).stopping.countDown();
             member(command).consumer.shutdown();
             return null;
         });
@@ -69,6 +72,7 @@ final class PushConsumers {
         private final DefaultMQPushConsumer consumer;
         private final JsonArray received = new JsonArray();
         private final Map<String, Integer> failures = new ConcurrentHashMap<>();
+        private final CountDownLatch stopping = new CountDownLatch(1);
         private final JsonObject command;
 
         Member(JsonObject command) throws Exception {
@@ -127,11 +131,22 @@ final class PushConsumers {
                 int refused = failures.merge(body, 1, Integer::sum);
                 good &= refused > refusals(body);
                 remember(message);
+                if (body.equals(Values.text(command, "hangs", null))) {
+                    hang();
+                }
                 if (command.has("reply_producer")) {
                     reply(message, body);
                 }
             }
             return good;
+        }
+
+        private void hang() {
+            try {
+                stopping.await();
+            } catch (InterruptedException stopped) {
+                Thread.currentThread().interrupt();
+            }
         }
 
         private long refusals(String body) {
