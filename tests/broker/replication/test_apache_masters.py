@@ -19,6 +19,7 @@ from sparrowmq.broker.replication.apache_tables import ASK_EVERY_S, numbered
 from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.feed import Feed
 from sparrowmq.broker.replication.follower import NotFollowing
+from sparrowmq.broker.replication.replication import Role
 from sparrowmq.broker.replication.slave_link import SlaveLink
 from sparrowmq.broker.replication.table_rules import OffsetChange
 from sparrowmq.broker.runtime_info import runtime_info
@@ -29,6 +30,7 @@ from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.groups import CreateGroup, DeleteGroup, SetMessageRequestMode
 from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
+from sparrowmq.protocol.headers.replication import TakeOver
 from sparrowmq.protocol.headers.topics import CreateTopic, DeleteTopic
 from sparrowmq.protocol.route import MASTER_ID
 from sparrowmq.store.store import Store
@@ -36,6 +38,7 @@ from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
 from sparrowmq.testing.wire import Refused
+from tests.sim.replicated import role
 from tests.sim.slaves import pulled
 from tests.store.stores import message
 
@@ -326,6 +329,61 @@ def test_delayed_messages_are_delivered_once_by_a_promoted_slave(sim: RunningClu
     slave.start()
     sim.advance(80.0)
     assert len(records(slave)) == 3
+
+
+def take_over(sim: RunningCluster) -> None:
+    """`sparrowmq broker promote --accept-loss`, when the slave has noticed the loss."""
+    slave = slave_of(sim)
+    follower = slave.broker.replication.follower
+    assert follower is not None
+    sim.until(lambda: not follower.master_address)
+    taking = TakeOver(accept_loss="broker-a")
+    answer = sim.wait(sim.client.call(taking, address=slave.address))
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    sim.until(lambda: hasattr(slave.server, "broker") and role(slave) is Role.MASTER)
+    sim.client.disconnect()
+
+
+def test_a_slave_takes_over_by_command_when_its_master_was_stopped(sim: RunningCluster) -> None:
+    """It continues with what the master had, and delivers once what becomes due then."""
+    master, slave = master_of(sim), slave_of(sim)
+    due_ms = sim.clock() + 60_000
+    call(sim, CreateTopic(topic=TOPIC, read_queue_nums=4, write_queue_nums=4, perm=6))
+    call(sim, CreateGroup(), SubscriptionGroupConfig(group_name="billing").to_json())
+    for number in range(9):
+        sim.wait(sim.client.send(TOPIC, b"message %d" % number))
+    sim.wait(sim.client.send(TOPIC, b"later", DELAY="5"))
+    sim.wait(sim.client.send(TOPIC, b"timer", TIMER_DELIVER_MS=str(due_ms)))
+    commit(sim, 7)
+    sim.advance(4 * ASK_EVERY_S)
+    topics = master.broker.topics.table()
+    master.stop()
+    take_over(sim)
+    broker = slave.broker
+    assert broker.topics.table() == topics
+    assert "billing" in broker.groups
+    assert broker.offsets.queues("billing", TOPIC) == {0: 7}
+    sim.advance(80.0)
+    assert len(records(slave)) == 11
+    assert broker.config.broker_id == MASTER_ID
+
+
+def test_a_slave_takes_the_place_of_a_retired_master(
+    sim: RunningCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new master knows the hello, as the next slave does, which begins with an empty log."""
+    master, slave = master_of(sim), slave_of(sim)
+    sim.wait(sim.client.send(TOPIC, b"before"))
+    master.stop()
+    take_over(sim)
+    monkeypatch.undo()
+    master.disk = RecordingDisk()
+    master.config = replace(master.config, broker_id=1)
+    master.start()
+    sim.until(lambda: bool(slave.broker.replication.feed.links) and has_all(sim))
+    sim.wait(sim.client.send(TOPIC, b"after", address=slave.address))
+    assert records(master) == records(slave)
+    assert len(records(slave)) == 2
 
 
 def test_progress_of_a_master_without_rewinds_is_numbered() -> None:
