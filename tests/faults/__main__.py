@@ -93,6 +93,8 @@ def main() -> int:
             print(f"    {failure}", flush=True)
         if len(result.failures) > _SHOWN:
             print(f"    and {len(result.failures) - _SHOWN} more")
+    if simulated := sum(result.simulated for result in scored):
+        print(f"15  {'simulated clusters':<30} {'':<8} {'':>7}  {simulated} seeds in these rows")
     failed = [result.row for result in scored if not result.is_met]
     if failed:
         print(f"not met: {failed}; what could be kept is in {KEPT}")

@@ -129,6 +129,7 @@ def io_errors(seed: int, small: bool) -> Scored:
     for sync_flush in (True, False):
         run_broker = partial(stop_after_failed_sync, sync_flush=sync_flush)
         stopped += _in_parallel(run_broker, seed, 4 if small else 100, small)
+    scored.simulated = len(stopped)
     scored.failures += [str(result) for result in stopped if not result]
     slowest = max(result.seconds for result in stopped)
     scored.counts += f"; {len(stopped)} brokers gone ≤ {slowest:.2f} s of virtual time later"

@@ -21,6 +21,7 @@ def churn(seed: int, small: bool) -> Scored:
     scored = Scored(9, "members join, leave, crash")
     seeds = range(seed, seed + (1 if small else 10))
     runs = {"simulated": [judge(one, churn_in_simulation(one, 60)) for one in seeds]}
+    scored.simulated = len(seeds)
     if not small:
         runs["processes"] = [judge(seed, churn_in_processes(seed, 1000))]
     texts = []
@@ -40,6 +41,7 @@ def order_under_churn(seed: int, small: bool) -> Scored:
     """Row 11."""
     scored = Scored(11, "order under churn, pause, kill")
     runs = {"simulated": judge_order(seed, order_in_simulation(seed, 60 if small else 1000))}
+    scored.simulated = 1
     if not small:
         processes = order_in_processes(seed, messages=1_000_000, changes=60, freezes=2)
         runs["processes"] = judge_order(seed, processes)
@@ -56,6 +58,7 @@ def nameserver_outage(seed: int, small: bool) -> Scored:
     """Row 12."""
     scored = Scored(12, "name servers down, many brokers")
     outages = [outage_in_simulation(number) for number in range(seed, seed + (2 if small else 50))]
+    scored.simulated = len(outages)
     if not small:
         outages.append(outage_in_processes(DOWN_S))
     size = (20, 200) if small else (200, 1000)
@@ -83,6 +86,7 @@ def delivery_kills(seed: int, small: bool) -> Scored:
         scored.failures += [
             f"simulated, seed {number}, {one}" for one in group_faults(said, delivered)
         ]
+    scored.simulated = len(seeds)
     scored.counts = f"{promises}; {len(seeds) * kills} simulated kills"
     return scored
 
@@ -96,5 +100,6 @@ def clock_steps(seed: int, small: bool) -> Scored:
     for number in seeds:
         faults = lived(number, steps=steps).faults()
         scored.failures += [f"simulated, seed {number}, {one}" for one in faults]
+    scored.simulated = len(seeds)
     scored.counts = f"{seen}; {len(seeds) * steps} simulated steps"
     return scored

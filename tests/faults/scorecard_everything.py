@@ -40,6 +40,7 @@ def everything(
         name = f"simulated, {flush}"
         if simulated and only in name:
             runs[name] = _simulated(seed, small, sync_flush, simulated)
+            scored.simulated += len(runs[name])
         name = f"processes, {flush}"
         if in_processes and only in name:
             judged = campaign_in_processes(

@@ -105,6 +105,7 @@ def _cut_off(seed: int, small: bool, scored: Scored) -> str:
     for flush in Flush:
         run = partial(cut_masters_power, flush=flush, cuts=_CUTS_EACH)
         for result in _mapped(run, range(seed, seed + (1 if small else 10)), small):
+            scored.simulated += 1
             cuts += result.cuts
             promised += result.acknowledged
             scored.failures += [] if result else [str(result)]
@@ -113,6 +114,7 @@ def _cut_off(seed: int, small: bool, scored: Scored) -> str:
 
 def _in_storms(seed: int, small: bool, scored: Scored) -> str:
     found = list(_mapped(run_storm, range(seed, seed + (4 if small else _STORMS)), small))
+    scored.simulated += len(found)
     scored.failures += [str(result) for result in found if not result]
     faults = sum(sum(result.faults.values()) for result in found)
     acknowledged = sum(result.acknowledged for result in found)

@@ -13,6 +13,8 @@ class Scored:
     fault: str
     counts: str = ""
     failures: list[str] = field(default_factory=list)
+    simulated: int = 0
+    """Clusters in virtual time, each from one seed; row 15 adds them up."""
 
     @property
     def is_met(self) -> bool:
