@@ -20,6 +20,7 @@ from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.store.messages import Damage
 from sparrowmq.testing.recording_disk import RecordingDisk
+from tests.seeds import seeds
 
 LOG = logging.getLogger("commits")
 TABLE = "config/consumerOffset.json"
@@ -361,7 +362,7 @@ class Witness:
             self.life = after
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, few=4))
 def test_no_kill_between_any_two_calls_of_the_disk_undoes_what_was_promised(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -17,6 +17,7 @@ import sparrowmq
 from sparrowmq.blocking import Message, Producer, PullConsumer
 from sparrowmq.testing import Cluster
 from tests.patience import PATIENCE_S, PATIENT
+from tests.seeds import in_part
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -93,7 +94,7 @@ def test_a_program_with_a_push_consumer_runs_as_pasted(
         pass
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", in_part([signal.SIGTERM, signal.SIGINT], few=1))
 @pytest.mark.parametrize("program", programs("signal"))
 def test_a_program_ended_by_a_signal_has_stored_its_progress(
     program: str, number: signal.Signals, sparrowmq_cluster: Cluster

@@ -281,7 +281,7 @@ def test_a_scheduled_pull_continues_from_the_slave(
         assert longest_gap_s < LIMIT_S
 
 
-@pytest.mark.parametrize("frozen_s", [10, 300])
+@pytest.mark.parametrize("frozen_s", [10, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("commits", "count"), [(True, 400), (False, 70)])
 def test_a_scheduled_pull_repeats_nothing_after_its_master_was_frozen(
     commits: bool, count: int, frozen_s: int

@@ -64,7 +64,8 @@ def test_controls_have_labels_and_scroll_areas_are_reachable_by_keyboard(
     async def work(_: Client, console: Console, visitor: Visitor) -> Got:
         await console.sampler.sample_brokers()
         await console.sampler.sample_names()
-        await console.sampler.see_doctor()
+        if path == "/":  # only that page shows what the doctor found
+            await console.sampler.see_doctor()
         return await visitor.get(path)
 
     assert Outline(as_visitor(sim, work).html).faults == []

@@ -173,14 +173,15 @@ def test_help_needs_neither_spark_nor_numpy() -> None:
         "import sys\n"
         "for name in ('pyspark', 'numpy', 'pyarrow', 'pandas'): sys.modules[name] = None\n"
         "from sparrowmq.cli.main import app\n"
-        "app(['pipeline', sys.argv[1], '--help'], prog_name='sparrowmq')\n"
+        "for job in sys.argv[1:]:\n"
+        "    app(['pipeline', job, '--help'], prog_name='sparrowmq', standalone_mode=False)\n"
     )
-    for name in ("archive", "drain", "replay", "dead-letters"):
-        done = subprocess.run(
-            [sys.executable, "-c", code, name], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        assert "--master" in done.stdout
+    jobs = ("archive", "drain", "replay", "dead-letters")
+    done = subprocess.run(
+        [sys.executable, "-c", code, *jobs], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("--master") >= len(jobs)
 
 
 def begun_archive(folder: Path) -> str:
