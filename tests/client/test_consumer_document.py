@@ -108,7 +108,7 @@ def test_a_program_ended_by_a_signal_has_stored_its_progress(
 
 
 def test_every_public_name_is_described() -> None:
-    documents = ("client-producer", "client-consumer", "admin")
+    documents = ("client-producer", "client-consumer", "admin", "metrics")
     text = "".join((DOCS / f"{name}.md").read_text("utf-8") for name in documents)
     public = set(sparrowmq.__all__) - {"__version__"}
     assert {name for name in public if not re.search(rf"\b{name}\b", text)} == set()
