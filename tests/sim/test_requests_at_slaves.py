@@ -95,7 +95,7 @@ ANSWERS = {
         *(lambda answer: answer.body, b'{"consumerIdList":["member"]}'),
     ),
     RequestCode.CONSUMER_SEND_MSG_BACK: (
-        *(ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_ERROR),
+        *(ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_BUSY),
         *(lambda answer: "is a slave and takes no messages" in answer.remark, True),
     ),
     RequestCode.END_TRANSACTION: (

@@ -23,7 +23,7 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Handled:
     """Store the message again, to be delivered later or as a dead letter. A slave stores nothing:
     clients send the message to another broker, or keep it."""
     if broker.slave_reads is not None:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(broker.store.admission.refusal))
+        raise RequestRefused(ResponseCode.SYSTEM_BUSY, str(broker.store.admission.refusal))
     header, clock = request.header, broker.delivery.clock
     now_ms = clock.now_ms()
     if not clock.is_saved:
