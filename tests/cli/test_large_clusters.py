@@ -264,7 +264,7 @@ def bounds(topics: int, groups: int) -> list[Bound]:
     have 100 rows; the doctor examines 100 topics and 100 groups."""
     shown = 100
     return [
-        Bound("doctor", 1, 80 * shown),
+        Bound(f"doctor --for {2 if groups == GROUPS else 0}s", 1, 80 * shown),
         Bound("dlq list", 0, shown + 10),
         Bound("cluster health --max-lag 100000 --max-disk 100%", 0, 10),
         Bound("cluster health --max-lag 1 --max-disk 100%", 1, 10),
