@@ -9,6 +9,7 @@ from sparrowmq.testing.sim_cluster import SimCluster
 from tests.broker.world import World, subscribes, world_with
 
 LONG_SYNC_S = 60.0
+"""Longer than a test; the end of the simulation lets it pass."""
 
 
 @pytest.fixture
