@@ -23,31 +23,31 @@ def test_a_connection_has_one_session_for_any_number_of_requests() -> None:
     assert len(sessions) == 2
 
 
-def test_a_session_without_a_beat_for_8_looks_is_silent() -> None:
+def test_a_session_without_a_keep_alive_for_8_looks_is_silent() -> None:
     sessions, mine = MemberSessions(), connection()
     name = sessions.open(mine, random.Random(1))
-    assert sessions.beat(name)
+    assert sessions.keep_alive(name)
     assert [len(sessions.scan()) for _ in range(SCANS)] == [0] * (SCANS - 1) + [1]
     assert sessions.scan() == [mine]
 
 
-def test_a_beat_is_a_sign_of_life() -> None:
+def test_a_keep_alive_is_a_sign_of_life() -> None:
     sessions, mine = MemberSessions(), connection()
     name = sessions.open(mine, random.Random(1))
     for _ in range(10):
-        assert sessions.beat(name)
+        assert sessions.keep_alive(name)
         assert all(sessions.scan() == [] for _ in range(SCANS - 1))
 
 
 def test_any_other_request_is_a_sign_of_life_too() -> None:
     sessions, mine = MemberSessions(), connection()
-    sessions.beat(sessions.open(mine, random.Random(1)))
+    sessions.keep_alive(sessions.open(mine, random.Random(1)))
     for number in range(10):
         mine.frames_read = number + 1
         assert all(sessions.scan() == [] for _ in range(SCANS))
 
 
-def test_a_member_that_never_sent_a_beat_is_not_missed() -> None:
+def test_a_member_that_never_sent_a_keep_alive_is_not_missed() -> None:
     sessions, mine = MemberSessions(), connection()
     sessions.open(mine, random.Random(1))
     assert all(sessions.scan() == [] for _ in range(10 * SCANS))
@@ -57,6 +57,6 @@ def test_a_session_ends_with_its_connection() -> None:
     sessions, mine, rng = MemberSessions(), connection(), random.Random(1)
     name = sessions.open(mine, rng)
     sessions.forget(mine)
-    assert not sessions.beat(name)
+    assert not sessions.keep_alive(name)
     assert sessions.open(mine, rng) != name
     sessions.forget(connection())

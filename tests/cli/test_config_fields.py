@@ -14,7 +14,6 @@ from sparrowmq.config_fields import (
     at_least,
     between,
     check_fields,
-    exactly,
     meaning_of,
     more_than,
     not_blank,
@@ -90,7 +89,6 @@ def test_an_error_about_several_fields_names_them_in_their_order() -> None:
         (between(1, 3, "why not"), [2], [0], "must be 1 to 3: why not"),
         (at_least(1), [1, 2], [0], "must be 1 or more"),
         (more_than(0), [0.1], [0, -1], "must be more than 0"),
-        (exactly(0, "for now"), [0], [1], "must be 0: for now"),
         (not_blank(), ["x"], ["", " "], "must not be empty"),
     ],
 )

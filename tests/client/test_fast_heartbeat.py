@@ -130,13 +130,13 @@ def test_a_handler_that_stops_the_loop_does_not_stop_the_keepalives(
     sparrowmq_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beaten = threading.Semaphore(0)
-    answer = MemberSessions.beat
+    answer = MemberSessions.keep_alive
 
     def count(self: MemberSessions, name: str) -> bool:
         beaten.release()
         return answer(self, name)
 
-    monkeypatch.setattr(MemberSessions, "beat", count)
+    monkeypatch.setattr(MemberSessions, "keep_alive", count)
     servers = sparrowmq_cluster.name_server
     counted: list[bool] = []
 
@@ -144,7 +144,7 @@ def test_a_handler_that_stops_the_loop_does_not_stop_the_keepalives(
         done = asyncio.Event()
 
         async def handle(messages: Sequence[MessageExt]) -> None:
-            # Keeps the loop for itself until beats of more than a session's life were sent.
+            # Keeps the loop for itself until keep-alives of more than a session's life were sent.
             counted.extend(beaten.acquire(timeout=60) for _ in range(6))
             done.set()
 
