@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.interop.command_lines import CommandLine
 from tests.interop.handles import PATIENCE_S
 from tests.interop.registry import PYTHON, Outcome, check, scenario
 from tests.interop.scene import Scene
@@ -45,7 +46,7 @@ def rows(found: dict[str, Any], *keys: str) -> list[list[Any]]:
 
 @scenario(clients=PYTHON, needs="admin")
 def commands_show_lag_reset_undo_find_and_trace(scene: Scene) -> Outcome:
-    topic, group = scene.topic(queues=2), scene.name("billing")
+    run, topic, group = CommandLine(scene), scene.topic(queues=2), scene.name("billing")
     producer, consumer = scene.producer(), scene.push_consumer(topic)
     for number in range(4):
         message = {"body": f"m-{number}", "keys": f"k-{number}", "tags": "A"}
@@ -54,24 +55,24 @@ def commands_show_lag_reset_undo_find_and_trace(scene: Scene) -> Outcome:
     scene.wait_until_committed(topic, 4)
     consumer.stop()
     scene.wait_until(
-        lambda: not command(scene, "group", "members", group)["members"], "the member has left"
+        lambda: not run.document("group", "members", group)["members"], "the member has left"
     )
     where = ("--topic", topic)
-    lag = command(scene, "group", "lag", group, *where)
-    reset = command(scene, "group", "reset", group, *where, "--to", "earliest", "--yes")
-    behind = command(scene, "group", "lag", group, *where)
+    lag = run.document("group", "lag", group, *where)
+    reset = run.document("group", "reset", group, *where, "--to", "earliest", "--yes")
+    behind = run.document("group", "lag", group, *where)
     # All groups are asked for at once, by other requests, and get the same figures.
-    every = command(scene, "group", "lag", "--by", "queue", "--limit", "0")
+    every = run.document("group", "lag", "--by", "queue", "--limit", "0")
     own = [item for item in every["items"] if (item["group"], item["topic"]) == (group, topic)]
     columns = ("queue", "committed", "end", "lag")
     together, alone = rows({"items": own}, *columns), rows(behind, *columns)
     check(together == alone, f"lag of all groups: {together}, of the group: {alone}")
-    undone = command(scene, "group", "undo", group, "--yes")
+    undone = run.document("group", "undo", group, "--yes")
     one = ("--queue", "broker-a/1", "--by", "-1", "--yes")
-    single = command(scene, "group", "reset", group, *where, *one)
-    found = command(scene, "message", "get", topic, "--key", "k-3")
-    ranged = command(scene, "message", "get", topic, "--since", "-1h")
-    trace = command(scene, "message", "trace", found["items"][0]["id"], "--topic", topic)
+    single = run.document("group", "reset", group, *where, *one)
+    found = run.document("message", "get", topic, "--key", "k-3")
+    ranged = run.document("message", "get", topic, "--since", "-1h")
+    trace = run.document("message", "trace", found["items"][0]["id"], "--topic", topic)
     moves = ("queue", "was", "now", "skipped", "repeated")
     return {
         "lag": rows(lag, "queue", "committed", "end", "lag"),
@@ -90,7 +91,7 @@ def commands_show_lag_reset_undo_find_and_trace(scene: Scene) -> Outcome:
 
 @scenario(clients=PYTHON, needs="retry")
 def commands_send_dead_letters_to_the_failed_group_again(scene: Scene) -> Outcome:
-    topic, group = scene.topic(queues=1), scene.name("billing")
+    run, topic, group = CommandLine(scene), scene.topic(queues=1), scene.name("billing")
     consumer = scene.push_consumer(topic, fails={"bad": 1}, retry_level=-1)
     other = scene.push_consumer(topic, "audit")
     scene.producer().send(
@@ -100,18 +101,18 @@ def commands_send_dead_letters_to_the_failed_group_again(scene: Scene) -> Outcom
     other.received(1)
 
     def letters() -> list[list[Any]]:
-        listed = command(scene, "dlq", "list", "--match", group)
+        listed = run.document("dlq", "list", "--match", group)
         return rows(listed, "dead", "recent")
 
     scene.wait_until(lambda: letters() == [[1, 1]], "the dead letter is counted")
-    shown = command(scene, "dlq", "show", group)
-    sent = command(scene, "dlq", "resend", group, "--all", "--yes")
+    shown = run.document("dlq", "show", group)
+    sent = run.document("dlq", "resend", group, "--all", "--yes")
     got = consumer.received(2)
     scene.wait_until(
-        lambda: command(scene, "dlq", "resend", group, "--all", "--dry-run")["sentBefore"] == 1,
+        lambda: run.document("dlq", "resend", group, "--all", "--dry-run")["sentBefore"] == 1,
         "the broker has indexed what was sent again",
     )
-    again = command(scene, "dlq", "resend", group, "--all", "--yes")
+    again = run.document("dlq", "resend", group, "--all", "--yes")
     check(len(other.received()) == 1, "another group got the dead letter as well")
     return {
         "shown": rows(shown, "topic", "tag", "keys", "body"),
