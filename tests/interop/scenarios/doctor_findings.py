@@ -1,6 +1,10 @@
 """What the doctor finds on a cluster of two brokers of either make, without long waits."""
 
+import os
+import re
+import signal
 from dataclasses import dataclass
+from pathlib import Path
 
 from sparrowmq import Examination
 from sparrowmq.blocking import Admin
@@ -17,6 +21,7 @@ from tests.interop.scene import Scene
 
 FOREVER = 1_000_000
 LOOK_S = 0.5
+SILENT_S = 2.0
 CREATE_TOPIC, WIPE, GIVE_BACK = 17, 205, 327
 IGNORED = Settings(properties=(("inSyncReplicas", "2"),))
 """A setting without effect on a broker that waits for no slave."""
@@ -25,13 +30,20 @@ APACHE_CANNOT_TELL = {"broker-busy", "slave-behind"}
 
 
 @dataclass(frozen=True)
+class Second:
+    """The broker broker-b."""
+
+    address: str
+    pid: int
+
+
+@dataclass(frozen=True)
 class World:
     """A cluster with a second broker, and who asks about it."""
 
     scene: Scene
     admin: Admin
-    second: str
-    """The address of broker-b."""
+    second: Second
     producer: Producer
 
     @property
@@ -47,11 +59,20 @@ def the_doctor_finds_what_apache_tells(scene: Scene) -> Outcome:
     found: set[str] = set()
     for examine in (topics, positions, filters, dead_letters, transactions, others, servers):
         found |= examine(world)
+    unsaid = found - documented()
+    check(not unsaid, f"docs/doctor.md does not say that these are found: {unsaid}")
     return {"found": sorted(found)}
 
 
-def with_second_broker(scene: Scene) -> str:
-    """Start broker-b of the same make; its address, when the name server has it."""
+def documented() -> set[str]:
+    """What the page says is found on Apache's brokers."""
+    page = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text(encoding="utf-8")
+    section = page.partition("## Against Apache's brokers")[2].partition("\n## ")[0]
+    return set(re.findall(r"`([a-z-]+)`", section))
+
+
+def with_second_broker(scene: Scene) -> Second:
+    """Start broker-b of the same make; returns when the name server has it."""
     cluster, folder = scene.cluster, scene.folder / "second"
     folder.mkdir(parents=True)
     held = HeldPort(beside=BROKER_PORTS)
@@ -79,7 +100,7 @@ def with_second_broker(scene: Scene) -> str:
         ),
         "the second broker is registered",
     )
-    return held.address
+    return Second(held.address, server.pid)
 
 
 def found_in(examined: Examination, *names: str) -> set[str]:
@@ -112,7 +133,7 @@ def topics(world: World) -> set[str]:
     )
     found |= found_in(admin.doctor("topic", read_only), "not-writable")
     uneven = scene.topic("uneven", queues=2)
-    raw.call(world.second, CREATE_TOPIC, _topic_fields(uneven, 4))
+    raw.call(world.second.address, CREATE_TOPIC, _topic_fields(uneven, 4))
     found |= settles(world, "topic", uneven, "queues-differ-by-broker")
     made = scene.name("made")
     world.producer.send(made, ["first"])
@@ -207,12 +228,17 @@ def others(world: World) -> set[str]:
 
 
 def servers(world: World) -> set[str]:
-    """What brokers cannot tell is listed as not made."""
+    """What brokers cannot tell is listed as not made; one of them hangs."""
     skipped = not_made(world.admin.doctor("cluster"))
     check((skipped >= APACHE_CANNOT_TELL) is world.is_apache, f"not made: {skipped}")
     members = not_made(world.admin.doctor("group", world.scene.name("choosy"), for_s=LOOK_S))
     check(("doubled-client-id" in members) is world.is_apache, f"not made: {members}")
-    return set()
+    os.kill(world.second.pid, signal.SIGSTOP)
+    try:
+        with Admin(world.scene.cluster.name_server, timeout_s=SILENT_S) as admin:
+            return found_in(admin.doctor("cluster"), "broker-silent")
+    finally:
+        os.kill(world.second.pid, signal.SIGCONT)
 
 
 def settles_message(world: World, message_id: str, topic: str, wanted: str) -> set[str]:
