@@ -85,6 +85,10 @@ class Copy:
         """One request to this broker."""
         return raw.call(self.address, code, fields)
 
+    def ask_with(self, code: int, body: bytes) -> raw.RawReply:
+        """One request without fields."""
+        return raw.call(self.address, code, body=body)
+
     def feeds_a_slave(self) -> bool:
         """Of a master: whether a slave follows, and has everything."""
         links = self.ask(GET_HA_STATUS).json().get("haConnectionInfo") or []
