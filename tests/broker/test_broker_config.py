@@ -47,6 +47,10 @@ def test_settings_are_listed_by_apaches_names(world: World) -> None:
     assert found["messageDelayLevel"] == DEFAULT_DELAY_LEVELS
 
 
+def test_the_number_of_processors_is_there_for_mqadmin_exportmetrics(world: World) -> None:
+    assert int(settings(world)["clientCallbackExecutorThreads"]) >= 1
+
+
 def test_every_setting_that_can_be_changed_takes_the_value_it_has(world: World) -> None:
     before = settings(world)
     for name in CHANGEABLE:

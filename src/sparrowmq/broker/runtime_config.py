@@ -4,6 +4,7 @@ A change is typed and range-checked, and nothing that names a file, a class or a
 changed. A change lasts until the broker stops: the next start reads the configured settings again.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -130,6 +131,8 @@ def config_lines(broker: Broker) -> str:
     values["haListenPort"] = str(broker.replication.ha_port)
     values["listenPort"] = broker.address.rpartition(":")[2]
     values["brokerPermission"] = str(PERM_READ_WRITE)
+    # Apache's default is the number of processors, and `mqadmin exportMetrics` takes it for that.
+    values["clientCallbackExecutorThreads"] = str(os.cpu_count() or 1)
     values["messageDelayLevel"] = format_delay_levels(broker.config.store.delay_levels_ms)
     return "".join(f"{name}={values[name]}\n" for name in sorted(values))
 
