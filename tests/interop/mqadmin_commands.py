@@ -7,9 +7,10 @@ arguments, {orders}, {billing} and so on stand for its names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 Show = Callable[[list[str]], list[str]]
 """What of the printed lines does not depend on time and place."""
@@ -40,6 +41,10 @@ class Command:
     """For commands that watch without end."""
     refusal: str = "is not supported here"
     """What a refused command prints; some of them hide the text of the broker."""
+    until_code: int = 0
+    """For commands that go on in the background: wait until this request was sent."""
+    writes: str = ""
+    """A JSON file whose keys must be equal, too."""
 
 
 def whole(lines: list[str]) -> list[str]:
@@ -90,6 +95,19 @@ def table(*columns: int) -> Show:
 def without_retry_topic(show: Show) -> Show:
     """A short-lived member has a position in its retry topic only if it rebalanced in time."""
     return lambda lines: show([line for line in lines if "%RETRY%" not in line])
+
+
+def group_figures(lines: list[str]) -> list[str]:
+    """Topic and group, and how much waits for a group without members: others may just commit."""
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    return sorted(" ".join(row[: 3 if row[1] == "billing" else 2]) for row in rows)
+
+
+def keys_of(value: Any, at: str = "") -> Iterator[str]:
+    """The keys of a JSON document, as paths."""
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        yield f"{at}{name}"
+        yield from keys_of(inner, f"{at}{name}.")
 
 
 _MESSAGE = only("Topic:.*", "Tags:.*", "Keys:.*", "Reconsume Times:.*", "consumerGroup=[a-z]+")
@@ -162,7 +180,7 @@ COMMANDS = (
     Command("cleanExpiredCQ", _BROKER, whole),
     Command("deleteExpiredCommitLog", _BROKER, whole),
     Command("cleanUnusedTopic", _BROKER, whole),
-    Command("statsAll", "-t {orders}", table(0, 1)),
+    Command("statsAll", "-t {orders}", group_figures),
     # clients and progress
     Command("producer", _BROKER, only("producer group .producers.")),
     Command("producerConnection", "-g {producers} -t {orders}", only("JAVA")),
@@ -176,13 +194,19 @@ COMMANDS = (
     # files
     Command("exportMetadata", f"{_BROKER} -t -f {{folder}}", only("export <folder>.* success")),
     Command("exportConfigs", "-c DefaultCluster -f {folder}", only("export <folder>.* success")),
-    Command("exportMetrics", "-c DefaultCluster -f {folder}", only("export <folder>.* success")),
+    Command(
+        "exportMetrics",
+        "-c DefaultCluster -f {folder}",
+        only("export <folder>.* success"),
+        writes="metrics.json",
+    ),
     Command("exportMetadataInRocksDB", "-p {folder} -t topics", whole, Kind.LOCAL),
     Command("dumpCompactionLog", "-f {folder}/none", only("not exist"), Kind.LOCAL),
     # the end
     Command("deleteTopic", "-c DefaultCluster -t {made}", whole),
     Command("deleteSubGroup", f"{_BROKER} -g {{group}}", whole),
-    Command("startMonitoring", "", only("Exception"), limit_s=5.0),
+    # Its first round comes after 20 s and ends with asking live members
+    Command("startMonitoring", "", only("Exception"), until_code=307),
     # what our broker does not do
     _refused("updateStaticTopic", "-b broker-a -t {static} -qn 4"),
     # Static topics cannot be made, so that there is none to map again

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.interop.cluster import Settings
-from tests.interop.mqadmin_commands import COMMANDS, UNSERVED, Command, Kind
+from tests.interop.mqadmin_commands import COMMANDS, UNSERVED, Command, Kind, keys_of
 from tests.interop.registry import Outcome, check, scenario
 from tests.interop.scenarios.administration import JAVA5, printed
 from tests.interop.scene import Scene
@@ -48,13 +48,17 @@ def run(scene: Scene, command: Command, names: dict[str, str]) -> Result:
         "mqadmin_run",
         args=[command.name, *args, "-n", scene.cluster.name_server],
         limit_ms=int(command.limit_s * 1000),
+        until_code=command.until_code,
     )
     text = scene.plain(answer["printed"].replace(str(scene.folder), "<folder>"))
     for pattern, word in NOISE:
         text = re.sub(pattern, word, text)
+    shown = command.show(printed(text))
+    if command.writes:
+        shown += sorted(keys_of(json.loads((scene.folder / command.writes).read_text())))
     return Result(
         command=command,
-        shown=command.show(printed(text)),
+        shown=shown,
         codes=sorted(set(answer["codes"]) - _LIFE),
         is_refused=re.search(command.refusal, text) is not None,
     )

@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentSkipListSet;
+import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
@@ -25,8 +26,18 @@ public final class CommandLines {
         private final Set<Integer> seen = new ConcurrentSkipListSet<>();
 
         @Override
-        public void doBeforeRequest(String address, RemotingCommand request) {
+        public synchronized void doBeforeRequest(String address, RemotingCommand request) {
             seen.add(request.getCode());
+            notifyAll();
+        }
+
+        /** Returns when a request with this code was sent, or the time is over; at once for 0. */
+        synchronized void await(int code, long limitMs) throws InterruptedException {
+            long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMs);
+            for (long left = limitMs; code != 0 && !seen.contains(code) && left > 0;
+                    left = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime())) {
+                wait(left);
+            }
         }
 
         @Override
@@ -58,7 +69,8 @@ public final class CommandLines {
         return (List<SubCommand>) commands.get(null);
     }
 
-    /** Runs one command, for "limit_ms" at most: some watch for ever. */
+    /** Runs one command, for "limit_ms" at most: some watch for ever. One that goes on in the background
+     * is given this time, too, to send a request with the code "until_code". */
     private Object run(JsonObject command) throws Exception {
         JsonArray given = command.getAsJsonArray("args");
         String[] args = new String[given.size()];
@@ -78,7 +90,9 @@ public final class CommandLines {
             Thread thread = new Thread(() -> MQAdminStartup.main0(args, codes), "mqadmin");
             thread.setDaemon(true);
             thread.start();
-            thread.join(command.get("limit_ms").getAsLong());
+            long limitMs = command.get("limit_ms").getAsLong();
+            thread.join(limitMs);
+            codes.await(command.get("until_code").getAsInt(), limitMs);
             ended = !thread.isAlive();
             thread.interrupt();
             thread.join(INTERRUPTED_MS);
