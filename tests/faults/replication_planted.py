@@ -15,6 +15,7 @@ from sparrowmq.broker.replication.follower import Follower
 from sparrowmq.broker.replication.returning_master import ReturnOutcome
 from sparrowmq.broker.replication.role_change import Inheritance, RoleChanger
 from sparrowmq.broker.replication.slave_link import SlaveLink
+from sparrowmq.broker.replication.table_following import TableFollowing
 
 Patch = Callable[[Any, str, object], None]
 """Replaces an attribute, as monkeypatch.setattr does."""
@@ -79,11 +80,18 @@ def forget_the_last_commits(patch: Patch) -> None:
 
 def take_over_with_older_tables(patch: Patch) -> None:
     """A new master continues with the tables that it had, which may be a second old."""
+    take_over = RoleChanger.take_over
 
-    async def take_over(changer: RoleChanger, inheritance: Inheritance, log_end: int) -> str:
-        return await changer._become_master(inheritance, took_over_at=log_end)
+    async def copy_nothing(_: TableFollowing) -> bool:
+        return True
 
-    patch(RoleChanger, "_take_over", take_over)
+    async def take_over_as_it_is(
+        changer: RoleChanger, master: str, log_end: int, inheritance: Inheritance
+    ) -> None:
+        patch(TableFollowing, "copy_now", copy_nothing)
+        await take_over(changer, master, log_end, inheritance)
+
+    patch(RoleChanger, "take_over", take_over_as_it_is)
 
 
 def serve_before_asking_the_slaves(patch: Patch) -> None:
