@@ -113,6 +113,18 @@ STACKS = [
         '  File "/shop/bill.py", line 3, in handle\n    time.sleep(99)\n',
         'File "/shop/bill.py", line 3, in handle',
     ),
+    (
+        "goroutine 1 [select]:\nmain.main()\n\t/shop/main.go:9 +0x1d\n\n"
+        "goroutine 71 [chan receive]:\n"
+        "time.Sleep(0x3b9aca00)\n\t/usr/local/go/src/time/sleep.go:4 +0xf2\n"
+        "net/http.(*Client).Do(...)\n\t/usr/local/go/src/net/http/client.go:5\n"
+        "shop/ledger.(*Book).enter(0x3f91, {0x8c, 0x3f})\n\t/shop/ledger/book.go:12 +0x33d\n"
+        "main.handle({0x8c0660?, 0x3f914?})\n\t/shop/main.go:7 +0x45\n"
+        "github.com/apache/rocketmq-client-go/v2/consumer.(*pushConsumer).consumeInner(0x3f)\n"
+        "\t/go/pkg/mod/github.com/apache/rocketmq-client-go/v2@v2.1.2/consumer/push.go:1 +0x2\n",
+        "shop/ledger.(*Book).enter (/shop/ledger/book.go:12)",
+    ),
+    ("goroutine 1 [select]:\nmain.main()\n\t/shop/main.go:9 +0x1d\n", ""),
 ]
 
 

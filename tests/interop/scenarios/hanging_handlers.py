@@ -33,6 +33,6 @@ def a_handler_that_hangs_is_found_with_its_stack(scene: Scene) -> Outcome:
     )
     hangs = one(examined(), "handler-hangs")
     check(f"1 message of {topic} broker-a/0 is with" in hangs.evidence, hangs.evidence)
-    is_java = member.language == "JAVA"  # its handler's line is recognised in the stacks
-    check(("PushConsumers$Member.hang(" in hangs.cause) is is_java, hangs.cause)
+    place = {"JAVA": "PushConsumers$Member.hang(", "GO": "main.(*member).hang ("}
+    check(place[member.language] in hangs.cause, hangs.cause)
     return {"command": hangs.command.replace(member.client_id, "CLIENT")}

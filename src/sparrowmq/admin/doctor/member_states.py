@@ -1,5 +1,6 @@
 """Decides about the members of a group: their handlers, flow control, queues and agreement."""
 
+import re
 from collections.abc import Iterator
 
 from sparrowmq.admin.doctor.facts import GroupFacts
@@ -29,6 +30,14 @@ _JAVA_STRATEGIES = {
 
 _JAVA_WORKERS = "ConsumeMessageThread"
 _JAVA_LIBRARIES = ("java.", "jdk.", "sun.", "org.apache.rocketmq.")
+_GO_CALLER = "rocketmq-client-go/v2/consumer.(*pushConsumer).consumeInner("
+_GO_CALL = re.compile(
+    r"^(?P<function>(?P<package>(?:[^\s/]++/)*+[^\s/.]++)\.\S+?)\([^()\n]*\)\n"
+    r"\t(?P<file>[^\n]+):(?P<line>\d+)(?: \+0x[0-9a-f]+)?$",
+    re.MULTILINE,
+)
+"""`net/http.(*Client).Do(…)`, and the file below it. Go's own files lie in `src/net/http/`. Nothing
+is tried twice (`++`), so that the time is linear in what a member sends."""
 
 
 def decide_members(facts: GroupFacts) -> Iterator[Finding]:
@@ -180,7 +189,7 @@ def _is_full(info: ConsumerRunningInfo, queue: MessageQueue, held: ProcessQueueI
 
 def handler_line(stacks: str) -> str:
     """Where a handler is in a member's stacks; empty where none is recognised."""
-    return _java_line(stacks) or handler_frame(stacks)
+    return _java_line(stacks) or _go_line(stacks) or handler_frame(stacks)
 
 
 def _java_line(stacks: str) -> str:
@@ -191,6 +200,19 @@ def _java_line(stacks: str) -> str:
         is_call = name.startswith(_JAVA_WORKERS) and "TID:" not in line
         if is_call and not call.strip().startswith(_JAVA_LIBRARIES):
             return call.strip()
+    return ""
+
+
+def _go_line(stacks: str) -> str:
+    """Two lines for each call, the innermost first: the function, then its place. The first call
+    that the client makes, directly or not, and that is not Go's own is the program's."""
+    for block in stacks.split("\n\n"):
+        handled = block.partition(_GO_CALLER)
+        if not handled[1]:
+            continue
+        for call in _GO_CALL.finditer(handled[0]):
+            if f"/src/{call['package']}/" not in call["file"]:
+                return f"{call['function']} ({call['file']}:{call['line']})"
     return ""
 
 
