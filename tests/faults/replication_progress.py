@@ -32,11 +32,14 @@ class GroupBeside:
         self._leaving = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
         self._has_loop = Event()
-        self._thread = Thread(target=asyncio.run, args=(self._consume(),), name=GROUP)
+        self._thread = Thread(target=self._run, name=GROUP)
         self._answered: dict[int, int] = {}
         """The last answer of a master, by queue."""
         self.compared = 0
         """How many answers of returned masters were compared with an earlier one."""
+
+    def _run(self) -> None:
+        asyncio.run(self._consume())
 
     async def _consume(self) -> None:
         self._loop = asyncio.get_running_loop()
