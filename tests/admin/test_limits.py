@@ -97,11 +97,11 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("set_quota", {"scope": "producer-group", "name": "a b", "messages": 1}, "not allowed"),
     ("set_backlog", {"topic": "orders", "groups": "billing", "messages": 1}, "list of names"),
     ("set_backlog", {"topic": "orders", "groups": [], "messages": 1}, "names its groups"),
-    ("set_backlog", {"topic": "orders", "groups": ["billing"]}, "one of both"),
+    ("set_backlog", {"topic": "orders", "groups": ["billing"]}, "give one of them"),
     (
         "set_backlog",
         {"topic": "orders", "groups": ["billing"], "messages": 1, "seconds": 1},
-        "one of both",
+        "give one of them",
     ),
     ("set_backlog", {"topic": "orders", "groups": ["billing"], "messages": 0}, "messages is 0"),
     (
