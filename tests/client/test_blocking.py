@@ -4,7 +4,7 @@ import asyncio
 import os
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -124,6 +124,38 @@ def test_a_handler_cannot_wait_for_its_own_end(sparrowmq_cluster: Cluster) -> No
     with consumer:
         consumer.start(stop)
         assert "would wait for the handler itself" in faults.get(timeout=PATIENCE_S)
+
+
+def test_a_handler_that_is_called_during_the_start_cannot_wait_for_its_own_end(
+    sparrowmq_cluster: Cluster,
+) -> None:
+    servers = sparrowmq_cluster.name_server
+    with Producer("p", name_servers=servers) as producer:
+        producer.send(Message("orders", b"x"))
+    called = threading.Event()
+    faults: queue.Queue[str] = queue.Queue()
+
+    class Started(PushConsumer):
+        def _start(self, begin: Callable[[Any], Coroutine[Any, Any, None]]) -> Any:
+            async def begin_until_called(inner: Any) -> None:
+                await begin(inner)
+                await asyncio.to_thread(called.wait, PATIENCE_S)
+
+            return super()._start(begin_until_called)
+
+    def stop(messages: Sequence[MessageExt]) -> None:
+        called.set()
+        try:
+            consumer.stop()
+        except RuntimeError as error:
+            faults.put(str(error))
+
+    consumer = Started(
+        "g", {"orders": "*"}, name_servers=servers, from_where=ConsumeFromWhere.FIRST_OFFSET
+    )
+    consumer.start(stop)
+    assert "would wait for the handler itself" in faults.get(timeout=PATIENCE_S)
+    consumer.stop()
 
 
 def test_a_stop_right_after_the_start_ends_run(sparrowmq_cluster: Cluster) -> None:

@@ -140,7 +140,9 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
         super().stop()
 
     def _end(self, end: Callable[[AsyncPushConsumer], Coroutine[Any, Any, None]]) -> None:
-        if self._inner is not None and is_in_handler(self._inner):
+        with loop_of_process.lock:  # a start in progress may have called the handler already
+            inner = self._inner
+        if inner is not None and is_in_handler(inner):
             raise RuntimeError(WAITS_FOR_ITSELF)
         loop_of_process.rests(self)
         super()._end(end)
