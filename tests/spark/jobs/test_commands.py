@@ -16,11 +16,12 @@ import pytest
 from click.testing import CliRunner
 
 from sparrowmq.cli.commands.pipeline import spark_reason
+from sparrowmq.cli.commands.pipeline_checks import check_condition
 from sparrowmq.cli.commands.pipeline_session import quiet_stop, shown_progress
 from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.archive_files import LocalFiles
 from sparrowmq.spark.jobs.archive_log import ArchiveLog, commit_of
-from sparrowmq.spark.jobs.job import JobStep
+from sparrowmq.spark.jobs.job import JobError, JobStep
 from sparrowmq.spark.session import find_java
 from tests.patience import PATIENCE_S
 from tests.spark.admin import create_topic
@@ -50,6 +51,11 @@ if TYPE_CHECKING:
         (
             ["replay", "a", "--to", "b", "--since", "2026-02-01", "--until", "2026-01-01"],
             "not before",
+        ),
+        (
+            ["replay", "a", "--to", "a", "--since", "2026-01-01", "--until", "2026-02-01"],
+            "every group of a would get these messages again. Name another topic with --to; if this"
+            " is what you want, add --same-topic",
         ),
         (["archive", "--topics", "a", "--to", "c", "--conf", "nothing"], "is not NAME=VALUE"),
     ],
@@ -283,12 +289,102 @@ def test_an_error_is_one_message_and_its_trace_if_that_is_wanted(
         logger.removeHandler(handler)
     assert done.exit_code == 1
     message, *trace = [line for line in done.output.splitlines() if line]
-    assert message.startswith("sparrowmq: [UNRESOLVED_COLUMN.WITH_SUGGESTION]")
+    assert message.startswith("sparrowmq: --where: [UNRESOLVED_COLUMN.WITH_SUGGESTION]")
+    assert message.endswith("; an application's property is properties['nosuch']")
     assert bool(logged.getvalue()) is bool(more)
     if more:
         assert trace[0] == "Traceback (most recent call last):"
     else:
         assert trace == []
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("tags = = 'paid'", "--where: [PARSE_SYNTAX_ERROR] Syntax error at or near '='."),
+        ("tags", "--where: [DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN]"),
+        ("unknown(tags)", "--where: [UNRESOLVED_ROUTINE]"),
+        ("`order amount` > 50", "properties['order amount']"),
+        ("a.amount > 50", "properties['a.amount']"),
+    ],
+)
+def test_a_wrong_condition_is_reported_with_its_option(
+    spark: SparkSession, where: str, said: str
+) -> None:
+    with pytest.raises(JobError) as caught:
+        check_condition(spark, where)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_conditions_on_columns_and_properties_are_accepted(spark: SparkSession) -> None:
+    check_condition(spark, None)
+    check_condition(spark, "tags = 'paid' and properties['amount'] > 50 and queueId < 3")
+
+
+def test_a_replay_with_a_wrong_condition_sends_nothing_and_names_the_option(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    assert spark.range(1).count() == 1
+    fill_topic(running, "told-wrong-where", 1)
+    create_topic(running, "told-wrong-again", 1)
+    words = ["pipeline", "replay", "told-wrong-where", "--to", "told-wrong-again"]
+    times = ["--since", "2020-01-01", "--until", "2020-01-02", "--where", "nosuch = 1"]
+    where = ["--name-server", running.name_server, "--state", str(tmp_path)]
+    for more in ([], ["--dry-run"]):
+        done = CliRunner().invoke(app, [*words, *times, *where, *more])
+        assert done.exit_code == 1
+        assert "sparrowmq: --where: [UNRESOLVED_COLUMN" in done.output
+        assert list(tmp_path.rglob("*.json")) == []
+
+
+def failed_start() -> Exception:
+    """As py4j reports what Java raised."""
+    from py4j.protocol import Py4JJavaError
+
+    class Raised(Py4JJavaError):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.errmsg = "it failed"
+
+        def __str__(self) -> str:
+            call = "An error occurred while calling None.org.apache.spark.JavaSparkContext.\n"
+            return f"{call}: org.apache.spark.SparkException: no such master\n\tat a.B(C.scala:7)\n"
+
+    return Raised()
+
+
+def test_a_spark_that_does_not_start_is_reported_without_java_s_stack(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def start(*_: object, **__: object) -> None:
+        os.write(2, b"26/11/20 ERROR SparkContext: no such master\n\tat a.B(C.scala:7)\n")
+        raise failed_start()
+
+    for name, fake in (("spark_session", start), ("_running_session", lambda: None)):
+        monkeypatch.setattr(f"sparrowmq.cli.commands.pipeline_session.{name}", fake)
+    query = ["pipeline", "archive", "query", begun_archive(tmp_path)]
+    done = CliRunner().invoke(app, query)
+    said = "sparrowmq: Spark does not start: no such master"
+    assert done.exit_code == 1
+    assert done.output.splitlines()[1:] == [f"{said} (--verbose shows Spark's log)"]
+    done = CliRunner().invoke(app, [*query, "--verbose"])
+    assert f"{said}\n26/11/20 ERROR SparkContext" in done.output
+    assert "Traceback (most recent call last):" in done.output
+
+
+@pytest.mark.slow
+def test_a_mistyped_master_is_one_message(tmp_path: Path) -> None:
+    words = ["pipeline", "archive", "query", begun_archive(tmp_path), "--master", "spark//x"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sparrowmq", *words], capture_output=True, text=True, check=False
+    )
+    said = [line for line in done.stderr.splitlines() if line]
+    assert done.returncode == 1
+    assert said[0].startswith("Spark spark//x on Java ")
+    assert said[1:] == [
+        "sparrowmq: Spark does not start: Could not parse Master URL: 'spark//x' (--verbose shows"
+        " Spark's log)"
+    ]
 
 
 def test_a_mistake_of_ours_is_one_message_with_where_its_trace_is(
@@ -322,7 +418,15 @@ def test_a_replay_that_sends_nothing_prints_the_reason(
     fill_topic(running, "told-nothing", 4)
 
     def said(*more: str) -> str:
-        words = ["pipeline", "replay", "told-nothing", "--to", "told-nothing", *more]
+        words = [
+            "pipeline",
+            "replay",
+            "told-nothing",
+            "--to",
+            "told-nothing",
+            "--same-topic",
+            *more,
+        ]
         where = ["--name-server", running.name_server, "--state", str(tmp_path)]
         done = CliRunner().invoke(app, [*words, *where])
         assert done.exit_code == 0, done.output

@@ -134,7 +134,7 @@ FOLDERS = {
     "query": (("archive", "query"), "there is no archive in"),
     "compact": (("archive", "compact"), "there is no archive in"),
     "replay": (
-        ("replay", "reach-orders", "--to", "reach-orders", *TIMES, "--archive"),
+        ("replay", "reach-orders", "--to", "reach-again", *TIMES, "--archive"),
         "there is no archive in",
     ),
 }
@@ -239,7 +239,7 @@ def test_a_replay_that_is_finished_needs_no_spark(
         copied = replace(new_copy("x", {}, {}), sent=7, is_finished=True)
         journal.write({"copy": copied.to_json()})
     monkeypatch.setattr("sparrowmq.cli.commands.pipeline_copies.pipeline_session", None)
-    words = ["pipeline", "replay", "reach-orders", "--to", "reach-orders", *TIMES]
+    words = ["pipeline", "replay", "reach-orders", "--to", "reach-orders", "--same-topic", *TIMES]
     at = ["--name-servers", running.name_server, "--state", "state"]
     done = CliRunner().invoke(app, [*words, *at])
     assert (done.exit_code, done.output) == (

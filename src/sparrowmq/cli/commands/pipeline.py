@@ -80,6 +80,15 @@ def spark_reason(error: Exception) -> str | None:
     return lines[0]
 
 
+def java_failed(error: Exception) -> bool:
+    """Whether Java raised this error: its message says why."""
+    if sys.modules.get("pyspark") is None:
+        return False
+    from py4j.protocol import Py4JJavaError
+
+    return isinstance(error, Py4JJavaError)
+
+
 @click.group(cls=JobGroup, modules=_MODULES)
 def pipeline() -> None:
     """Run jobs on Spark: archive, drain, replay, dead letters."""

@@ -1,13 +1,15 @@
-"""What a job needs from a cluster and an archive, checked before Spark starts.
+"""What a job needs from a cluster and an archive, checked before Spark starts; and its condition.
 
 Jobs are patient with servers that are away, and Spark takes a while to start: without these checks
 a mistyped address or topic would be reported after a minute.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import click
 
+from sparrowmq.cli.commands.pipeline import spark_reason
 from sparrowmq.cli.remote import no_name_server
 from sparrowmq.cli.settings.settings import nearest
 from sparrowmq.protocol.names import dlq_topic
@@ -15,9 +17,13 @@ from sparrowmq.spark.errors import ClusterUnreachable, ServerRefused, TopicMissi
 from sparrowmq.spark.jobs.archive import check_archived, existing_archive
 from sparrowmq.spark.jobs.archive_files import local_files
 from sparrowmq.spark.jobs.archive_folder import check_folder
+from sparrowmq.spark.jobs.archive_query import stored_schema
 from sparrowmq.spark.jobs.job import JobError
 from sparrowmq.spark.read_plan import matches
 from sparrowmq.spark.wire.cluster import RemoteCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def check_topics(name_server: str, topics: Iterable[str]) -> None:
@@ -93,3 +99,19 @@ def _exists(cluster: RemoteCluster, topic: str) -> bool:
             raise JobError(str(missing)) from missing
         return False
     return True
+
+
+def check_condition(spark: "SparkSession", where: str | None) -> None:
+    """Raises JobError for a --where that is not a condition on the columns of messages."""
+    if where is None:
+        return
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.createDataFrame([], stored_schema()).where(where)
+    except AnalysisException as error:
+        reason = (spark_reason(error) or str(error)).rstrip(";")
+        if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+            name = (error.getMessageParameters() or {}).get("objectName", "").replace("`", "")
+            reason += f"; an application's property is properties['{name}']"
+        raise JobError(f"--where: {reason}") from error

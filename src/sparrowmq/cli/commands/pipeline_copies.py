@@ -6,7 +6,12 @@ from pathlib import Path
 import click
 
 from sparrowmq.cli.commands.pipeline_archive import show_rows
-from sparrowmq.cli.commands.pipeline_checks import check_archive, check_dead_letters, check_topics
+from sparrowmq.cli.commands.pipeline_checks import (
+    check_archive,
+    check_condition,
+    check_dead_letters,
+    check_topics,
+)
 from sparrowmq.cli.commands.pipeline_options import (
     dry_run_option,
     name_server_option,
@@ -62,6 +67,9 @@ _where = click.option(
     help="Messages between two commits: this many may come twice after a kill.",
 )
 @click.option("--again", is_flag=True, help="Send everything although it was sent before.")
+@click.option(
+    "--same-topic", is_flag=True, help="Send to TOPIC itself: each of its groups gets them again."
+)
 @dry_run_option
 @json_option
 @state_option
@@ -78,6 +86,7 @@ def replay(
     rate: int | None,
     batch: int,
     again: bool,
+    same_topic: bool,
     dry_run: bool,
     as_json: bool,
     state: Path | None,
@@ -96,6 +105,12 @@ def replay(
     """
     if since >= until:
         raise click.UsageError(f"--since {since} is not before --until {until}")
+    if to == topic and not same_topic:
+        raise click.UsageError(
+            f"--to {to} is the replayed topic itself: every group of {topic} would get these"
+            " messages again. Name another topic with --to; if this is what you want, add"
+            " --same-topic"
+        )
     job = ReplayJob(
         name_server=name_server,
         topic=topic,
@@ -131,6 +146,7 @@ def replay(
                 pipeline_session("replay", master, settings) as spark,
                 shown_progress("replay") as on_step,
             ):
+                check_condition(spark, where)
                 copied = ReplayRun(spark, job, journal).run(on_step)
             say_changed(name_server)
     assert copied is not None
@@ -172,6 +188,7 @@ def _look(
     if job.archive is None and job.where is None:
         return ReplayRun(None, job, journal).look(again=again), None
     with pipeline_session("replay", master, settings) as spark:
+        check_condition(spark, job.where)
         work = ReplayRun(spark, job, journal)
         copied = work.look(again=again)
         is_counted = job.where is not None and copied.left
@@ -247,6 +264,7 @@ def dead_letters(
         check_topics(name_server, [to])
     letters = DeadLetters(name_server=name_server, group=group, where=where)
     with pipeline_session("dead letters", master, settings) as spark:
+        check_condition(spark, where)
         if not sending:
             rows = letters.frame(spark).orderBy("storeTimestamp").limit(limit + 1).collect()
             show_rows(rows, limit, "dead letter", as_json=as_json)

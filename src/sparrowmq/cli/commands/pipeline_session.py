@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from sparrowmq.cli.commands.pipeline import java_failed, spark_reason
 from sparrowmq.cli.commands.pipeline_options import is_verbose
 from sparrowmq.cli.output import Table as Rows
 from sparrowmq.cli.output import Value
@@ -121,7 +122,7 @@ def _quiet_session(
             session = spark_session(name, master=master, settings=settings, environ=environ)
     except Exception as error:
         text = Path(log).read_text(errors="replace")[-2000:]
-        raise RocketMQError(f"Spark does not start: {error}\n{text}".rstrip()) from error
+        raise RocketMQError(_start_failed(error, text)) from error
     finally:
         os.dup2(kept, _STDERR)
         os.close(kept)
@@ -129,6 +130,17 @@ def _quiet_session(
         Path(log).unlink()  # Java keeps writing to it, and it is gone when Java ends
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+def _start_failed(error: Exception, log: str) -> str:
+    """Why Spark does not start. Its log is part of that only if Java did not get as far as saying
+    so: otherwise it repeats the message in a stack trace."""
+    reason = spark_reason(error)
+    if reason is None:
+        return f"Spark does not start: {error}\n{log}".rstrip()
+    if java_failed(error) and not is_verbose():
+        return f"Spark does not start: {reason} (--verbose shows Spark's log)"
+    return f"Spark does not start: {reason}\n{log}".rstrip()
 
 
 @contextmanager
