@@ -50,6 +50,7 @@ def run_stream(frame: DataFrame, running: Cluster, topic: str, checkpoint: Path)
     query = (
         writer.option("topic", topic)
         .option("checkpointLocation", str(checkpoint))
+        .queryName(f"to {topic}")
         .trigger(availableNow=True)
         .start()
     )

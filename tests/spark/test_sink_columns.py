@@ -66,7 +66,8 @@ def test_a_write_without_any_option_may_be_that_of_a_table_and_is_refused() -> N
 
 
 def test_options_that_spark_adds_for_itself_are_accepted() -> None:
-    assert parse_sink_options(SERVER | {"checkpointLocation": "/x"}).topic is None
+    added = {"checkpointLocation": "/x", "queryName": "orders-copy"}
+    assert parse_sink_options(SERVER | added).topic is None
 
 
 @pytest.mark.parametrize(

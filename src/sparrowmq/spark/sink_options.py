@@ -22,7 +22,7 @@ from sparrowmq.spark.option_values import (
     set_servers,
 )
 
-_OF_SPARK = frozenset({"checkpointlocation"})
+_OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark passes on although they are meant for Spark itself."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
