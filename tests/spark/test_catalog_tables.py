@@ -13,6 +13,7 @@ pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparro
 from pyspark.errors import PySparkException
 
 from sparrowmq.spark.catalog_tables import given_to_create, read_with, with_options
+from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.schema import chosen_columns, struct_type
 from sparrowmq.spark.source import register
 from tests.spark.topics import fill
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from sparrowmq.testing import Cluster
 
 NOWHERE = "127.0.0.1:1"
-WAYS = frozenset({"subscribe"})
+WAYS = ("subscribe", "assign")
+NAMED = ("nameServer",)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,10 @@ def test_the_options_of_a_table_are_separated_from_its_properties(
             {"nameServer": "b:2", "tags": "t"},
             {"nameserver": "b:2", "subscribe": "x", "tags": "t"},
         ),
-        ({"subscribe": "y"}, {"subscribe": "y"}),
+        (
+            {"nameServer": "b:2", "subscribe": "y"},
+            {"nameServer": "b:2", "subscribe": "y"},
+        ),
     ],
     ids=["none", "more", "columns given to another read"],
 )
@@ -65,8 +70,17 @@ def test_options_given_to_the_read_come_before_those_of_the_table(
 ) -> None:
     columns = with_options(struct_type(), {"nameserver": "a:1", "subscribe": "x"})
     assert chosen_columns(columns) == chosen_columns(struct_type())
-    assert read_with(columns, options, WAYS) == counts
-    assert read_with(struct_type(), options, WAYS) == options
+    assert read_with(columns, options, WAYS, NAMED) == counts
+    assert read_with(struct_type(), options, WAYS, NAMED) == options
+
+
+def test_other_topics_of_a_table_are_refused_unless_the_read_names_their_cluster() -> None:
+    """Spark shows no difference between a read of the table and another read with its columns."""
+    columns = with_options(struct_type(), {"nameserver": "a:1", "subscribe": "x"})
+    with pytest.raises(OptionError, match="option assign: the table reads x; for other topics"):
+        read_with(columns, {"assign": "{}", "tags": "t"}, WAYS, NAMED)
+    other = {"subscribe": "y"}
+    assert read_with(struct_type(), other, WAYS, NAMED) == other
 
 
 @pytest.fixture
@@ -95,6 +109,8 @@ def test_a_table_is_read_with_the_options_that_it_was_created_with(
     keys = spark.sql(f"SELECT keys[0] AS key FROM {table} WHERE body = X'303030303031'").collect()
     assert [row["key"] for row in keys] == ["k000001"]
     assert bodies(spark.read.option("startingOffsets", "earliest").table(table)) == sent
+    with pytest.raises(PySparkException, match=f"option subscribe: the table reads {topic}; "):
+        spark.read.option("subscribe", "other").table(table).collect()
     # Columns that were read from a table may be given to another read.
     other = spark.read.format("rocketmq").schema(spark.table(table).schema)
     found = other.option("nameServer", running.name_server).option("subscribe", topic).load()

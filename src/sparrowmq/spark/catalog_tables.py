@@ -15,8 +15,10 @@ come from, or none.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
+
+from sparrowmq.spark.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
@@ -52,18 +54,36 @@ def with_options(schema: "StructType", options: Mapping[str, str]) -> "StructTyp
 
 
 def read_with(
-    schema: "StructType", options: Mapping[str, str], chosen_by: frozenset[str]
+    schema: "StructType",
+    options: Mapping[str, str],
+    chosen_by: Collection[str],
+    named_by: Collection[str] = (),
 ) -> dict[str, str]:
     """The options of a read: those of the columns' table, and those given to the read itself.
 
-    The columns of one table may also be given to a read of something else. Such a read chooses what
-    it reads by one of `chosen_by`, and then the table's options do not count.
+    The columns of one table may also be given to a read of something else, and Spark shows both
+    in the same way. A read that chooses what it reads by one of `chosen_by`, and says by all of
+    `named_by` where that lies, needs nothing of the table, and the table's options do not count.
+    One that only chooses is refused, because it may mean the table's cluster or that of the
+    environment: OptionError.
     """
     given = {name.lower(): text for name, text in options.items()}
-    kept = next((field.metadata[OPTIONS] for field in schema if _has_options(field)), None)
-    if kept is None or given.keys() & chosen_by:
+    found = next((field.metadata[OPTIONS] for field in schema if _has_options(field)), None)
+    if found is None:
         return dict(options)
-    return {**json.loads(kept), **given}
+    kept = json.loads(found)
+    chosen = [name for name in chosen_by if name.lower() in given]
+    if not chosen:
+        return {**kept, **given}
+    missing = [name for name in named_by if name.lower() not in given]
+    if missing:
+        reads = " and ".join(kept[name.lower()] for name in chosen_by if name.lower() in kept)
+        raise OptionError(
+            chosen[0],
+            f'the table reads {reads}; for other topics use format("rocketmq").load(), and give'
+            f" also the option {missing[0]} if its columns are those of a table",
+        )
+    return dict(options)
 
 
 def _has_options(field: "StructField") -> bool:

@@ -78,7 +78,7 @@ class LogSource(DataSource):
 
     def reader(self, schema: StructType) -> LogReader:
         """The reader of a batch."""
-        return LogReader(parse_log_options(read_with(schema, self.options, frozenset({"path"}))))
+        return LogReader(parse_log_options(read_with(schema, self.options, ("path",))))
 
 
 def _sure(path: Path) -> int:

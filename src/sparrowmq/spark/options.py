@@ -133,8 +133,8 @@ def parse_options(
 
 
 _WAYS = {"subscribe": "subscribe", "subscribe_pattern": "subscribePattern", "assign": "assign"}
-WAYS_TO_CHOOSE = frozenset(name.lower() for name in _WAYS.values())
-"""Options that choose what is read, in lower case."""
+WAYS_TO_CHOOSE = tuple(_WAYS.values())
+"""Options that choose what is read."""
 
 
 def _check_what(values: dict[str, Any]) -> None:

@@ -89,7 +89,7 @@ class RocketMQSource(DataSource):
         return with_options(struct_type(parse_options(given, servers=self._servers).columns), given)
 
     def _read_options(self, schema: StructType, *, stream: bool) -> Options:
-        options = read_with(schema, self.options, WAYS_TO_CHOOSE)
+        options = read_with(schema, self.options, WAYS_TO_CHOOSE, (NAME_SERVER,))
         servers = find_servers(options) if names_servers(options) else self._servers
         return parse_options(options, stream=stream, servers=servers)
 
