@@ -12,6 +12,7 @@ from sparrowmq.protocol.batch import decode_batch  # noqa: E402 - after the skip
 from sparrowmq.protocol.message import Message, wire_properties  # noqa: E402
 from sparrowmq.protocol.properties import decode_properties  # noqa: E402
 from sparrowmq.spark.encode.row_encoder import (  # noqa: E402
+    UNSHARDED,
     EncodedRows,
     RowEncoder,
     RowKeys,
@@ -40,10 +41,16 @@ def batch_of(rows: list[Row], *names: str) -> Any:
 
 
 def encoded(
-    batch: Any, *, topic: str | None = "orders", write: str = "job 1", partition: int = 0
+    batch: Any,
+    *,
+    topic: str | None = "orders",
+    write: str = "job 1",
+    partition: int = 0,
+    by_property: bool = True,
 ) -> EncodedRows:
     positions = {name: at for at, name in enumerate(batch.schema.names)}
-    return RowEncoder(positions, topic, RowKeys(write, partition), 1000).encode(batch)
+    keys = RowKeys(write, partition)
+    return RowEncoder(positions, topic, keys, 1000, shard_by_property=by_property).encode(batch)
 
 
 def sent(rows: EncodedRows) -> list[tuple[bytes, dict[str, str]]]:
@@ -130,6 +137,28 @@ def test_system_properties_are_left_out_when_rows_read_are_written() -> None:
     assert properties == {"TAGS": "new", "shop": "7", "__SHARDINGKEY": "other"}
     [(_, properties)] = sent(encoded(batch_of([row], "body", "properties")))
     assert properties["__SHARDINGKEY"] == "k"
+
+
+def test_rows_as_they_were_read_go_by_the_sharding_key_in_their_properties() -> None:
+    """So a copy keeps the order of each key."""
+    keys: list[str | None] = ["a", "b", None, "a", None]
+    own = [{"__SHARDINGKEY": key, "shop": "7"} if key else {"shop": "7"} for key in keys]
+    rows: list[Row] = [{"body": b"x", "properties": each} for each in [*own, {}, None]]
+    rows += [{"body": b"x", "shardingKey": key} for key in [*keys, None, None]]
+    copied = encoded(batch_of(rows[:7], "body", "properties"))
+    by_column = encoded(batch_of(rows[7:], "body", "shardingKey"))
+    assert copied.hashes.tolist() == by_column.hashes.tolist()
+    assert [each.get("__SHARDINGKEY") for _, each in sent(copied)] == [*keys, None, None]
+    sliced = encoded(batch_of(rows[:7], "body", "properties").slice(1, 4))
+    assert sliced.hashes.tolist() == by_column.hashes.tolist()[1:5]
+    in_turn = encoded(batch_of(rows[:7], "body", "properties"), by_property=False)
+    assert in_turn.hashes.tolist() == [UNSHARDED] * 7
+    assert sent(in_turn) == sent(copied)
+
+
+def test_a_column_with_sharding_keys_counts_instead_of_those_in_the_properties() -> None:
+    row = {"body": b"x", "properties": {"__SHARDINGKEY": "a"}, "shardingKey": None}
+    assert encoded(batch_of([row])).hashes.tolist() == [UNSHARDED]
 
 
 def test_lists_and_maps_without_nulls_are_accepted_in_sparks_types() -> None:

@@ -37,6 +37,8 @@ class SinkOptions(ServerOptions):
     """The producer group that brokers see."""
     job_id: str | None = None
     """Names a batch write: a repeat under the same name gives partitions the same unique ids."""
+    shard_by_property: bool = True
+    """Rows without the column shardingKey go by the property __SHARDINGKEY, if they have it."""
     max_rows_per_second: int | None = None
     """At most this many rows per second from each task; coalesce to limit the number of tasks."""
     max_batch_bytes: int = 1 << 20
@@ -101,6 +103,7 @@ SINK_OPTIONS: KnownOptions = {
     "createTopic": ("create_topic", read_flag),
     "createTopicQueues": ("create_topic_queues", read_count),
     "jobId": ("job_id", read_text),
+    "shardByProperty": ("shard_by_property", read_flag),
     "maxRowsPerSecond": ("max_rows_per_second", read_count),
     "maxBatchBytes": ("max_batch_bytes", read_size),
     "maxMessageBytes": ("max_message_bytes", read_size),

@@ -44,7 +44,11 @@ def write_rows(
     max_rows = MAX_ROWS_A_SEND if rate is None else max(1, int(rate / SENDS_A_SECOND))
     pace = WritePace(rate)
     encoder = RowEncoder(
-        positions, options.topic, RowKeys(write_id, partition_id), options.max_message_bytes
+        positions,
+        options.topic,
+        RowKeys(write_id, partition_id),
+        options.max_message_bytes,
+        shard_by_property=options.shard_by_property,
     )
     rows = sends = body_bytes = 0
     with options.cluster() as cluster:

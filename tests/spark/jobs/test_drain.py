@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparrowmq.blocking import PushConsumer
+from sparrowmq.blocking import Message, Producer, PushConsumer
 from sparrowmq.spark.jobs.drain import DrainJob, DrainRun, Spread, drain_report, queues_for
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import JobJournal
@@ -87,6 +87,20 @@ def test_handled_and_later_messages_stay_with_the_old_topic(
     assert sum(sizes(running, "drain-part")) == 150
     keys = {row.keys[0] for row in table(spark, running, "drain-part-wide").collect()}
     assert keys == {f"k{number}" for number in range(7)}
+
+
+def test_the_backlog_of_a_single_sharding_key_is_spread_evenly_too(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    fill_topic(running, "drain-hot", 1, queues=1)
+    with Producer("tests", name_servers=running.name_server) as producer:
+        for number in range(1, 40):
+            producer.send(Message("drain-hot", b"%06d" % number, sharding_key="hot"))
+    put_group(running, "slow-drain-hot", "drain-hot")
+    job = job_of(running, tmp_path, "drain-hot")
+    with opened(job) as drain:
+        assert drain.run(spark).sent == 40
+    assert set(sizes(running, job.to)) == {4}
 
 
 def test_by_key_the_same_key_goes_to_the_same_queue_in_order(

@@ -26,6 +26,7 @@ from sparrowmq.spark.encode.row_properties import (
     deliver_property,
     keys_property,
     own_properties,
+    own_sharding_keys,
     sharding_property,
     tags_property,
     values_of,
@@ -61,12 +62,19 @@ class RowEncoder:
     """Encodes the Arrow batches of one task. Raises ColumnError for rows that cannot be sent."""
 
     def __init__(
-        self, positions: ColumnPlaces, topic: str | None, keys: RowKeys, max_message_bytes: int
+        self,
+        positions: ColumnPlaces,
+        topic: str | None,
+        keys: RowKeys,
+        max_message_bytes: int,
+        *,
+        shard_by_property: bool = True,
     ) -> None:
         self._positions = positions
         self._topic = topic
         self._keys = keys
         self._max_message_bytes = max_message_bytes
+        self._shard_by_property = shard_by_property
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         """All rows of a batch, checked before the first is sent."""
@@ -81,7 +89,7 @@ class RowEncoder:
         return EncodedRows(
             topics=topics,
             topic_of=topic_of,
-            hashes=_hashes(columns, len(batch)),
+            hashes=_hashes(self._sharding_keys(columns), len(batch)),
             alone=_delayed(columns, len(batch)) | is_retry[topic_of],
             bodies=bodies,
             properties=properties,
@@ -111,6 +119,14 @@ class RowEncoder:
             if (fault := send_fault(topic)) is not None:
                 raise ColumnError("topic", fault)
         return topics, encoded.indices.to_numpy().astype(np.int64)
+
+    def _sharding_keys(self, columns: dict[str, pa.Array]) -> pa.Array | None:
+        """Each row's sharding key; without the column, the one that the row was read with."""
+        if "shardingKey" in columns:
+            return columns["shardingKey"]
+        if "properties" in columns and self._shard_by_property:
+            return own_sharding_keys(columns["properties"])
+        return None
 
     def _with_keys(self, bodies: pa.Array, properties: pa.Array, own: pa.Array | None) -> pa.Array:
         """Each row's unique id, its own or made from its content, followed by its properties."""
@@ -166,10 +182,10 @@ def _delayed(columns: dict[str, pa.Array], rows: int) -> npt.NDArray[np.bool_]:
     return delayed
 
 
-def _hashes(columns: dict[str, pa.Array], rows: int) -> npt.NDArray[np.int64]:
-    if "shardingKey" not in columns:
+def _hashes(sharding_keys: pa.Array | None, rows: int) -> npt.NDArray[np.int64]:
+    if sharding_keys is None:
         return np.full(rows, UNSHARDED, np.int64)
-    encoded = columns["shardingKey"].dictionary_encode()
+    encoded = sharding_keys.dictionary_encode()
     # An empty key counts as no key, just as it is not stored as a property.
     hashes = [abs(java_hash(key)) if key else UNSHARDED for key in encoded.dictionary.to_pylist()]
     indices: npt.NDArray[np.int32] = pc.fill_null(encoded.indices, len(hashes)).to_numpy()

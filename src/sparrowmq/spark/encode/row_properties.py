@@ -93,6 +93,19 @@ def own_properties(properties: pa.Array, *, has_sharding_key: bool) -> pa.Array:
     return pc.if_else(properties.is_valid(), joined, pa.scalar(_EMPTY, pa.binary()))
 
 
+def own_sharding_keys(properties: pa.Array) -> pa.Array | None:
+    """The sharding key among the properties of each row; None if no row has one."""
+    ends = properties.offsets.to_numpy()
+    is_key = pc.equal(properties.keys[ends[0] : ends[-1]], SHARDING_KEY)
+    if not pc.any(is_key).as_py():
+        return None
+    places = np.flatnonzero(is_key.to_numpy(zero_copy_only=False)) + ends[0]
+    place_of = np.full(len(properties), -1)
+    place_of[np.searchsorted(ends, places, "right") - 1] = places
+    keys = properties.items.take(pa.array(place_of, mask=place_of < 0))
+    return pc.if_else(properties.is_valid(), keys, pa.scalar(None, keys.type))
+
+
 def _check_pairs(names: pa.Array, values: pa.Array) -> None:
     if values.null_count:
         name = names.filter(values.is_null())[0]

@@ -285,6 +285,8 @@ class Copier:
         tasks, rate = shared_rate(batch, cores, sending.rows_per_second)
         writer = frame.coalesce(tasks).write.format("rocketmq").mode("append")
         writer = writer.option("nameServer", sending.name_server).option("jobId", job_id)
+        # The shape decides: a drain that spreads evenly is there for a queue with one busy key.
+        writer = writer.option("shardByProperty", "false")
         if sending.topic is not None:
             writer = writer.option("topic", sending.topic)
         if rate is not None:
