@@ -92,7 +92,10 @@ def test_archive(desk: Desk, running: Cluster) -> None:
     desk.has_shape(query)
     compact = "pipeline archive compact archive"
     desk.has_shape(compact)
-    assert desk.run(compact) == ("1 file became 1\n", "")
+    assert desk.run(compact) == ("nothing to merge: 1 file\n", "")
+    fill_topic(running, f"{desk.prefix}orders", 4, first=8)
+    desk.run(archive)
+    assert desk.run(compact) == ("2 files became 1\n", "compact: merged 2 files\n")
 
 
 def test_drain(desk: Desk, running: Cluster) -> None:

@@ -45,6 +45,13 @@ if TYPE_CHECKING:
         ),
         (["archive", "--topics", "a b", "--to", "c"], "option subscribe"),
         (["archive", "query", "c", "--since", "yesterday"], "write 2026-11-15"),
+        (
+            ["archive", "query", "c", "--context", "prod"],
+            "archive query reads the files of the archive and needs no cluster: leave out"
+            " --context",
+        ),
+        (["archive", "compact", "c", "-n", "a:9876"], "needs no cluster: leave out -n"),
+        (["archive", "query", "c", "--contest", "prod"], "No such option"),
         (["drain", "orders"], "Missing option '--group'"),
         (["drain", "orders", "--group", "g", "--cleanup"], "--cleanup goes with --hand-back"),
         (["drain", "orders", "--group", "g", "--dry-run", "--report"], "not for --report"),
@@ -410,6 +417,28 @@ def test_without_a_terminal_progress_is_one_line_per_commit(
     assert capsys.readouterr().err == "drain: committed 100 rows, 100 of 250 done\n"
 
 
+def test_progress_with_a_condition_tells_what_was_looked_at_from_what_was_sent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with shown_progress("replay") as on_step:
+        on_step(JobStep("under way", 1984, 0, 2000, sent=0))
+        on_step(JobStep("committed", 992, 1984, 2000, sent=992))
+        on_step(JobStep("finished", 0, 2000, 2000, sent=1000))
+    assert capsys.readouterr().err == (
+        "replay: 1,984 of 2,000 looked at, 992 sent\n"
+        "replay: finished, 2,000 of 2,000 looked at, 1,000 sent\n"
+    )
+
+
+def test_progress_of_a_compaction_counts_files(capsys: pytest.CaptureFixture[str]) -> None:
+    with shown_progress("archive") as on_step:
+        for name in ("compacted", "compacted moved", "compacted committed", "dropped"):
+            on_step(JobStep(name, 2, 4400))
+    assert capsys.readouterr().err == (
+        "archive: merged 2 files\narchive: deleted 2 files merged before\n"
+    )
+
+
 @pytest.mark.slow
 def test_a_replay_that_sends_nothing_prints_the_reason(
     spark: SparkSession, running: Cluster, tmp_path: Path
@@ -469,6 +498,7 @@ def test_dead_letters_that_were_looked_at_before_are_not_sent_back_again(
         "0 dead letters of told-once sent back\n"
         "there are none that an earlier run with this condition has not looked at\n"
     )
+    assert ("changed: " in first, "changed: " in second) == (True, False)
 
 
 def test_a_drain_is_reported_and_handed_back_by_commands(
@@ -503,14 +533,18 @@ def test_a_drain_is_reported_and_handed_back_by_commands(
     assert (code, "40 of 40 messages of told-drain copied" in text) == (0, True), text
     code, text = said("--report")
     assert code == 0, text
-    assert text.endswith(
+    assert text.endswith("\nno group consumes told-drain-drain yet\n")
+    code, text = said("--hand-back")
+    assert (
         "40 of them are not handled yet by group told-slow\n"
         "--worked-by names the group that consumes told-drain-drain, if it is another\n"
-    )
+    ) in text
     code, text = said("--hand-back", "--worked-by", "fast")
     assert "40 of them are not handled yet by group fast\nnot yet: " in text
     assert (code, "not yet: 40 messages of the temporary topic" in text) == (1, True), text
     put_group(running, "fast", "told-drain-drain", offset=2)
+    code, text = said("--report")
+    assert (code, text.endswith("\n0 of them are not handled yet by group fast\n")) == (0, True)
     code, text = said("--hand-back", "--worked-by", "fast", "--cleanup")
     assert (code, "topic told-drain-drain deleted" in text) == (0, True), text
     assert "told-drain-drain" not in topics(running)

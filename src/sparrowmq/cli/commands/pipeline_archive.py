@@ -157,7 +157,27 @@ def archive(
     )
 
 
-@archive.command()
+class ArchiveCommand(click.Command):
+    """Works on an archive's files only, and says so when it is given a cluster."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The arguments. Raises UsageError."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in _OF_CLUSTERS:
+                raise
+            text = (
+                f"archive {self.name} reads the files of the archive and needs no cluster: leave"
+                f" out {error.option_name}"
+            )
+            raise click.UsageError(text, ctx) from error
+
+
+_OF_CLUSTERS = ("--context", "--name-server", "--name-servers", "-n")
+
+
+@archive.command(cls=ArchiveCommand)
 @click.argument("folder")
 @click.option("--topic", help="Only of this topic.")
 @click.option("--key", help="With this key.")
@@ -197,7 +217,7 @@ def query(
     show_rows(rows, limit, "message", as_json=as_json)
 
 
-@archive.command()
+@archive.command(cls=ArchiveCommand)
 @click.argument("folder")
 @click.option(
     "--keep-removed",
@@ -226,6 +246,9 @@ def compact(
         before, after = compact_archive(spark, folder, rule, on_step)
     if as_json:
         show_document({"archive": folder, "filesWas": before, "filesNow": after})
+        return
+    if before == after:
+        click.echo(f"nothing to merge: {counted(before, 'file')}")
         return
     click.echo(f"{counted(before, 'file')} became {after:,}")
 

@@ -148,7 +148,8 @@ def replay(
             ):
                 check_condition(spark, where)
                 copied = ReplayRun(spark, job, journal).run(on_step)
-            say_changed(name_server)
+            if copied.sent > (before.sent if before else 0):
+                say_changed(name_server)
     assert copied is not None
     _show_sent(job, before, copied, as_json=as_json)
 
@@ -278,7 +279,8 @@ def dead_letters(
             sent, copied = send_back(
                 spark, letters, journal, to=to, rows_per_second=rate, on_step=on_step
             )
-    say_changed(name_server)
+    if sent:
+        say_changed(name_server)
     if as_json:
         show_document({"group": group, "sent": sent, "lookedAt": copied.wanted})
         return

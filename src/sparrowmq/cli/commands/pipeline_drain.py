@@ -1,7 +1,7 @@
 """`sparrowmq pipeline drain`"""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -161,7 +161,7 @@ def drain(
         else:
             _show(work.job, found)
             if report or hand_back:
-                _show_left(work.job, found, worked_by)
+                _show_left(work, found, worked_by, is_check=hand_back)
             else:
                 click.echo(f"next: consume {job.to}, then --hand-back --worked-by its group")
             if hand_back:
@@ -246,10 +246,23 @@ def _show(job: DrainJob, found: DrainFigures) -> None:
         console.print(f"{found.twice:,} of them are there twice: a batch that was cut short")
 
 
-def _show_left(job: DrainJob, found: DrainFigures, worked_by: str | None) -> None:
+def _show_left(
+    work: DrainRun, found: DrainFigures, worked_by: str | None, *, is_check: bool
+) -> None:
+    job = work.job
+    if worked_by is None and not is_check:
+        _show_groups(job, work.left_by_group())
+        return
     click.echo(f"{found.left:,} of them are not handled yet by group {worked_by or job.group}")
     if found.left and worked_by is None:
         click.echo(f"--worked-by names the group that consumes {job.to}, if it is another")
+
+
+def _show_groups(job: DrainJob, left: Mapping[str, int]) -> None:
+    for group, number in left.items():
+        click.echo(f"{number:,} of them are not handled yet by group {group}")
+    if not left:
+        click.echo(f"no group consumes {job.to} yet")
 
 
 def _show_handed_back(job: DrainJob, points: Sequence[str], *, is_deleted: bool) -> None:

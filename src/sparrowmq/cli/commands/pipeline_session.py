@@ -21,6 +21,7 @@ from sparrowmq.cli.output import Table as Rows
 from sparrowmq.cli.output import Value
 from sparrowmq.cli.output import table as rows_of
 from sparrowmq.cli.stop_signal import signals_kept
+from sparrowmq.client.errors import counted
 from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.jobs.job import JobStep, OnStep
 from sparrowmq.spark.session import find_java, spark_session
@@ -216,12 +217,24 @@ def shown_progress(what: str) -> Iterator[OnStep]:
         yield on_step
 
 
-_QUIET_STEPS = frozenset({"under way", "sent", "written", "moved", "moving", "progress"})
+_QUIET_STEPS = frozenset(
+    {"under way", "sent", "written", "moved", "moving", "progress", "compacted", "compacted moved"}
+)
+_STEPS_OF_FILES = {"compacted committed": "merged {}", "dropped": "deleted {} merged before"}
 
 
 def _print_step(what: str, step: JobStep) -> None:
     if step.name in _QUIET_STEPS:
         return
+    if step.name in _STEPS_OF_FILES:
+        done = _STEPS_OF_FILES[step.name].format(counted(step.rows, "file"))
+        click.echo(f"{what}: {done}", err=True)
+        return
     of = f" of {step.of:,}" if step.of is not None else ""
+    if step.sent is not None:
+        at = f"{step.done:,}{of} looked at, {step.sent:,} sent"
+        name = "" if step.name == "committed" else f"{step.name}, "
+        click.echo(f"{what}: {name}{at}", err=True)
+        return
     rows = f" {step.rows:,} rows" if step.rows else ""
     click.echo(f"{what}: {step.name}{rows}, {step.done:,}{of} done", err=True)

@@ -298,7 +298,8 @@ class Copier:
         self._journal.write({**(self._journal.read() or {}), "copy": copied.to_json()})
 
     def _report(self, name: str, copied: Copied, rows: int = 0) -> None:
-        self._on_step(JobStep(name, rows, copied.looked_at, copied.wanted))
+        sent = None if self._sending.where is None else copied.sent
+        self._on_step(JobStep(name, rows, copied.looked_at, copied.wanted, sent))
 
 
 _DEDUP_KEY = "DEDUP_KEY"

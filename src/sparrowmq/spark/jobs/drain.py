@@ -376,6 +376,14 @@ class DrainRun:
         queues = self._cluster.queues(topic)
         return {queue: self._cluster.consumer_offset(group, queue) or 0 for queue in queues}
 
+    def left_by_group(self) -> dict[str, int]:
+        """The groups that consume the temporary topic, and how much of it each has yet to do."""
+        there = self.ends_of(self.job.to)
+        return {
+            group: backlog(self.offsets_of(group, self.job.to), there)
+            for group in self._cluster.consuming_groups(self.job.to)
+        }
+
     def ends_of(self, topic: str) -> Offsets:
         """Where the queues of a topic end."""
         return {queue: self._cluster.max_offset(queue) for queue in self._cluster.queues(topic)}

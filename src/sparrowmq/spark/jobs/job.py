@@ -26,11 +26,13 @@ class JobStep:
 
     name: str
     rows: int = 0
-    """Messages in this step."""
+    """Messages in this step; files in a step of a compaction."""
     done: int = 0
     """Messages done in this run and earlier ones."""
     of: int | None = None
     """Messages to do in total, if known."""
+    sent: int | None = None
+    """How many of those done were sent, where a condition chooses them."""
 
 
 OnStep: TypeAlias = Callable[[JobStep], None]

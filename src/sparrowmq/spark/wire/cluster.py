@@ -301,6 +301,15 @@ class RemoteCluster:
             found |= set(parse_json(answer.body).get("subscriptionGroupTable") or ())
         return sorted(map(str, found))
 
+    def consuming_groups(self, topic: str) -> list[str]:
+        """The groups that subscribe to a topic or have progress in it."""
+        found: set[str] = set()
+        for name in self.route(topic).addresses:
+            broker = self.broker(topic, name)
+            answer = broker.ask(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
+            found |= set(parse_json(answer.body).get("groupList") or ())
+        return sorted(map(str, found))
+
     def update_consumer_offset(self, group: str, queue: Queue, at: QueuePosition) -> None:
         """Store where a group continues. The group has to exist on that broker.
 
