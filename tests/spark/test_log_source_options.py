@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparrowmq[spark]")
 
-from sparrowmq.spark.errors import OptionError
+from sparrowmq.spark.errors import OptionError, RocketMQError
 from sparrowmq.spark.log_files.options import LOG_OPTIONS, parse_log_options
 from sparrowmq.spark.log_source import LogSource
 from tests.spark.written_logs import HOST, HOST_V6, LogWriter, hundred_messages, rows
@@ -41,6 +41,13 @@ def test_only_the_selected_topics_and_columns_are_returned(writer: LogWriter) ->
 def test_a_wrong_option_is_refused_with_what_is_allowed(options: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=text):
         parse_log_options(options)
+
+
+def test_a_stream_of_log_files_is_refused_with_the_formats_that_there_are() -> None:
+    source = LogSource({"path": "/x"})
+    stream = source.streamReader(source.schema())
+    with pytest.raises(RocketMQError, match=r"reads files once .* use spark\.read, or the format"):
+        stream.initialOffset()
 
 
 def planned(store: Path, topic: str) -> int:

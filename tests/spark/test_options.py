@@ -171,6 +171,11 @@ def test_a_wrong_option_is_named_with_what_is_allowed(options: dict[str, str], t
     assert text in str(caught.value)
 
 
+def test_a_topic_given_as_a_path_is_no_subscription() -> None:
+    with pytest.raises(OptionError, match="option path: a topic is no path: use the option subscr"):
+        parse_options({"nameServer": "a:1", "path": "orders"})
+
+
 def test_a_missing_subscription_is_named() -> None:
     with pytest.raises(OptionError, match="give subscribe, subscribePattern or assign"):
         parse_options({"nameServer": "a:1"})

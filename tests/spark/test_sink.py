@@ -146,7 +146,7 @@ def untouched(running: Cluster) -> None:
 BAD_INPUT: tuple[tuple[str, dict[str, str], str], ...] = (
     ("'a' as body", {"topic": "sink-bad", "tpoic": "x"}, "option tpoic: unknown to the sink"),
     ("id", {"topic": "sink-bad"}, "column id: unknown to the sink, allowed are body, topic"),
-    ("string(null) as body", {"topic": "sink-bad"}, "column body: is null in [123] rows"),
+    ("string(null) as body", {"topic": "sink-bad"}, "column body: is null in [123] rows?"),
     ("id as body", {"topic": "sink-bad"}, "column body: has type bigint, allowed is binary"),
     ("'a' as tags", {"topic": "sink-bad"}, "column body: missing; the sink needs it"),
     ("'a' as body", {}, "option topic: missing; give it, or a column topic"),

@@ -29,9 +29,26 @@ def test_columns_that_only_a_read_message_has_are_passed_over() -> None:
     [
         ([("vaule", "binary")], "column vaule: unknown to the sink, allowed are body, topic, tags"),
         ([("value", "binary")], r"value: unknown to the sink \(Kafka's value is body here\), allo"),
-        ([("KEY", "string")], r"column KEY: unknown to the sink \(Kafka's KEY is keys here\)"),
+        (
+            [("KEY", "string")],
+            r"KEY: unknown to the sink \(Kafka's KEY is shardingKey here where rows of a key must"
+            r" keep their order, and keys where the message is to be found by it\), allowed",
+        ),
         ([("headers", "string")], "Kafka's headers is properties here"),
-        ([("partition", "int")], "Kafka's partition is shardingKey here"),
+        (
+            [("partition", "int")],
+            r"partition: unknown to the sink \(a queue is not chosen by number, but rows of one"
+            r" shardingKey share one\)",
+        ),
+        (
+            [("vaule", "binary"), ("tags", "string"), ("id", "int")],
+            "columns vaule and id: unknown to the sink, allowed are .*uniqueId; and body is miss",
+        ),
+        (
+            [("value", "binary"), ("id", "int"), ("body", "binary")],
+            r"columns value and id: unknown to the sink \(Kafka's value is body here\), allowed are"
+            r" body, [A-Za-z, ]*uniqueId$",
+        ),
         ([("topic", "string")], "column body: missing; the sink needs it, as binary or string"),
         ([("body", "int")], "column body: has type int, allowed is binary or string"),
         ([("body", "binary"), ("keys", "array<int>")], "allowed is array<string> or string"),
@@ -76,6 +93,8 @@ def test_options_that_spark_adds_for_itself_are_accepted() -> None:
         ({"nameServer": "here"}, "option nameServer: must be host:port"),
         (SERVER | {"topics": "a"}, "option topics: unknown to the sink; did you mean topic?"),
         (SERVER | {"colour": "a"}, "option colour: unknown to the sink; allowed are nameServer,"),
+        (SERVER | {"path": "a"}, "option path: a topic is no path: use the option topic"),
+        (SERVER | {"subscribe": "a"}, "option subscribe: is for reading; the sink's is topic"),
         (SERVER | {"topic": "a b"}, "option topic: topic 'a b' has characters"),
         (SERVER | {"topic": "SCHEDULE_TOPIC_XXXX"}, "option topic: .* belongs to the broker"),
         (SERVER | {"maxRowsPerSecond": "0"}, "option maxRowsPerSecond: must be a whole number"),

@@ -207,10 +207,10 @@ def test_delayed_rows_and_those_of_retry_topics_go_alone() -> None:
 @pytest.mark.parametrize(
     ("row", "text"),
     [
-        ({"body": None}, "column body: is null in 1 rows, must have a value"),
+        ({"body": None}, "column body: is null in 1 row, must have a value"),
         ({"body": b""}, "column body: is empty in a row, must have at least 1 byte"),
         ({"body": bytes(1001)}, "column body: 1001 bytes in a row, at most 1000"),
-        ({"topic": None}, "column topic: is null in 1 rows; fill it or set the option topic"),
+        ({"topic": None}, "column topic: is null in 1 row; fill it or set the option topic"),
         ({"topic": "a b"}, r"column topic: topic 'a b' has characters that are not allowed"),
         ({"tags": "a||b"}, r"column tags: 'a\|\|b' is not a tag"),
         ({"tags": "a\x01b"}, r"column tags: a value holds \\x01 or \\x02"),

@@ -86,5 +86,9 @@ def test_the_checkpoint_of_another_subscription_is_recognised(
     start = reader_of(running.name_server, topic).initialOffset()
     other = reader_of(running.name_server, f"{topic}-other")
     text = rf"{topic} queue 0 .* exists, and the options do not ask for it.* checkpointLocation"
-    with pytest.raises(DataLoss, match=text):
+    with pytest.raises(DataLoss, match=text) as caught:
         other.latestOffset(start, ALL)
+    assert "failOnDataLoss" not in str(caught.value)
+    both = reader_of(running.name_server, f"{topic},{topic}-other").initialOffset()
+    with pytest.raises(DataLoss, match=f"{text} of its own, or set failOnDataLoss=false"):
+        other.latestOffset(both, ALL)

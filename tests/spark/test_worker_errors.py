@@ -116,7 +116,7 @@ def test_the_error_of_a_task_comes_first_in_sparks_message(
         rows.options(nameServer=running.name_server, topic=topic).save()
     assert str(caught.value).startswith(
         "An exception was thrown from the Python worker:\n"
-        "sparrowmq.spark.schema.ColumnError: column body: is null in 1 rows"
+        "sparrowmq.spark.schema.ColumnError: column body: is null in 1 row, must have a value"
     )
 
 

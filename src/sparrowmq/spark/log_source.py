@@ -13,12 +13,17 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from sparrowmq.protocol.names import is_system_topic
 from sparrowmq.spark.catalog_tables import given_to_create, read_with, with_options
-from sparrowmq.spark.errors import OptionError, few_of
+from sparrowmq.spark.errors import OptionError, RocketMQError, few_of
 from sparrowmq.spark.log_files.options import LogOptions, parse_log_options
 from sparrowmq.spark.log_files.ranges import LogRange, log_files, log_ranges
 from sparrowmq.spark.schema import struct_type
@@ -79,6 +84,13 @@ class LogSource(DataSource):
     def reader(self, schema: StructType) -> LogReader:
         """The reader of a batch."""
         return LogReader(parse_log_options(read_with(schema, self.options, ("path",))))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Of `spark.readStream`: refused."""
+        from sparrowmq.spark.stream import RefusedStream
+
+        text = "rocketmq-log reads files once and is no stream: use spark.read, or the format"
+        return RefusedStream(RocketMQError(f"{text} rocketmq"))
 
 
 def _sure(path: Path) -> int:

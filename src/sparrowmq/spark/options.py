@@ -120,7 +120,7 @@ def parse_options(
     Raises OptionError that names the option and what is allowed.
     """
     values = read_options(options, SOURCE_OPTIONS, "the source", _OF_SPARK)
-    _check_what(values)
+    _check_what(values, has_path="path" in {name.lower() for name in options})
     set_servers(values, servers or find_servers(options))
     values["starting"] = _place(values, "starting", stream)
     values["ending"] = _place(values, "ending", stream)
@@ -137,8 +137,10 @@ WAYS_TO_CHOOSE = tuple(_WAYS.values())
 """Options that choose what is read."""
 
 
-def _check_what(values: dict[str, Any]) -> None:
+def _check_what(values: dict[str, Any], *, has_path: bool) -> None:
     given = [name for key, name in _WAYS.items() if key in values]
+    if not given and has_path:
+        raise OptionError("path", "a topic is no path: use the option subscribe")
     if not given:
         # A table of Spark's catalog comes without any options.
         hint = "" if values else f". If this is a table: {NO_COLUMNS}"

@@ -196,7 +196,7 @@ def reach(
     """
     there = _queues_there(cluster, options, begin)
     for queue in sorted(set(begin) - there):
-        _check_gone(cluster, queue, options)
+        _check_gone(cluster, queue, options, goes_on=not there.isdisjoint(begin))
     wanted = set(begin) | (there if target is None else there & set(target))
     found = Reach({}, {})
     for queue in sorted(wanted):
@@ -265,18 +265,19 @@ def _queues_there(cluster: RemoteCluster, options: Options, begin: Positions) ->
         raise BrokerAway(f"broker {text} at {missing.name_servers}") from missing
 
 
-def _check_gone(cluster: RemoteCluster, queue: Queue, options: Options) -> None:
+def _check_gone(cluster: RemoteCluster, queue: Queue, options: Options, *, goes_on: bool) -> None:
     addresses = cluster.known_route(queue.topic).addresses
     if queue.broker_name not in addresses:
         raise BrokerAway(f"broker {queue.broker_name}, which has {queue}, is not registered")
     if queue in cluster.queues(queue.topic):
         what = (
             "exists, and the options do not ask for it: the checkpoint is of a query that reads"
-            " something else. Give each query a checkpointLocation of its own, or"
+            " something else. Give each query a checkpointLocation of its own"
         )
     else:
-        what = "no longer exists (queues of the topic were taken away);"
-    text = f"{queue} {what} set failOnDataLoss=false to continue with the others"
+        what = "no longer exists (queues of the topic were taken away)"
+    remedy = ", or set failOnDataLoss=false to continue with the others" if goes_on else ""
+    text = f"{queue} {what}{remedy}"
     if options.fail_on_data_loss:
         raise DataLoss(text)
     _log.warning("%s", text)

@@ -83,22 +83,23 @@ KAFKA_READ_NAMES = {
     "headers": "properties",
 }
 """For each column that spark-sql-kafka reads, its name there and its name here."""
-KAFKA_WRITE_NAMES = {
-    "key": "keys",
-    "value": "body",
-    "partition": "shardingKey",
-    "headers": "properties",
+_KAFKA_WRITE_HINTS = {
+    "key": "Kafka's {} is shardingKey here where rows of a key must keep their order, and keys"
+    " where the message is to be found by it",
+    "value": "Kafka's {} is body here",
+    "partition": "a queue is not chosen by number, but rows of one shardingKey share one",
+    "headers": "Kafka's {} is properties here",
 }
-"""The same for the columns that are written."""
+"""What to write instead of each column that spark-sql-kafka writes."""
 
 
 def _no_column(name: str, offered: Iterable[str]) -> str:
-    hint = _kafka_hint(name, KAFKA_READ_NAMES)
+    hint = _kafka_hint(name)
     return f"there is no column {name!r}{hint}, allowed are {', '.join(offered)}"
 
 
-def _kafka_hint(name: str, names: dict[str, str]) -> str:
-    ours = names.get(name.lower())
+def _kafka_hint(name: str) -> str:
+    ours = KAFKA_READ_NAMES.get(name.lower())
     return "" if ours is None else f" (Kafka's {name} is {ours} here)"
 
 
@@ -178,7 +179,7 @@ def chosen_columns(schema: StructType) -> tuple[SparkColumn, ...]:
     declared = {field.name: field.dataType for field in struct_type()}
     for field in schema.fields:
         if field.name not in declared:
-            hint = _kafka_hint(field.name, KAFKA_READ_NAMES)
+            hint = _kafka_hint(field.name)
             text = f"unknown to the source{hint}, allowed are {_listed(READ_NAMES)}"
             raise ColumnError(field.name, text)
         if field.dataType != declared[field.name]:
@@ -205,6 +206,7 @@ ALLOWED_TYPES = {
     "deliverTime": ("timestamp", "timestamp_ntz"),
     "uniqueId": ("string",),
 }
+_BODY_TYPES = " or ".join(ALLOWED_TYPES["body"])
 # Ignored by the sink, so that what a source has read can be written unchanged.
 _LEFT_OUT = frozenset(name.lower() for name in (*READ_NAMES, "logOffset")) - {
     name.lower() for name in WRITE_NAMES
@@ -215,8 +217,8 @@ _BY_LOWER = {name.lower(): name for name in WRITE_NAMES}
 class ColumnError(RocketMQError, ValueError):
     """The column `column` is missing, has a wrong type or holds a value that cannot be sent."""
 
-    def __init__(self, column: str, problem: str) -> None:
-        super().__init__(f"column {column}: {problem}")
+    def __init__(self, column: str, problem: str, *, noun: str = "column") -> None:
+        super().__init__(f"{noun} {column}: {problem}")
         self.column = column
         self.problem = problem
 
@@ -234,25 +236,39 @@ def check_columns(fields: Iterable[tuple[str, str]], *, has_topic: bool) -> Colu
     Raises ColumnError, or OptionError if no topic is given at all.
     """
     found: ColumnPlaces = {}
-    for at, (name, kind) in enumerate(fields):
+    given = list(fields)
+    _check_names([name for name, _ in given])
+    for at, (name, kind) in enumerate(given):
         column = _BY_LOWER.get(name.lower())
         if column is None:
-            if name.lower() not in _LEFT_OUT:
-                hint = _kafka_hint(name, KAFKA_WRITE_NAMES)
-                raise ColumnError(
-                    name, f"unknown to the sink{hint}, allowed are {_listed(WRITE_NAMES)}"
-                )
             continue
         if column in found:
             raise ColumnError(column, "is there twice, remove one of them")
         _check_type(column, kind)
         found[column] = at
     if "body" not in found:
-        allowed = " or ".join(ALLOWED_TYPES["body"])
-        raise ColumnError("body", f"missing; the sink needs it, as {allowed}")
+        raise ColumnError("body", f"missing; the sink needs it, as {_BODY_TYPES}")
     if "topic" not in found and not has_topic:
         raise OptionError("topic", "missing; give it, or a column topic of type string")
     return found
+
+
+def _check_names(names: list[str]) -> None:
+    """Refuse unknown columns, all in one error."""
+    lower = {name.lower() for name in names}
+    unknown = [name for name in names if name.lower() not in _LEFT_OUT | _BY_LOWER.keys()]
+    if not unknown:
+        return
+    hints = [
+        _KAFKA_WRITE_HINTS[name.lower()].format(name)
+        for name in unknown
+        if name.lower() in _KAFKA_WRITE_HINTS
+    ]
+    hint = f" ({'; '.join(hints)})" if hints else ""
+    text = f"unknown to the sink{hint}, allowed are {_listed(WRITE_NAMES)}"
+    if "body" not in lower:
+        text += f"; and body is missing, which the sink needs as {_BODY_TYPES}"
+    raise ColumnError(" and ".join(unknown), text, noun="columns" if unknown[1:] else "column")
 
 
 def _check_type(column: str, kind: str) -> None:

@@ -24,6 +24,11 @@ from sparrowmq.spark.option_values import (
 
 _OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark passes on although they are meant for Spark itself."""
+_MISTAKEN = {
+    "path": "a topic is no path: use the option topic",
+    "subscribe": "is for reading; the sink's is topic",
+}
+"""What to use instead of an option, given in lower case, that the sink does not have."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 
@@ -67,6 +72,9 @@ def parse_sink_options(
 
     Raises OptionError that names the option and what is allowed.
     """
+    for given in options:
+        if given.lower() in _MISTAKEN:
+            raise OptionError(given, _MISTAKEN[given.lower()])
     values = read_options(options, SINK_OPTIONS, "the sink", _OF_SPARK)
     set_servers(values, servers or find_servers(options))
     made = SinkOptions(**values)

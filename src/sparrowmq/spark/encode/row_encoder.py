@@ -98,7 +98,7 @@ class RowEncoder:
 
     def _bodies(self, column: pa.Array) -> pa.Array:
         if column.null_count:
-            raise ColumnError("body", f"is null in {column.null_count} rows, must have a value")
+            raise ColumnError("body", f"{_null_in(column)}, must have a value")
         bodies = binary(column)
         if pc.any(pc.equal(pc.binary_length(bodies), 0)).as_py():
             raise ColumnError("body", "is empty in a row, must have at least 1 byte")
@@ -111,8 +111,7 @@ class RowEncoder:
             return [self._topic], np.zeros(rows, np.int64)
         column = columns["topic"]
         if column.null_count:
-            text = f"is null in {column.null_count} rows; fill it or set the option topic"
-            raise ColumnError("topic", text)
+            raise ColumnError("topic", f"{_null_in(column)}; fill it or set the option topic")
         encoded = column.dictionary_encode()
         topics: list[str] = encoded.dictionary.to_pylist()
         for topic in topics:
@@ -135,6 +134,10 @@ class RowEncoder:
         if own is not None:
             keys = pc.coalesce(_own_keys(own), keys)
         return pc.binary_join_element_wise(keys, properties, b"")
+
+
+def _null_in(column: pa.Array) -> str:
+    return f"is null in {column.null_count} {'row' if column.null_count == 1 else 'rows'}"
 
 
 def _own_keys(column: pa.Array) -> pa.Array:
