@@ -1,6 +1,7 @@
 """Commands run inside of the test: no interpreter to start, and a failure is an exception here."""
 
 import logging
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
@@ -42,6 +43,7 @@ def _run(
 ) -> Ran:
     with ExitStack() as stack:
         stack.enter_context(_own_logs())
+        stack.enter_context(own_signals())
         if is_patient:
             be_patient(stack.enter_context(pytest.MonkeyPatch.context()).setitem)
         if cwd is not None:
@@ -52,6 +54,19 @@ def _run(
     if ended.exception is not None and not isinstance(ended.exception, SystemExit):
         raise ended.exception
     return Ran(ended.exit_code, ended.stdout, ended.stderr)
+
+
+@contextmanager
+def own_signals() -> Iterator[None]:
+    """Servers handle signals until their process ends; here others follow, and expect to."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            if signal.getsignal(number) is not handler:  # never in threads, which may not
+                signal.signal(number, handler)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from sparrowmq import JsonLines
 from sparrowmq.cli.logs import FloodGate
 from sparrowmq.cli.main import app
+from tests.cli.in_process import own_signals
 
 
 def record(message: str, *args: object, at_s: float = 1_000.0) -> logging.LogRecord:
@@ -42,7 +43,8 @@ def test_the_next_window_lets_the_message_through_again() -> None:
 def test_a_command_leaves_the_logs_of_its_process_as_they_were() -> None:
     root = logging.getLogger()
     before = root.handlers[:], root.level
-    ended = CliRunner().invoke(app, ["consume", "t", "--group", "g", "-n", "127.0.0.1:1"])
+    with own_signals():
+        ended = CliRunner().invoke(app, ["consume", "t", "--group", "g", "-n", "127.0.0.1:1"])
     assert ended.exit_code == 1
     assert (root.handlers, root.level) == before
 
