@@ -21,6 +21,8 @@ BROWSER_LOCK = "browser"
 WORKERS = "4"
 """Processes of a test run, on the two cores of a small machine: tests also wait for processes and
 disks, and three of them leave a sixth of the cores idle."""
+SLOW_WORKERS = "6"
+"""Slow tests wait for Java, killed processes and time-outs: four leave a third of the cores idle."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -60,7 +62,8 @@ def test(arguments: list[str]) -> int:
     _keep_bytecode()
     # loadgroup: tests/conftest.py decides which tests share a process.
     locks = (*LOCKS, BROWSER_LOCK) if find_browser() else LOCKS
-    return _module("pytest", ["-n", WORKERS, "--dist", "loadgroup", *arguments], locks)
+    workers = SLOW_WORKERS if "--slow" in arguments else WORKERS
+    return _module("pytest", ["-n", workers, "--dist", "loadgroup", *arguments], locks)
 
 
 def check(arguments: list[str]) -> int:
