@@ -59,5 +59,7 @@ def _lose(own: Scene, proxy: LossyProxy, topic: str, loss: Loss, offset: int) ->
     producer.send(topic, ["first"])
     proxy.lose(loss)
     (sent,) = producer.send(topic, ["second"], times=times)
-    check((proxy.sends, sent["status"]) == (2, "SEND_OK"), f"{loss}: {proxy.sends} sends, {sent}")
+    # Three on a busy machine, where the second answer may be late for a client of 2 s.
+    check(proxy.sends in (2, 3), f"{loss}: {proxy.sends} sends, {sent}")
+    check(sent["status"] == "SEND_OK", f"{loss}: {sent}")
     check(sent["queue_offset"] == offset, f"{loss}: {sent}")
