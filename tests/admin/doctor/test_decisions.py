@@ -87,6 +87,12 @@ STACKS = [
         "shop.Ledger.book(Ledger.java:12)",
     ),
     (
+        "ConsumeMessageThread_billing-of-the-whole-shop_1TID: 33 STATE: TIMED_WAITING\n"
+        "ConsumeMessageThread_billing-of-the-whole-shop_1java.lang.Thread.sleep(Native Method)\n"
+        "ConsumeMessageThread_billing-of-the-whole-shop_1shop.Ledger.book(Ledger.java:12)\n",
+        "shop.Ledger.book(Ledger.java:12)",
+    ),
+    (
         "ConsumeMessageThread_2           TID: 34 STATE: WAITING\n"
         "ConsumeMessageThread_2           java.util.concurrent.ThreadPoolExecutor.getTask\n",
         "",

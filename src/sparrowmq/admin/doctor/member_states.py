@@ -28,7 +28,7 @@ _JAVA_STRATEGIES = {
 """Java's members print the object; these are the names that the same rules have on the wire."""
 
 
-_JAVA_WORKERS = "ConsumeMessageThread"
+_JAVA_WORKER = re.compile(r"(ConsumeMessageThread\S*?) *TID: \d+ STATE: ")
 _JAVA_LIBRARIES = ("java.", "jdk.", "sun.", "org.apache.rocketmq.")
 _GO_CALLER = "rocketmq-client-go/v2/consumer.(*pushConsumer).consumeInner("
 _GO_CALL = re.compile(
@@ -194,12 +194,18 @@ def handler_line(stacks: str) -> str:
 
 def _java_line(stacks: str) -> str:
     """Every line of Java's begins with the name of its thread, the innermost call first. The first
-    call that is neither Java's nor RocketMQ's is the program's own."""
+    call that is neither Java's nor RocketMQ's is the program's own.
+
+    Names are padded to 40 characters: no space follows one that is longer.
+    """
+    name = None
     for line in stacks.splitlines():
-        name, _, call = line.partition(" ")
-        is_call = name.startswith(_JAVA_WORKERS) and "TID:" not in line
-        if is_call and not call.strip().startswith(_JAVA_LIBRARIES):
-            return call.strip()
+        if worker := _JAVA_WORKER.match(line):
+            name = worker[1]
+        elif name is not None and line.startswith(name):
+            call = line.removeprefix(name).strip()
+            if not call.startswith(_JAVA_LIBRARIES):
+                return call
     return ""
 
 
