@@ -22,7 +22,7 @@ WORKERS = "4"
 """Processes of a test run, on the two cores of a small machine: tests also wait for processes and
 disks, and three of them leave a sixth of the cores idle."""
 SLOW_WORKERS = "6"
-"""They wait for Java, killed processes and time-outs: four leave a third of the cores idle."""
+"""They wait for Java, killed processes and time-outs; six were not seen to be faster than four."""
 
 
 def run(arguments: Sequence[str]) -> int:
